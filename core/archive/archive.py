@@ -23,13 +23,25 @@ from typing import Final, NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.link import Assignment, Report
-from kornel.core.archive.records import Kept, UsageSample, encode_batch, mend_text, worth_keeping
+from kornel.core.archive.records import (
+    RECORD_BYTES,
+    Kept,
+    UsageSample,
+    count_bytes,
+    encode_batch,
+    mend_text,
+    worth_keeping,
+)
 from kornel.core.archive.set_aside import Refused, SetAside
 from kornel.core.archive.settings import HistorySettings
 from kornel.core.archive.spool import Place, SpoolWriter
 from kornel.core.archive.supervisor import Supervisor
 from kornel.core.domain.effects import Effect
 from kornel.core.service.configuration_history import Version
+
+FEW_RECORDS: Final = 1_000
+"""The number of waiting records up to which their bytes are estimated instead of counted, as long as the spool keeps
+up."""
 
 BATCH_RECORDS: Final = 5_000
 """The records that go to the disk as one: a millisecond or two in which the engine cannot run."""
@@ -80,6 +92,14 @@ class ArchiveStatus(NamedTuple):
     set_aside_in: str
 
 
+class _Waiting(NamedTuple):
+    """Records that wait in memory, all of the same time. ``size``: about how many bytes they take."""
+
+    at_ns: int
+    kept: Sequence[Kept]
+    size: int
+
+
 class Archive:
     """Keeps what it observes. Use: ``start()``, ``observe()`` from one thread, ``close()``."""
 
@@ -108,11 +128,11 @@ class Archive:
         for name in self._spool.odd:
             logger.error("history: not a file of this spool, it was set aside", name=name)
         self._run = secrets.randbits(62) + 1
-        self._queue: deque[tuple[int, Sequence[Kept]]] = deque()
-        self._put_in = 0
+        self._queue: deque[_Waiting] = deque()
+        self._put_in = self._put_in_bytes = 0
         """The entries that came into the queue, counted by the event loop; ``_taken_out`` by the thread that empties
         it."""
-        self._taken_out = 0
+        self._taken_out = self._taken_out_bytes = 0
         self._something = threading.Event()
         self._closing = threading.Event()
         self._giving_up = threading.Event()
@@ -201,16 +221,25 @@ class Archive:
         )
 
     def _put(self, kept: Sequence[Kept]) -> None:
-        room = max(0, self._settings.queue_records - (self._put_in - self._taken_out))
+        settings, waiting = self._settings, self._put_in - self._taken_out
+        room = max(0, settings.queue_records - waiting)
+        size = RECORD_BYTES * len(kept)
+        if waiting > FEW_RECORDS or type(kept[0]) is Version:
+            size = count_bytes(kept)
+            room_bytes = max(0, settings.queue_bytes - (self._put_in_bytes - self._taken_out_bytes))
+            if size > room_bytes:
+                room = min(room, len(kept) * room_bytes // size)
         if room < len(kept):
             if not self._dropped:
                 self._logger.error("history: neither spool nor queue has room, the newest records are dropped")
             self._dropped += len(kept) - room
+            size = size * room // len(kept)
             kept = kept[:room]
             if not kept:
                 return
         self._put_in += len(kept)
-        self._queue.append((self._now_ns(), kept))
+        self._put_in_bytes += size
+        self._queue.append(_Waiting(self._now_ns(), kept, size))
         if not self._something.is_set():
             self._something.set()
 
@@ -231,8 +260,9 @@ class Archive:
             self._something.clear()
             while self._queue:
                 self._watch()
-                entries, batch = self._take_batch()
+                entries, size, batch = self._take_batch()
                 there_is_time = self._append_all(batch)
+                self._taken_out_bytes += size
                 self._taken_out += entries
                 if not there_is_time:
                     return
@@ -252,18 +282,20 @@ class Archive:
             problem = "the database takes less than comes, half of the spool is in use"
         self._report_problem("progress", problem)
 
-    def _take_batch(self) -> tuple[int, list[tuple[int, Sequence[Kept]]]]:
-        """Returns the next batch out of the queue, and how many entries it has."""
+    def _take_batch(self) -> tuple[int, int, list[tuple[int, Sequence[Kept]]]]:
+        """Returns how many entries the next batch out of the queue has, their size, and the batch."""
         batch: list[tuple[int, Sequence[Kept]]] = []
-        room = BATCH_RECORDS
+        room, taken_bytes = BATCH_RECORDS, 0
         while self._queue and room > 0:
-            at_ns, kept = self._queue.popleft()
+            at_ns, kept, size = self._queue.popleft()
             if len(kept) > room:
-                self._queue.appendleft((at_ns, kept[room:]))
-                kept = kept[:room]
+                left = size * (len(kept) - room) // len(kept)
+                self._queue.appendleft(_Waiting(at_ns, kept[room:], left))
+                kept, size = kept[:room], size - left
             batch.append((at_ns, kept))
             room -= len(kept)
-        return BATCH_RECORDS - room, batch
+            taken_bytes += size
+        return BATCH_RECORDS - room, taken_bytes, batch
 
     def _append_all(self, batch: list[tuple[int, Sequence[Kept]]]) -> bool:
         """Put *batch* on the disk, in frames that a database takes at once. False: time was up, the rest is counted."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-from itertools import compress, groupby
+from itertools import chain, compress, groupby
 from operator import itemgetter
+from sys import getsizeof
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
@@ -32,6 +33,9 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import amounts_of, clamp_int64
 from kornel.core.preemption.registry import laws_of
 from kornel.core.service.configuration_history import Version
+
+RECORD_BYTES: Final = 128
+"""About how much memory a record takes without its texts."""
 
 
 class UsageSample(NamedTuple):
@@ -92,6 +96,26 @@ def worth_keeping(effects: Iterable[Effect], *, events: bool = True) -> list[Kep
     if PreemptionDecided in map(type, kept):
         kept = [each for each in kept if type(each) is not PreemptionDecided or _is_kept(each)]
     return kept
+
+
+def count_bytes(kept: Sequence[Kept]) -> int:
+    """Returns about how much memory *kept* take. A text that several of them share counts for each, so it is rather
+    too much."""
+    total = RECORD_BYTES * len(kept)
+    for kind, group in groupby(kept, type):
+        texts = _TEXTS.get(kind)
+        if texts is not None:  # Nearly all are such, so there is no step of Python for each.
+            total += sum(map(getsizeof, chain.from_iterable(map(texts, group))))
+        else:
+            total += sum(map(_count_parts, group))
+    return total
+
+
+def _count_parts(each: Any) -> int:
+    if type(each) is Version:
+        return getsizeof(each.text) + sum(getsizeof(problem.message) for problem in each.problems)
+    victims: Sequence[VictimRecord] = each.victims if type(each) is PreemptionDecided else ()
+    return sum(map(getsizeof, chain(each, *victims)))
 
 
 def encode_batch(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tuple[int, bytes]:
@@ -297,6 +321,10 @@ _EVENT_COLUMNS: Final[Callable[[Any], Row]] = itemgetter(
     *map(EventRecorded._fields.index, ("at_ns", "type", "change", "detail", "object_id", "reference_id")),
     *map(EventRecorded._fields.index, ("resources", "message")),
 )
+_TEXTS: Final[dict[type, Callable[[Any], Row]]] = {
+    EventRecorded: itemgetter(*map(EventRecorded._fields.index, ("object_id", "reference_id", "message"))),
+    PlacementRecorded: itemgetter(*map(PlacementRecorded._fields.index, ("key", "application_id"))),
+}
 _CONFIGURATION_WIDTH: Final = 11
 """Columns of a configuration from ``at_ns`` on."""
 _EVENT_TIMES, _EVENT_OBJECTS, _EVENT_RESOURCES, _EVENT_MESSAGES = 0, 4, 6, 7

@@ -22,6 +22,7 @@ DAY_S: Final = 86_400
 OFF: Final = "off"
 LEAST_SPOOL_BYTES: Final = 2**20
 DEFAULT_QUEUE_RECORDS: Final = 200_000
+DEFAULT_QUEUE_BYTES: Final = 64 * 2**20
 
 _DRIVERS: Final = MappingProxyType(
     {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
@@ -60,7 +61,8 @@ DEFAULT_RETENTION: Final[Mapping[str, Retention]] = MappingProxyType(
 class HistorySettings:
     """The settings of the history. ``url``: of the database. ``spool``: a directory for what it has not taken yet.
 
-    ``spool_bytes``: most that may wait there; ``queue_records``: most that may wait in memory to get there.
+    ``spool_bytes``: most that may wait there; ``queue_records``, ``queue_bytes``: most that may wait in memory to get
+    there.
     ``commit_wait_s``: how long the writer gathers before it commits. ``patience_s``: how long the database may take to
     answer before it counts as out of reach. ``silence_s``: how long it may take nothing while something waits.
     ``steady_s``: how long the clocks must have gone evenly before rows go for their age.
@@ -71,6 +73,7 @@ class HistorySettings:
     retention: Mapping[str, Retention] = field(default_factory=lambda: DEFAULT_RETENTION)
     spool_bytes: int = DEFAULT_SPOOL_BYTES
     queue_records: int = DEFAULT_QUEUE_RECORDS
+    queue_bytes: int = DEFAULT_QUEUE_BYTES
     commit_wait_s: float = 0.2
     patience_s: float = 10.0
     longest_pause_s: float = 10.0

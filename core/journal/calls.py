@@ -10,13 +10,15 @@ from kornel.core.service.resuming import Receipt
 
 
 class CallKind(IntEnum):
-    """The calls of the engine that have a bearing on what it decides; the numbers are those of ``JournalCall``."""
+    """The calls of the engine that have a bearing on what it decides, and notes for the core after this one, which are
+    no calls; the numbers are those of ``JournalCall``."""
 
     BEGIN = 1
     RECORD_EVENTS = 2
     COMMAND = 3
     SLICE = 4
     PREEMPTION = 5
+    NOTE = 6
     REFUSAL = 7
 
 
@@ -40,7 +42,7 @@ class Beginning(NamedTuple):
 
 class EngineCall(NamedTuple):
     """One call. ``command`` for COMMAND and REFUSAL, ``budget`` for SLICE, ``beginning`` for BEGIN alone. ``receipt``:
-    where a command came from, if the core after this one has to know."""
+    where a command came from, if the core after this one has to know. ``note``: of NOTE alone, a ``JournalNote``."""
 
     kind: CallKind
     now_ns: int
@@ -48,6 +50,7 @@ class EngineCall(NamedTuple):
     budget: int = 0
     beginning: Beginning | None = None
     receipt: Receipt | None = None
+    note: bytes = b""
 
 
 class CallResult(NamedTuple):

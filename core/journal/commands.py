@@ -31,6 +31,7 @@ from kornel.core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
+from kornel.core.domain.devices import read_wants
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import read_request
 from kornel.v1 import journal_pb2 as pb
@@ -294,8 +295,9 @@ def _read_allocation(message: pb.JournalAllocation) -> AllocationSpec:
         message.further_allocations + 1,
         message.instance,
         message.dependent,
-        # It says nothing that the tags do not, so it is not written by itself.
+        # These say nothing that the tags do not, so they are not written by themselves.
         read_request(tags) if tags else None,
+        read_wants(tags) if tags else None,
     )
 
 

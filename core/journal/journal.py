@@ -15,6 +15,7 @@ from kornel.core.journal.committer import Committer, StoreProblem
 from kornel.core.journal.following import Follower, Obstacle
 from kornel.core.journal.gate import JournalGate, Responses
 from kornel.core.journal.lease import LeaseKeeper
+from kornel.core.journal.notes import encode_note
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Block, BlockWriter
 from kornel.core.journal.replay import Replay, name_epoch
@@ -24,6 +25,7 @@ from kornel.core.journal.snapshot_store import opened_snapshots
 from kornel.core.journal.starting import Started, play_all
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
+from kornel.core.service.configuration_keeping import ConfigurationNote
 from kornel.core.service.durations import Durations
 from kornel.core.snapshot.engines import has_work_under_way
 
@@ -89,6 +91,8 @@ class Journal:
         """The effects that may not have arrived when the last core ended; they are sent once more."""
         self.configured = replay.configured
         """The configuration that the engine goes on with; ``None``: nobody is registered."""
+        self.kept = replay.kept
+        """The versions of the configuration that the cores before this one noted, and more are added to."""
         self.progress = replay.progress
         """The entries that went each way between the manager and the cores before this one."""
         self.progress.begin_epoch(name_epoch(end.at_ns))
@@ -186,6 +190,11 @@ class Journal:
             self._snapshots.start()
         if self._lease is not None:
             self._lease.on_lost = lambda reason: self._note_problem(StoreProblem(reason, lost=True))
+
+    def take_note(self, note: ConfigurationNote) -> None:
+        """Have *note* written for the core after this one."""
+        self.kept.take_note(note)
+        self.engine.record_note(encode_note(note, self.kept.history).SerializeToString())
 
     async def hand_over(self) -> None:
         """Have another core lead, once nothing more is to be written."""

@@ -114,6 +114,10 @@ class RecordingEngine(Engine):
         self.begin_again(beginning)
         move_engine(other, self)
 
+    def record_note(self, note: bytes) -> None:
+        """Has *note* written, a ``JournalNote`` for the core after this one."""
+        self._record_call(EngineCall(CallKind.NOTE, self._last_ns, note=note), CallOutcome.DONE, ())
+
     def record_events(self) -> None:
         """Records the event history from now on, whether a shim wants it or not."""
         super().record_events()

@@ -92,6 +92,8 @@ class BlockWriter:
                 message.budget = call.budget
             if call.beginning is not None:
                 _write_beginning(call.beginning, message.beginning)
+            if call.note:
+                message.note.MergeFromString(call.note)
             if isinstance(call.receipt, Received):
                 message.received.kind = _STREAMS[call.receipt.kind]
                 message.received.entries = call.receipt.entries
@@ -144,7 +146,8 @@ def read_block(block: Block) -> Iterator[Record]:
 def _read_call(message: pb.JournalRecord, now_ns: int) -> EngineCall:
     command = decode_command(message.command) if message.HasField("command") else None
     beginning = _read_beginning(message.beginning) if message.HasField("beginning") else None
-    return EngineCall(CallKind(message.call), now_ns, command, message.budget, beginning, _read_receipt(message))
+    note = message.note.SerializeToString() if message.HasField("note") else b""
+    return EngineCall(CallKind(message.call), now_ns, command, message.budget, beginning, _read_receipt(message), note)
 
 
 def _read_receipt(message: pb.JournalRecord) -> Receipt | None:

@@ -17,10 +17,13 @@ from kornel.core.domain.commands import CommandRefused, RegisterManager, Unregis
 from kornel.core.domain.effects import Effect, EventRecorded
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.effect_sums import sum_effects
+from kornel.core.journal.notes import decode_note, encode_note
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Record
 from kornel.core.journal.refusing import refuse_entries
-from kornel.core.service.resuming import Begun, Progress
+from kornel.core.service.configuration_keeping import KeptConfigurations
+from kornel.core.service.resuming import Begun, Progress, ProgressValues
+from kornel.v1 import journal_pb2 as pb
 
 TOLD_AGAIN_NS: Final = 120 * 10**9
 """The time before the end of the journal of which effects are sent again: what the transport took need not have
@@ -68,10 +71,14 @@ class ReplayNotes(NamedTuple):
 
     recent      effects that may not have arrived: of each record its number, its time and its effects
     configured  the last configuration that was accepted, and when; ``None``: nobody is registered
+    progress    the entries that went each way: the fields of ``ProgressValues``
+    kept        the versions of the configuration: a ``JournalNote``, as text in which each character is a byte
     """
 
     recent: Sequence[tuple[int, int, Sequence[Effect]]] = ()
     configured: tuple[RegisterManager | UpdateConfiguration, int] | None = None
+    progress: tuple[Any, ...] = ()
+    kept: str = ""
 
 
 NOTHING_NOTED: Final = ReplayNotes()
@@ -111,6 +118,8 @@ class Replay:
         """The last configuration that was accepted of whoever is registered now."""
         self.progress = Progress()
         """The entries that went each way between the manager and the core since it registered."""
+        self.kept = KeptConfigurations()
+        """The versions of the configuration, and whose text is in force."""
         self._sum = 0
         self._recent: deque[tuple[int, int, Sequence[Effect]]] = deque()
         self._delivered = 0
@@ -133,17 +142,24 @@ class Replay:
         self._sum, self.last_ns, self._delivered = effects_sum, at_ns, delivered
         self._recent = deque(notes.recent)
         self.configured = Configured(*notes.configured) if notes.configured is not None else None
+        self.progress = Progress.of_values(ProgressValues(*notes.progress))
+        self.kept = KeptConfigurations()
+        if notes.kept:
+            self._add_note(notes.kept.encode("latin-1"))
 
     def take_notes(self) -> ReplayNotes:
         """Returns everything that going on from here takes besides the engine."""
         configured = tuple(self.configured) if self.configured is not None else None
-        return ReplayNotes(list(self._recent), cast("Any", configured))
+        note = self.kept.as_note()
+        kept = encode_note(note, self.kept.history).SerializeToString().decode("latin-1") if note is not None else ""
+        return ReplayNotes(list(self._recent), cast("Any", configured), tuple(self.progress.as_values()), kept)
 
     def begin_afresh(self, beginning: Beginning) -> None:
         """Goes on with an empty engine."""
         self.engine = self._make_engine(beginning)
         self._recent.clear()
         self.configured = None
+        self.kept = KeptConfigurations()
         self.progress.begin_registration(None)
 
     def play(self, record: Record, delivered: int = 0) -> Difference | None:
@@ -166,6 +182,7 @@ class Replay:
         replayed = CallResult(outcome, len(effects), self._sum)
         recorded = record.result
         self._note_configuration(record.call, outcome)
+        self._take_note(record.call)
         self._note_recent(record, outcome, effects)
         self._note_progress(record.call, outcome, effects)
         if (outcome, len(effects)) != (recorded.outcome, recorded.effects) or (
@@ -201,6 +218,8 @@ class Replay:
     def _make_call(self, call: EngineCall) -> tuple[CallOutcome, Sequence[Effect]]:
         if call.kind is CallKind.BEGIN:
             self._begin_epoch(call)
+            return CallOutcome.DONE, ()
+        if call.kind is CallKind.NOTE:
             return CallOutcome.DONE, ()
         engine = self.engine
         if engine is None:
@@ -241,6 +260,16 @@ class Replay:
             self.configured = Configured(command, call.now_ns)
         elif self.engine is None or not self.engine.rm_id:
             self.configured = None
+
+    def _take_note(self, call: EngineCall) -> None:
+        if call.kind is CallKind.NOTE:
+            try:
+                self._add_note(call.note)
+            except ValueError as error:
+                raise ReplayImpossible(str(error)) from error
+
+    def _add_note(self, note: bytes) -> None:
+        self.kept.take_note(decode_note(pb.JournalNote.FromString(note), self.kept.history))
 
     def _note_progress(self, call: EngineCall, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
         command, receipt = call.command, call.receipt

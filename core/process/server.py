@@ -56,6 +56,7 @@ from kornel.core.service.clock_service import TestClockService
 from kornel.core.service.clock_watch import ClockWatch
 from kornel.core.service.configuration_file import ConfigurationFile
 from kornel.core.service.configuration_history import Version
+from kornel.core.service.configuration_keeping import ConfigurationNote, KeptConfigurations
 from kornel.core.service.configuration_service import ConfigurationService
 from kornel.core.service.configuring import Configurator
 from kornel.core.service.connections import ConnectionKeeper, ConnectionLimits
@@ -340,6 +341,7 @@ class KornelServer:
         """The resource managers, each with an engine of its own."""
         if journal is not None:
             self._adopt_journal(journal)
+            self._go_on_with_versions(journal.kept)
             if journal.configured is not None:
                 self.managers.first.configurator.go_on(*journal.configured)
         self._clock_watch = ClockWatch(clock, logger)
@@ -538,9 +540,20 @@ class KornelServer:
             on_problem=self._on_journal_problem,
         )
 
-    def _follow_configuration(self, configured: Configured) -> None:
-        self.managers.first.configurator.go_on(*configured, note="as the leader accepted it")
-        self._follow_leader()
+    def _go_on_with_versions(self, kept: KeptConfigurations) -> None:
+        note = kept.as_note()
+        if note is not None:
+            self.managers.first.configurator.remember(note)
+
+    def _follow_configuration(self, configured: Configured | None, kept: KeptConfigurations) -> None:
+        self._go_on_with_versions(kept)
+        if configured is not None:
+            self.managers.first.configurator.go_on(*configured, note="as the leader accepted it")
+            self._follow_leader()
+
+    def _note_configurations(self, note: ConfigurationNote) -> None:
+        if self.journal is not None:
+            self.journal.take_note(note)
 
     def _take_over(self, journal: Journal) -> None:
         """Lead from now on, with *journal*, where the core ended that led before."""
@@ -761,6 +774,7 @@ class KornelServer:
             on_problem=lambda problem: self._on_file_problem(place, problem),
             on_version=add_version,
             on_rollback=say_of_root,
+            on_note=self._note_configurations,
             unavailable_resolvers=self._unavailable_resolvers,
             judge=self._judge,
             changes=self._changes,

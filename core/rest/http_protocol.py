@@ -79,15 +79,16 @@ class _Flow(FlowControl):
 
     def __init__(self, protocol: PatientProtocol, transport: asyncio.Transport) -> None:
         super().__init__(transport)
-        self._protocol = protocol
+        self.protocol: PatientProtocol | None = protocol
+        """The connection; ``None`` once it has ended."""
 
     def pause_reading(self) -> None:
         self.read_paused = True
 
     def resume_reading(self) -> None:
-        if self.read_paused:
+        if self.read_paused and self.protocol is not None:
             self.read_paused = False
-            self._protocol.loop.call_soon(self._protocol.parse_on)
+            self.protocol.loop.call_soon(self.protocol.parse_on)
 
 
 class PatientProtocol(HttpToolsProtocol):
@@ -95,7 +96,7 @@ class PatientProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.on_lost: Callable[[], None] = lambda: None
+        self.on_lost: Callable[[], None] = _do_nothing
         """Called when the connection has ended."""
         self._late: asyncio.TimerHandle | None = None
         self._unparsed: deque[bytes] = deque()
@@ -132,14 +133,14 @@ class PatientProtocol(HttpToolsProtocol):
     @property
     def waiting(self) -> bool:
         """Tells whether no request is being answered on this connection."""
-        return not self.pipeline and (not self._asked or self.cycle.response_complete)
+        return not self.pipeline and (self._lost or not self._asked or self.cycle.response_complete)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start waiting for headers."""
         super().connection_made(transport)
         # Over TLS the event loop keeps eight times as much unless it is told.
         transport.set_write_buffer_limits(high=WRITTEN_AHEAD)
-        self.flow = _Flow(self, transport)
+        self.flow: _Flow = _Flow(self, transport)
         self._taken_at = self.loop.time()
         self._certificate = peer_certificate(transport.get_extra_info("ssl_object"))
         self._expect_headers()
@@ -151,6 +152,20 @@ class PatientProtocol(HttpToolsProtocol):
         self._forget_input()
         super().connection_lost(exc)
         self.on_lost()
+        self._break_cycles()
+
+    def _break_cycles(self) -> None:
+        """Drop what refers back to the connection, so that it is freed at once. An answer that is still being made has
+        what it needs.
+
+        The collector would find it too late: what is open while the collector is kept away from what lives long is out
+        of its sight for good (:mod:`kornel.core.service.garbage`).
+        """
+        self.on_lost = _do_nothing
+        self.flow.protocol = None
+        self.scope = None  # type: ignore[assignment]
+        self.cycle = None  # type: ignore[assignment]
+        self.pipeline.clear()
 
     def give_up(self) -> None:
         """Clean up after a connection that was dropped while it was being made, of which the event loop does not
@@ -386,6 +401,10 @@ class PatientProtocol(HttpToolsProtocol):
         self.cycle.disconnected = True
         self.cycle.message_event.set()
         return True
+
+
+def _do_nothing() -> None:
+    """Does nothing."""
 
 
 class _Counted:

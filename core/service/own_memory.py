@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -41,9 +42,10 @@ def count_native() -> NativeMemory | None:
     return NativeMemory(found.uordblks + found.hblkhd, found.fordblks)
 
 
+@cache
 def _find_count() -> Callable[[], _AllocatorCounts] | None:
     """Returns the function of glibc that counts, which takes some microseconds; finding it takes a hundred times as
-    long. Other C libraries have none."""
+    long, and leaves a reference cycle. Other C libraries have none."""
     try:
         count = ctypes.CDLL(None).mallinfo2
     except (OSError, AttributeError):

@@ -96,6 +96,18 @@ Receipt = Received | Begun
 """The source of a command, as far as the core after this one has to know it."""
 
 
+class ProgressValues(NamedTuple):
+    """A :class:`Progress` as plain values. ``ended``: the epochs of the registration that have ended, each with the
+    entries that were decided until then, in the order of :class:`Kind`, like ``received`` and ``decided``."""
+
+    token: str = ""
+    session: str = ""
+    received: tuple[int, ...] = ()
+    decided: tuple[int, ...] = ()
+    epoch: str = "0"
+    ended: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+
 class Progress:
     """The number of entries that went each way since a manager registered.
 
@@ -113,6 +125,23 @@ class Progress:
         self._epoch = epoch
         self._ended: list[tuple[str, dict[Kind, int]]] = []
         """The epochs of the registration that have ended, each with the entries that were decided until then."""
+
+    @classmethod
+    def of_values(cls, values: ProgressValues) -> Progress:
+        """Returns what :meth:`as_values` was made of."""
+        made = cls(values.epoch)
+        made.token, made.session = values.token, values.session
+        made.received.update(zip(Kind, values.received, strict=False))
+        made.decided.update(zip(Kind, values.decided, strict=False))
+        made._ended = [(epoch, dict(zip(Kind, counts, strict=True))) for epoch, counts in values.ended]
+        return made
+
+    def as_values(self) -> ProgressValues:
+        """Returns all of it as plain values."""
+        ended = tuple((epoch, tuple(counts.values())) for epoch, counts in self._ended)
+        return ProgressValues(
+            self.token, self.session, tuple(self.received.values()), tuple(self.decided.values()), self._epoch, ended
+        )
 
     @property
     def epoch(self) -> str:

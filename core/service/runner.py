@@ -374,10 +374,14 @@ class PartitionRunner:
             self._progress.check(Resumption(epoch, entries), kind)
             self._switchboard.note_received(kind, entries)
         applied = dict(self._progress.received)
+        await self.wait_recorded()
+        return applied
+
+    async def wait_recorded(self) -> None:
+        """Return once everything is durable that was decided or noted so far."""
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._gate.pass_on(partial(_settle, durable))
         await durable
-        return applied
 
     def take_over(self, untold: Sequence[Effect], progress: Progress) -> None:
         """Go on, once :meth:`run` is called, where another core ended; *untold* and *progress*: as for a new runner."""

@@ -20,7 +20,6 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.domain.commands import UpdateApplications
 from kornel.core.service.clock import Clock
 from kornel.core.service.connections import LINK, MESSAGE_BYTES
-from kornel.core.service.limits import MESSAGE_LIMIT
 from kornel.core.service.managers import Managers, Place
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
@@ -34,8 +33,9 @@ from kornel.core.service.wire import Decoder, Encoder
 from kornel.core.service.wire_pieces import read_request
 from kornel.si.v1 import si_pb2 as si
 
-RESPONSE_LIMIT: Final = MESSAGE_LIMIT // 2
-"""The most bytes of a response; a larger one is sent in parts."""
+RESPONSE_LIMIT: Final = 4 * 2**20 - 64 * 1024
+"""The most bytes of a response; a larger one is sent in parts. A client of gRPC accepts 4 MiB by
+default."""
 
 
 class SchedulerService:

@@ -17,13 +17,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
-from itertools import compress, islice, repeat, starmap, takewhile
-from operator import is_
-from typing import Final, NamedTuple
+from itertools import chain, compress, groupby, islice, repeat, starmap, takewhile
+from operator import attrgetter, is_, itemgetter
+from sys import getsizeof
+from typing import Any, Final, NamedTuple
 
-from kornel.core.domain.effects import Allocated, AllocationEffect, ApplicationEffect, Effect, NodeEffect
+from kornel.core.domain.effects import (
+    Allocated,
+    AllocationEffect,
+    AllocationRejected,
+    ApplicationAccepted,
+    ApplicationEffect,
+    ApplicationRejected,
+    ApplicationUpdated,
+    AskReleased,
+    Effect,
+    NodeAccepted,
+    NodeEffect,
+    NodeRejected,
+    Released,
+)
 from kornel.core.service.connections import LINK
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.presence import PresenceKeeper
@@ -35,11 +50,26 @@ from kornel.core.service.wire import list_key
 QUEUE_LIMIT: Final = 1_048_576
 """The default limit of entries that wait in one lane."""
 
+QUEUE_BYTES: Final = 256 * 2**20
+"""The most bytes that the entries waiting in all lanes of a manager may take in memory."""
+
 RUN_LIMIT: Final = 5_000
 """The most entries of one response message: about 1 MB, within the 4 MiB that a client accepts by default."""
 
+RUN_BYTES: Final = 8 * 2**20
+"""The memory that the entries of one response message may take, if they are long."""
+
 HIGH_WATER: Final = 65_536
 """The number of entries waiting in a lane from which on its streams are no longer read."""
+
+HIGH_WATER_BYTES: Final = 16 * 2**20
+"""The bytes of such entries from which on they are no longer read."""
+
+FEW_ENTRIES: Final = 1_024
+"""The number of waiting entries up to which nobody counts their bytes."""
+
+ENTRY_BYTES: Final = 128
+"""About how much memory an entry takes without its texts."""
 
 Response = AllocationEffect | ApplicationEffect | NodeEffect
 
@@ -120,10 +150,14 @@ class _Kept(NamedTuple):
 class _Lane:
     """The entries and streams of one kind."""
 
-    __slots__ = ("backlog", "entered", "gone", "kept", "kept_bytes", "next", "read_on", "room", "streams", "void")
+    __slots__ = (
+        "backlog", "entered", "gone", "kept", "kept_bytes", "next", "read_on", "room", "size", "streams", "void",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.backlog: deque[Response] = deque()
+        self.size = 0
+        """About how many bytes the entries take, but for some of the first :data:`FEW_ENTRIES`."""
         self.entered = 0
         """The number of entries that were ever added."""
         self.gone = 0
@@ -185,6 +219,26 @@ _CARRIED: Final = {kind: frozenset(each for each, of in KIND_OF.items() if of is
 """The effects that the streams of each kind carry."""
 
 
+_TEXTS: Final[dict[type, Callable[[Any], Any]]] = {
+    Allocated: attrgetter("spec.key", "spec.application_id"),
+    Released: attrgetter("key", "application_id", "message"),
+    AskReleased: attrgetter("key", "application_id", "message"),
+    AllocationRejected: attrgetter("key", "application_id", "reason"),
+    ApplicationAccepted: attrgetter("application_id", "queue"),
+    ApplicationRejected: attrgetter("application_id", "queue", "reason"),
+    ApplicationUpdated: attrgetter("application_id", "message"),
+    NodeAccepted: itemgetter(slice(0, 1)),
+    NodeRejected: attrgetter("node_id", "reason"),
+}
+"""The texts of each kind of entry that it may be the last one to hold."""
+
+
+def _count_bytes(entries: Sequence[Response]) -> int:
+    """Returns about how much memory *entries* take. A text that several of them share counts for each."""
+    texts = (map(_TEXTS[kind], group) for kind, group in groupby(entries, type))
+    return ENTRY_BYTES * len(entries) + sum(map(getsizeof, chain.from_iterable(chain.from_iterable(texts))))
+
+
 def _count_run(backlog: Iterable[Response]) -> int:
     """Returns how many of the first in *backlog* may share a message."""
     waiting = list(backlog)
@@ -200,13 +254,19 @@ class Switchboard:
     """All streams and lanes of one manager. It is used only from the event loop's thread."""
 
     def __init__(
-        self, metrics: ServiceMetrics, *, queue_limit: int = QUEUE_LIMIT, presence: PresenceKeeper | None = None
+        self,
+        metrics: ServiceMetrics,
+        *,
+        queue_limit: int = QUEUE_LIMIT,
+        queue_bytes: int = QUEUE_BYTES,
+        presence: PresenceKeeper | None = None,
     ) -> None:
         """Makes a switchboard without streams. *presence* is notified of every stream of a manager, and of
         registrations."""
         self._presence = presence
         self._metrics = metrics
         self._limit = queue_limit
+        self._limit_bytes = queue_bytes
         self._rm_id = ""
         self._lost = False
         self._queued = 0
@@ -332,10 +392,12 @@ class Switchboard:
             if types.isdisjoint(carried):
                 continue
             lane = self._lanes[kind]
-            before = len(lane.backlog)
             # Without a step of Python for each: a slice decides hundreds.
-            lane.backlog.extend(compress(effects, map(carried.__contains__, map(type, effects))))  # type: ignore[arg-type]
-            lane.entered += len(lane.backlog) - before
+            found: list[Response] = list(compress(effects, map(carried.__contains__, map(type, effects))))  # type: ignore[arg-type]
+            lane.backlog.extend(found)
+            lane.entered += len(found)
+            if len(lane.backlog) > FEW_ENTRIES:
+                lane.size += _count_bytes(found)
             touched.append(kind)
         for kind in touched:
             self._settle_lane(kind)
@@ -351,10 +413,13 @@ class Switchboard:
         if limit <= 0:
             return None
         backlog = lane.backlog
+        limit = min(limit, 1 + RUN_BYTES * len(backlog) // max(1, lane.size))
         entries = list(starmap(backlog.popleft, repeat((), _count_run(islice(backlog, limit)))))
+        if lane.size:
+            lane.size = max(0, lane.size - _count_bytes(entries)) if len(backlog) > FEW_ENTRIES else 0
         if stream.flush is not None:
             stream.flush -= len(entries)
-        if len(backlog) < HIGH_WATER // 2:
+        if len(backlog) < HIGH_WATER // 2 and lane.size < HIGH_WATER_BYTES // 2:
             lane.room.set()
         lane.read_on += 1
         number = lane.next
@@ -374,6 +439,8 @@ class Switchboard:
         lane.backlog.extendleft(reversed(unsent))
         lane.next -= len(unsent)
         lane.drop_kept_from(lane.next)
+        if len(lane.backlog) > FEW_ENTRIES:
+            lane.size += _count_bytes(unsent)
         self._count_queued(self._queued + len(unsent))
 
     def note_sent(self, stream: Stream, batch: Batch, entries: int) -> None:
@@ -443,10 +510,11 @@ class Switchboard:
     def _settle_lane(self, kind: Kind) -> None:
         """After an addition, wake the receiver, stop the readers, or drop everything."""
         lane = self._lanes[kind]
-        if len(lane.backlog) > self._limit:
+        if len(lane.backlog) > self._limit or sum(each.size for each in self._lanes.values()) > self._limit_bytes:
             self._drop_lane()
             return
-        if len(lane.backlog) >= HIGH_WATER and self._find_receiver(lane) is not None:
+        is_far = len(lane.backlog) >= HIGH_WATER or lane.size >= HIGH_WATER_BYTES
+        if is_far and self._find_receiver(lane) is not None:
             lane.room.clear()
         self._count_queued(sum(len(each.backlog) for each in self._lanes.values()))
         self._notify_receiver(lane)
@@ -456,7 +524,8 @@ class Switchboard:
         self._lost = True
         self._drop_all()
         lost = ResyncRequired(
-            f"resync-required: more than {self._limit} responses for {self._rm_id!r} waited unread; register again"
+            f"resync-required: more than {self._limit} responses or {self._limit_bytes >> 20} MiB of them for"
+            f" {self._rm_id!r} waited unread; register again"
         )
         for lane in self._lanes.values():
             for stream in lane.streams:
@@ -466,6 +535,7 @@ class Switchboard:
         for lane in self._lanes.values():
             self._metrics.entries_dropped += len(lane.backlog)
             lane.backlog.clear()
+            lane.size = 0
             lane.read_on += 1
             lane.room.set()
             for stream in lane.streams:

@@ -28,6 +28,7 @@ from kornel.core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
+from kornel.core.domain.devices import DEVICE_TAGS, DeviceRequest, read_wants
 from kornel.core.domain.effects import (
     Allocated,
     AllocationEffect,
@@ -64,10 +65,21 @@ LONGEST_CACHED: Final = 4_096
 
 _SECONDS: Final = re.compile(r"\+?[0-9]{1,11}", re.ASCII)
 
-_Said = tuple[int | None, str, str, tuple[tuple[str, str], ...], bool, int, int, bool, TopologyRequest | None]
+_Said = tuple[
+    int | None,
+    str,
+    str,
+    tuple[tuple[str, str], ...],
+    bool,
+    int,
+    int,
+    bool,
+    TopologyRequest | None,
+    DeviceRequest | None,
+]
 """The fields of an :class:`AllocationSpec` from ``created_s`` on: those that tags may set, with defaults between."""
 
-_UNTAGGED: Final = (None, "", "", (), False, 1, 0, False, None)
+_UNTAGGED: Final = (None, "", "", (), False, 1, 0, False, None, None)
 """The same of an allocation without tags."""
 
 _new: Final = tuple.__new__
@@ -286,6 +298,8 @@ class Encoder:
                 # Shims up to 1.4 read the ID from another field, and take a release without it for a release of
                 # everything.
                 entry.allocationID = entry.UUID = allocation_id(spec.key, spec.instance)
+                if effect.tags:
+                    entry.allocationTags.update(effect.tags)
             elif isinstance(effect, Released):
                 known_as = allocation_id(effect.key, effect.instance)
                 response.released.add(
@@ -422,6 +436,7 @@ def _read_tags(sent: Mapping[str, str], ahead_s: int) -> _Said:
     required_node = foreign = ""
     dependent = False
     topology: TopologyRequest | None = None
+    devices: DeviceRequest | None = None
     for key, value in tags:
         if key == CREATION_TIME_TAG:
             created_s = int(value) - ahead_s if _SECONDS.fullmatch(value) else None
@@ -433,7 +448,9 @@ def _read_tags(sent: Mapping[str, str], ahead_s: int) -> _Said:
             dependent = value == "true"
         elif key in TOPOLOGY_TAGS and topology is None:
             topology = read_request(tags)
-    return created_s, required_node, foreign, tags, False, 1, 0, dependent, topology
+        elif key in DEVICE_TAGS and devices is None:
+            devices = read_wants(tags)
+    return created_s, required_node, foreign, tags, False, 1, 0, dependent, topology, devices
 
 
 def _count_meant(ask: si.AllocationAsk) -> int:

@@ -117,15 +117,18 @@ async def _spend(pid: int, seconds: float) -> Spent:
 @asynccontextmanager
 async def _changing(stream: AllocationStream, prefix: str) -> AsyncIterator[None]:
     """Unrelated changes meanwhile."""
-    changing = asyncio.create_task(_change(stream, prefix))
+    ended = asyncio.Event()
+    changing = asyncio.create_task(_change(stream, prefix, ended))
     yield
-    changing.cancel()
+    ended.set()
+    # A task that is cancelled while it writes would end the stream with it.
+    await changing
 
 
-async def _change(stream: AllocationStream, prefix: str) -> None:
-    """An allocation comes, the one before it goes, until cancelled."""
+async def _change(stream: AllocationStream, prefix: str, ended: asyncio.Event) -> None:
+    """An allocation comes and goes, again and again until *ended* is set."""
     number = 0
-    while True:
+    while not ended.is_set():
         ask = si.Allocation(
             allocationKey=f"{prefix}-{number}",
             applicationID="root.other",

@@ -10,6 +10,7 @@ import pytest
 
 from kornel.core.domain.names import LONGEST_MANAGER, LONGEST_NAME, LONGEST_TAGS
 from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 from kornel.v1.read_pb2 import GetNodeRequest
 from tests.e2e.harness import (
     PATIENCE_S,
@@ -77,6 +78,19 @@ async def test_names_of_the_greatest_length_work(core: Core) -> None:
         await allocations.send(allocation_request(wanted, rm_id=manager))
         placed = (await allocations.receive()).new[0]
     assert (placed.allocationKey, placed.applicationID, placed.nodeID) == (name, name, name)
+
+
+async def test_answers_about_long_names_fit_the_messages_of_any_client(reg: Core) -> None:
+    """One that takes 4 MiB, as clients do by default, gets answers of 12 MB in several messages."""
+    name = "\U0001f600" * (LONGEST_NAME - 10)
+    async with grpc.aio.insecure_channel(reg.address) as channel:
+        stub: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
+        async with Conversation.open(stub.UpdateNode()) as stream:
+            await stream.send(node_request())
+            names = [f"{name}{number}" for number in range(1_500)]
+            await stream.send(node_request(*(create(each, vcore=-1) for each in names)))
+            assert [rejected.nodeID for rejected in await stream.entries(len(names))] == names
+            assert max(response.ByteSize() for response in stream.got) > 2 << 20
 
 
 async def test_a_refused_call_leaves_no_request_behind(core: Core) -> None:

@@ -65,10 +65,10 @@ class KilledCore:
                 assert self._process.poll() is None, (self._home / "core.log").read_text()
                 await asyncio.sleep(0.02)
 
-    async def kill(self) -> None:
-        """Kills the core that runs."""
+    async def kill(self, number: int = signal.SIGKILL) -> None:
+        """Kills the core that runs, or ends it in order: it leaves a snapshot then."""
         assert self._process is not None
-        os.kill(find_program(self._process.pid), signal.SIGKILL)
+        os.kill(find_program(self._process.pid), number)
         await asyncio.to_thread(self._process.wait)
 
     def close(self) -> None:
@@ -170,10 +170,10 @@ async def run_with_kills(home: Path, asks: int, kills: list[int]) -> Books:
         )
         keeping = asyncio.create_task(books.keep(client))
         placing = asyncio.create_task(place_asks(client, asks))
-        for ended in kills:
+        for turn, ended in enumerate(kills):
             waiting = asyncio.create_task(books.wait_for(ended))
             await asyncio.wait([waiting, keeping], return_when=asyncio.FIRST_COMPLETED)
-            await core.kill()
+            await core.kill(signal.SIGTERM if turn % 3 == 1 else signal.SIGKILL)
             await core.start()
         await placing
         await books.wait_for(asks)
@@ -190,7 +190,7 @@ async def run_with_kills(home: Path, asks: int, kills: list[int]) -> Books:
 
 
 async def test_each_decision_arrives_once_however_often_the_core_is_killed(tmp_path: Path) -> None:
-    """With a journal, nothing is lost and nothing comes twice across kills at many points of a run."""
+    """With a journal, nothing is lost and nothing comes twice across kills and ends at many points of a run."""
     dice = random.Random(5)
     books = await run_with_kills(tmp_path, 600, sorted(dice.sample(range(1, 590), 6)))
     assert books.reopened >= 6

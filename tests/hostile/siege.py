@@ -93,9 +93,17 @@ class Siege:
             await sender.register(flat_queues(LEAVES))
             await sender.report_nodes(node_infos(NODES, si.NodeInfo.CREATE))
             await sender.add_applications([application(f"app-{leaf}", f"root.q{leaf}") for leaf in range(LEAVES)])
+            # As any shim does: without a stream the states of its applications would wait for one, a million of them.
+            states = sender.stub.UpdateApplication()
+            await states.write(si.ApplicationRequest(rmID="rm-1"))
+            reading = asyncio.create_task(drain(states))
             for burst in itertools.count():
                 if self.ending.is_set():
+                    states.cancel()
+                    await asyncio.wait([reading])
                     return
+                if reading.done():
+                    raise LoadError(f"the stream of applications ended: {await states.code()}")
                 placed = await sender.place_asks(list(asks(burst)))
                 self.allocations += len(placed.latencies_ms)
                 async with sender.allocations() as stream:
@@ -123,6 +131,13 @@ class Siege:
             self.attacks += 1
             if self.ending.wait(PAUSE_S):
                 return
+
+
+async def drain(stream: Any) -> None:
+    """Read *stream* to its end."""
+    with suppress(grpc.RpcError, asyncio.CancelledError):
+        async for _ in stream:
+            pass
 
 
 def asks(burst: int) -> Iterator[si.AllocationRequest]:

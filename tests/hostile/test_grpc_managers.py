@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import grpc
@@ -15,7 +15,9 @@ from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from kornel.v1 import configuration_pb2 as pb
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
-from tests.e2e.harness import CONFIG, application_request
+from kornel.v1.manager_pb2 import UnregisterResourceManagerRequest
+from kornel.v1.manager_pb2_grpc import ManagerServiceStub
+from tests.e2e.harness import CONFIG, application_request, resource
 from tests.hostile.attacked import AttackedCore
 from tests.hostile.test_grpc_floods import ALLOCATION, OPTIONS
 
@@ -78,6 +80,49 @@ def test_nodes_with_very_many_allocations_of_their_own(core: AttackedCore) -> No
     raw = name + si.NodeRequest(nodes=[si.NodeInfo.FromString(node)] * 20).SerializeToString()
     with core.attack(processor_s=6, health_s=0.5):
         assert send(core, NODE, name, raw) is not None
+
+
+def test_answers_that_the_manager_never_reads(core: AttackedCore) -> None:
+    """Entries with long names over all three streams, each of them refused: they are read no further than 16 MiB of
+    answers wait."""
+    name = "never-reads"
+    pad = "\U0001f600" * 1_000
+    ended = threading.Event()
+
+    def allocations() -> Iterator[si.AllocationRequest]:
+        entry = si.Allocation(applicationID=pad, resourcePerAlloc=resource(vcore=1))
+        while not ended.is_set():
+            request = si.AllocationRequest(rmID=name, allocations=[entry] * 200)
+            for number, asked in enumerate(request.allocations):
+                asked.allocationKey = f"{pad}{number}"
+            yield request
+
+    def applications() -> Iterator[si.ApplicationRequest]:
+        entry = si.AddApplicationRequest(applicationID=pad, queueName=f"root.{pad}", partitionName="default")
+        while not ended.is_set():
+            yield si.ApplicationRequest(rmID=name, new=[entry] * 200)
+
+    def nodes() -> Iterator[si.NodeRequest]:
+        entry = si.NodeInfo(nodeID=pad, action=si.NodeInfo.CREATE, schedulableResource=resource(vcore=-1))
+        while not ended.is_set():
+            yield si.NodeRequest(rmID=name, nodes=[entry] * 200)
+
+    # Three times 16 MiB, and as much again of what is on its way between client and engine.
+    with ExitStack() as opened, core.attack(memory_mib=128, processor_s=30):
+        channel = opened.enter_context(grpc.insecure_channel(core.address, OPTIONS))
+        si_pb2_grpc.SchedulerStub(channel).RegisterResourceManager(
+            si.RegisterResourceManagerRequest(rmID=name, config=CONFIG), timeout=60
+        )
+        calls: list[Any] = []
+        for method, requests in ((ALLOCATION, allocations), (APPLICATION, applications), (NODE, nodes)):
+            channel = opened.enter_context(grpc.insecure_channel(core.address, OPTIONS))
+            calling: Any = channel.stream_stream(method, request_serializer=lambda request: request.SerializeToString())
+            calls.append(calling(requests()))
+        ended.wait(15)
+        ended.set()
+        for call in calls:
+            call.cancel()
+        ManagerServiceStub(channel).UnregisterResourceManager(UnregisterResourceManagerRequest(rm_id=name), timeout=60)
 
 
 def test_updating_very_many_queues(core: AttackedCore) -> None:

@@ -24,7 +24,7 @@ from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.guarantee.solve import SUBSETS
 from kornel.core.preemption.guarantee.unit_domains import Bound
 from kornel.core.preemption.plan import FreedAmounts, PreemptionPlan, UnitPlan
-from kornel.core.preemption.victim_index import VictimIndex, reluctance_of
+from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
 
 MOST_STEPS: Final = 20_000
 """Victims that are taken on paper before a search ends."""
@@ -282,7 +282,7 @@ class Packing:
                 yield _Item(
                     max(map(reluctance_of, members)),
                     max(candidates.order_of(leaf, member) for member in members),
-                    (max(-m.created_ns for m in members), application.preempted_count, members[0].key),
+                    (max(age_of(m) for m in members), application.preempted_count, members[0].key),
                     tuple(members),
                     tuple((node, tuple(amounts.items())) for node, amounts in by_node.items()),
                     kind.gains,

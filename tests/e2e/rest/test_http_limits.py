@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from kornel.core.config.yaml_reader import MOST_BYTES
 from kornel.core.rest import http_protocol
+from kornel.core.rest.connections import _Connection
+from kornel.core.rest.http_protocol import PatientProtocol
 from tests.e2e.harness import PATIENCE_S, until
 from tests.e2e.rest.shim import Cluster, P, rest_cluster
 
@@ -120,3 +124,35 @@ async def test_the_oldest_idle_connection_makes_room() -> None:
         newcomer[1].write(b"GET /ws/v1/events/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await newcomer[0].readline()).startswith(b"HTTP/1.1 200")
         assert (await told(cluster, b"")).startswith(b"HTTP/1.1 503"), "none can be spared"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        GET + b"Connection: close\r\n\r\n",
+        (GET + b"\r\n") * 3 + GET + b"Connection: close\r\n\r\n",
+        b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        GET + b"x: y\r\n" * 200 + b"\r\n",
+        POST + b"Content-Length: 3\r\nConnection: close\r\n\r\na: ",
+        b"\x01\r\n\r\n",
+    ],
+    ids=["a request", "four requests", "an unknown path", "too many headers", "a body", "no HTTP"],
+)
+async def test_a_connection_that_has_ended_leaves_nothing(fresh: Cluster, request_: bytes) -> None:
+    """All of it is freed at once. What only the collector finds may be out of its sight by then, and stay for hours."""
+
+    def count_remains() -> int:
+        return sum(type(each) in (_Connection, PatientProtocol, RequestResponseCycle) for each in gc.get_objects())
+
+    gc.collect()
+    before = count_remains()
+    gc.disable()
+    try:
+        for _ in range(3):
+            assert (await told(fresh, request_)).startswith(b"HTTP/1.1 ")
+        async with line(fresh) as (reader, writer):
+            writer.write(GET + b"\r\n")
+            await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
+        await until(lambda: count_remains() == before, "the connections to be freed")
+    finally:
+        gc.enable()

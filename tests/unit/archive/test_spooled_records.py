@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 from structlog.testing import CapturingLogger
@@ -9,6 +10,7 @@ from structlog.testing import CapturingLogger
 from kornel.core.archive.archive import Archive
 from kornel.core.archive.records import encode_batch
 from kornel.core.archive.spool import SpoolWriter
+from kornel.core.service.configuration_history import Origin, Version
 from tests.unit.archive.archives import (
     NOW_NS,
     PATIENCE_S,
@@ -70,6 +72,37 @@ def test_full_queue_takes_no_memory_for_what_it_drops(tmp_path: Path) -> None:
     archive.start()
     archive.close(PATIENCE_S)
     assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(10)]
+
+
+def test_long_records_wait_by_their_size(tmp_path: Path) -> None:
+    """Of records with long names, and of whole configurations, fewer wait than of short ones."""
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path, queue_bytes=8 << 20)
+    archive = Archive(settings, now_ns=lambda: NOW_NS, logger=CapturingLogger())  # type: ignore[arg-type]
+    tracemalloc.start()
+    for first in range(0, 60_000, 500):
+        archive.observe([event(first + n, message=f"{first + n:01000}") for n in range(500)])
+    assert tracemalloc.get_traced_memory()[0] < 12 << 20
+    tracemalloc.stop()
+    waiting = archive.status().queued
+    assert 5_000 < waiting < 10_000
+    assert waiting + archive.status().dropped == 60_000
+    archive.start()
+    until(lambda: not archive.status().queued, "the queue to be stored")
+    for _ in range(20):
+        archive.observe([event(0)])
+    until(lambda: not archive.status().queued, "what follows to have room again")
+    archive.close(PATIENCE_S)
+    assert archive.status().stored == waiting + 20
+
+
+def test_configurations_wait_by_their_size(tmp_path: Path) -> None:
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path, queue_bytes=8 << 20)
+    archive = Archive(settings, now_ns=lambda: NOW_NS, logger=CapturingLogger())  # type: ignore[arg-type]
+    for number in range(20):
+        archive.version_added(Version(number, NOW_NS, Origin.UPDATE, "rm", "", "x" * (3 << 20), False, "bad", ()))
+    assert (archive.status().queued, archive.status().dropped) == (2, 18)
+    archive.start()
+    archive.close(PATIENCE_S)
 
 
 def test_absurd_name_in_the_spool_ends_no_thread(tmp_path: Path) -> None:

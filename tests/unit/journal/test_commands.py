@@ -9,6 +9,7 @@ import pytest
 
 from kornel.core.domain import commands
 from kornel.core.domain.commands import AllocationSpec, Command
+from kornel.core.domain.devices import DeviceRequest, read_wants
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import TopologyRequest, read_request
 from kornel.core.journal.commands import decode_command, encode_command
@@ -16,17 +17,21 @@ from kornel.v1 import journal_pb2 as pb
 
 RACK_TAGS = (("kornel.topology.required", "rack"),)
 RACK = read_request(RACK_TAGS)
-"""The one field that is not written: the tags, which are, say all of it."""
+WANT_TAGS = (("kornel.gpu.count", "2"), ("kornel.gpu.devices", "g0,g1"))
+WANTS = read_wants(WANT_TAGS)
+"""The two fields that are not written: the tags, which are, say all of them."""
 
 
 def make_filled(kind: Any, number: int = 7) -> Any:
     """Returns a value of *kind* in which no field has its default."""
     if kind is TopologyRequest:
         return RACK
+    if kind is DeviceRequest:
+        return WANTS
     if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
         hints = get_type_hints(kind, vars(commands))
         filled = kind(**{name: make_filled(hint, at) for at, (name, hint) in enumerate(hints.items(), 7)})  # type: ignore[operator]
-        return filled._replace(tags=RACK_TAGS) if kind is AllocationSpec else filled
+        return filled._replace(tags=(*RACK_TAGS, *WANT_TAGS)) if kind is AllocationSpec else filled
     given = [each for each in get_args(kind) if each not in (type(None), Ellipsis)]
     if Resources in (kind, *given):
         return Resources({"vcore": number, "memory": 1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 
 import pytest
 
@@ -21,7 +22,7 @@ from kornel.core.domain.resources import NOTHING
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.resuming import Kind
 from kornel.core.service.status_codes import ResyncRequired
-from kornel.core.service.streams import HIGH_WATER, Stream, Switchboard
+from kornel.core.service.streams import HIGH_WATER, QUEUE_BYTES, QUEUE_LIMIT, Stream, Switchboard
 
 
 def allocated(key: str) -> Allocated:
@@ -235,6 +236,61 @@ async def test_readers_wait_while_responses_pile_up() -> None:
     assert not waiting.done()
     board.take_batch(stream, HIGH_WATER // 2)
     await asyncio.wait_for(waiting, 5)
+
+
+async def test_readers_wait_while_long_responses_pile_up() -> None:
+    """Of long ones fewer wait, and a message has fewer of them."""
+    board = Switchboard(ServiceMetrics())
+    board.note_registered("rm-1")
+    stream = bound(board)
+    long = [f"{number}" + "\U0001f600" * 1_000 for number in range(8_000)]
+    for start in range(0, 8_000, 100):
+        board.deliver_effects(nodes(*long[start : start + 100]))
+        waiting = asyncio.create_task(board.wait_for_room(stream))
+        await asyncio.sleep(0)
+        if not waiting.done():
+            break
+    assert 4_000 < start < 6_000, "the first thousand, and 16 MiB of 4 KB each"
+    sizes = []
+    while not waiting.done():
+        batch = taken(board, stream, 5_000)
+        assert batch
+        sizes.append(len(batch))
+        await asyncio.sleep(0)
+    assert max(sizes) < 3_000
+    while taken(board, stream, 5_000):
+        pass
+    board.deliver_effects(nodes(*long[:1_000]))
+    await asyncio.wait_for(board.wait_for_room(stream), 5)
+
+
+def test_long_responses_that_nobody_reads_are_dropped_by_their_size() -> None:
+    board = Switchboard(ServiceMetrics(), queue_bytes=8 << 20)
+    board.note_registered("rm-1")
+    for number in range(40):
+        board.deliver_effects([NodeRejected(f"{number}-{n}", "x" * 1_000) for n in range(100)])
+    stream = bound(board)
+    board.deliver_effects([AllocationRejected(f"{n}", "app", "x" * 1_000, False) for n in range(6_000)])
+    assert "more than 1048576 responses or 8 MiB of them" in str(stream.error)
+    with pytest.raises(ResyncRequired):
+        bound(board)
+
+
+def test_a_million_states_that_nobody_reads_cost_less_than_is_allowed() -> None:
+    """They reach the limit of their number first: 1,048,576 states of applications (1.1)."""
+    board = Switchboard(ServiceMetrics())
+    board.note_registered("rm-1")
+    tracemalloc.start()
+    for turn in range(20):
+        board.deliver_effects(
+            [
+                ApplicationUpdated(f"application-{n % 100}", "Running", turn, "", "[rm-1]default", "root.a", "u", 1)
+                for n in range(5_000)
+            ]
+        )
+    each = tracemalloc.get_traced_memory()[0] / 100_000
+    tracemalloc.stop()
+    assert each * QUEUE_LIMIT < QUEUE_BYTES
 
 
 def test_entries_are_gone_once_the_transport_has_them(board: Switchboard) -> None:
