@@ -17,6 +17,7 @@ from kornel.core.cli.text.times import format_time
 from kornel.core.journal.snapshot_choices import DEFAULT_KEEP
 
 if TYPE_CHECKING:
+    from kornel.core.journal.records import Record
     from kornel.core.journal.snapshot_store import SnapshotStore
     from kornel.core.journal.store import JournalStore
 
@@ -155,7 +156,7 @@ def replay(
     is the last one, it is made, and the traceback is printed. Exits 1 at the first difference, of which it prints both
     sides, and at a record that cannot be read.
     """
-    from kornel.core.journal.calls import CallOutcome  # noqa: PLC0415 - takes a while to import
+    from kornel.core.journal.calls import CallKind, CallOutcome  # noqa: PLC0415 - takes a while to import
     from kornel.core.journal.reading import read_records  # noqa: PLC0415
     from kornel.core.journal.records import RecordDamaged  # noqa: PLC0415
     from kornel.core.journal.replay import ReplayImpossible, pause_collecting  # noqa: PLC0415
@@ -164,27 +165,29 @@ def replay(
     began = time.perf_counter()
     with _open_journal(where) as (store, snapshots), pause_collecting():
         played, begin = begin_replay(store, snapshots, first)
-        last_of_all = store.find_end().sequence
+        failed: Record | None = None
         try:
             for record, _ in read_records(store, begin):
                 if last and record.sequence > last:
                     break
                 found = played.play(record)
+                if record.result.outcome is CallOutcome.FAILED:
+                    failed = record
+                elif record.call.kind is not CallKind.NOTE:
+                    failed = None
                 if record.sequence < first:
                     continue
                 if not verify:
                     echo_line(played.describe_last(record))
-                if record.result.outcome is CallOutcome.FAILED and record.sequence == (last or last_of_all):
-                    failure = played.repeat_failure(record)
-                    if failure is None:
-                        echo_line("the call does not fail here")
-                    else:
-                        echo_text("".join(traceback.format_exception(failure)))
-                if verify and found is not None:
+                elif found is not None:
                     print_error(found.describe())
                     raise typer.Exit(1)
         except (RecordDamaged, ReplayImpossible) as error:
             raise report_failure(error) from error
+    if failed is not None:
+        failure = played.repeat_failure(failed)
+        said = "".join(traceback.format_exception(failure)).rstrip() if failure is not None else "it does not fail here"
+        echo_text(f"record {failed.sequence} once more, on which the core failed:\n{said}")
     took_s = time.perf_counter() - began
     summary = f"{played.records} records with {played.effects} effects in {took_s:.1f} s"
     echo_line(f"{summary}, all decisions are the same" if verify else summary)

@@ -52,21 +52,21 @@ class EngineRestorer:
         """Returns the number of the record of the last call."""
         return self._journal.status().last_record
 
-    async def restore_engine(self, error: Exception) -> None:
-        """Makes the engine what it was before its last call, which failed with *error*, and keeps a bundle.
+    async def restore_engine(self, error: Exception, record: int) -> None:
+        """Makes the engine what it was before its last call, that of *record*, which failed with *error*, and keeps a
+        bundle.
 
         Others have their turns meanwhile, and see the engine as the call left it. Raises :class:`JournalUnusable`, and
         :class:`kornel.core.service.status_codes.ServiceError` if the journal cannot be written any more.
         """
         journal, began = self._journal, time.perf_counter()
-        failed = journal.status().last_record
         await journal.gate.wait_until_durable()
         follower = await asyncio.to_thread(_play_again, journal.settings, journal.version, self._logger)
         assert follower.engine is not None, "a journal that is written has an engine"
         journal.engine.take_state(follower.engine, Beginning(journal.version, False, None, 0))
         took_s = round(time.perf_counter() - began, 3)
-        bundle = await asyncio.to_thread(self._keep_bundle, journal.settings, failed, error)
-        self._logger.error("engine restored, a call was set aside", record=failed, took_s=took_s, bundle=bundle)
+        bundle = await asyncio.to_thread(self._keep_bundle, journal.settings, record, error)
+        self._logger.error("engine restored, a call was set aside", record=record, took_s=took_s, bundle=bundle)
 
     def split_command(self, command: Command) -> Iterable[Command]:
         """Returns *command* entry by entry, in the order in which an engine takes them."""

@@ -20,9 +20,9 @@ class Restorer(Protocol):
     def last_record(self) -> int:
         """The number of the record of the last call."""
 
-    async def restore_engine(self, error: Exception) -> None:
-        """Makes the engine what it was before its last call, which failed with *error*; nothing may have been called
-        since.
+    async def restore_engine(self, error: Exception, record: int) -> None:
+        """Makes the engine what it was before its last call, that of *record*, which failed with *error*; nothing may
+        have been called since.
 
         Raises whatever keeps it from that; the engine cannot be used any more then.
         """
@@ -40,7 +40,7 @@ class NoRestorer:
     ready = False
     last_record = 0
 
-    async def restore_engine(self, error: Exception) -> None:
+    async def restore_engine(self, error: Exception, record: int) -> None:
         """Raises *error*."""
         raise error
 

@@ -212,8 +212,9 @@ class PartitionRunner:
         self._on_receipt = on_receipt
         self._under_way = under_way
         self._restorer = restorer or NoRestorer()
-        self._failure: Exception | None = None
-        """The error with which the engine failed, until it is restored; nothing is called meanwhile."""
+        self._failure: tuple[Exception, int] | None = None
+        """The error with which the engine failed and the record of the call, until it is restored; nothing is called
+        meanwhile."""
         self._unanswered: tuple[Stream, StreamCommand] | None = None
         """The command on which it failed, if that came on a stream."""
         self._fault_wait_ns = FAULT_WAIT_NS
@@ -419,7 +420,7 @@ class PartitionRunner:
             self.turns_taken += 1
             ended, entries, call = self._take_in()
             if self._failure is not None:
-                await self._recover(self._failure)
+                await self._recover(*self._failure)
             if call is not None:
                 await self._call(call)
                 began = time.perf_counter()
@@ -428,7 +429,7 @@ class PartitionRunner:
                 began = time.perf_counter()
             more = self._run_slice()
             if self._failure is not None:
-                await self._recover(self._failure)
+                await self._recover(*self._failure)
             for end in ended:
                 self._gate.pass_on(partial(self._switchboard.end_stream, end.stream, end.error))
             if self._stopping and self._intake.empty() and not (more and self._ends_slowly()):
@@ -589,10 +590,13 @@ class PartitionRunner:
             if not self._engine.rm_id and self._failure is None:
                 self._progress.begin_registration(None)
                 self._switchboard.note_registered("")
-            if not call.answer.done():
-                call.answer.set_exception(error)
-            if self._failure is not None:
-                await self._recover(self._failure)
+            try:
+                if self._failure is not None:
+                    await self._recover(*self._failure)
+            finally:
+                # Last of all: whoever gets the error clears the frames of its traceback, and this is one of them.
+                if not call.answer.done():
+                    call.answer.set_exception(error)
         else:
             if not call.answer.done():
                 call.answer.set_result(change)
@@ -748,22 +752,22 @@ class PartitionRunner:
         self._report_damage(error, doing, **where)
         if not self._restorer.ready:
             return EngineFault("internal error while the request was applied; see the log of the core")
-        self._failure = error
+        record = self._restorer.last_record
+        self._failure = error, record
         return EngineFault(
-            f"internal error while the request was applied: it is set aside as record {self._restorer.last_record} of"
-            " the journal, and the core goes on without it; see the log of the core"
+            f"internal error while the request was applied: it is set aside as record {record} of the journal, and the"
+            " core goes on without it; see the log of the core"
         )
 
-    async def _recover(self, failure: Exception) -> None:
-        """Go on as if the call had never been made on which the engine failed."""
-        record, unanswered = self._restorer.last_record, self._unanswered
-        self._unanswered = None
-        await self._restore_engine(failure)
+    async def _recover(self, error: Exception, record: int) -> None:
+        """Go on as if the call of *record* had never been made, on which the engine failed."""
+        unanswered, self._unanswered = self._unanswered, None
+        await self._restore_engine(error, record)
         if unanswered is not None:
             await self._apply_singly(*unanswered, record)
 
-    async def _restore_engine(self, failure: Exception) -> None:
-        await self._restorer.restore_engine(failure)
+    async def _restore_engine(self, error: Exception, record: int) -> None:
+        await self._restorer.restore_engine(error, record)
         self._failure = None
         self._damaged = False
         self._on_damage(False)
@@ -782,7 +786,7 @@ class PartitionRunner:
                 except EngineFault:
                     failures += 1
                     assert self._failure is not None, "it has just failed"
-                    await self._restore_engine(self._failure)
+                    await self._restore_engine(*self._failure)
             refused = self._restorer.refuse_entries(part, self._clock.now_ns())
             silent = silent or not refused
             self._hand_over(refused)

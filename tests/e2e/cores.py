@@ -36,6 +36,7 @@ import runpy, sys
 from kornel.core.partition.engine import Engine
 from kornel.core.partition.intake import allocation_intake, node_intake
 handle, drain, cycle = allocation_intake.handle, node_intake.handle, Engine.cycle
+update = Engine._take_update_steps
 
 def handle_entry(state, spec, now_ns):
     refused = handle(state, spec, now_ns)
@@ -55,11 +56,18 @@ def run_slice(self, now_ns, budget):
         raise RuntimeError("planted: slice")
     return cycle(self, now_ns, budget)
 
+def take_update(self, command, now_ns):
+    yield from update(self, command, now_ns)
+    if "poison" in command.config:
+        raise RuntimeError("planted: configuration")
+
 allocation_intake.handle, node_intake.handle, Engine.cycle = handle_entry, handle_node, run_slice
+Engine._take_update_steps = take_update
 sys.argv[0] = "kornel"
 runpy.run_module("kornel", run_name="__main__")
 """
-"""A core with bugs: on asks called poison, on draining node n2, and in slices while an ask called stuck waits."""
+"""A core with bugs: on asks called poison and configurations with that word, on draining node n2, and in slices while
+an ask called stuck waits."""
 
 OTHER_VERSION = """
 import runpy, sys

@@ -17,8 +17,9 @@ import pytest
 from kornel.core.journal.refusing import REASON
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
+from kornel.v1 import configuration_pb2, configuration_pb2_grpc
 from tests.e2e.cores import PATIENCE_S, PLANTED, CoreProcess, cores_on
-from tests.e2e.harness import allocation_request, ask
+from tests.e2e.harness import CONFIG, allocation_request, ask
 from tests.e2e.test_journal import Shim, decided_in
 from tests.e2e.test_standby import hear_all
 from tests.history_databases import postgres, postgres_server
@@ -40,7 +41,7 @@ async def send_asks(core: CoreProcess, *keys: str) -> tuple[set[str], dict[str, 
     async with asyncio.timeout(PATIENCE_S):
         while not set(keys) <= placed | rejected.keys():
             response = await call.read()
-            assert response is not grpc.aio.EOF
+            assert isinstance(response, si.AllocationResponse)
             placed |= {each.allocationKey for each in response.new}
             rejected |= {each.allocationKey: each.reason for each in response.rejectedAllocations}
     call.cancel()
@@ -111,7 +112,7 @@ async def test_the_bundle_shows_the_bug_again(tmp_path: Path) -> None:
     said = await asyncio.to_thread(replay, "-c", PLANTED)
     assert "RuntimeError: planted: poison" in said
     assert "handle_entry" in said
-    assert "the call does not fail here" in await asyncio.to_thread(replay, "-m", "kornel")
+    assert "it does not fail here" in await asyncio.to_thread(replay, "-m", "kornel")
 
 
 async def test_an_entry_that_nobody_answers_ends_the_stream(tmp_path: Path) -> None:
@@ -128,6 +129,28 @@ async def test_an_entry_that_nobody_answers_ends_the_stream(tmp_path: Path) -> N
         assert "set aside" in str(await call.details())
         assert (await send_asks(core, "a-1"))[0] == {"a-1"}
         await check_books(core, 1)
+
+
+async def test_a_configuration_that_the_engine_fails_on_is_refused(tmp_path: Path) -> None:
+    """INTERNAL, with the number of the record, which the bundle ends with; the one before stays in force."""
+    journal = str(tmp_path / "journal.db")
+    async with cores_on(journal, tmp_path) as cores:
+        core, shim = await cores.start(bugs=True), Shim()
+        await shim.prepare(core.channel)
+        stub = configuration_pb2_grpc.ConfigurationServiceStub(core.channel)
+        request = configuration_pb2.UpdateConfigurationRequest(
+            rm_id="rm-1", config=f"{CONFIG}          - name: poison\n"
+        )
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await stub.UpdateConfiguration(request, timeout=PATIENCE_S)
+        assert failed.value.code() is grpc.StatusCode.INTERNAL
+        assert "set aside as record" in str(failed.value.details())
+        assert (await send_asks(core, "a-1"))[0] == {"a-1"}
+        await check_books(core, 1)
+    (bundle,) = list_files(f"{journal}.faults")
+    command = [sys.executable, "-c", PLANTED, "replay", str(bundle / "journal.db")]
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=True, text=True)  # noqa: ASYNC221
+    assert "planted: configuration" in done.stdout
 
 
 async def test_a_slice_that_fails_is_tried_again_and_takes_nothing_along(tmp_path: Path) -> None:
