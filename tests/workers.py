@@ -6,7 +6,7 @@ first, so that none has much to do when the others are through. A file is a unit
 once. Files whose tests are costly and share nothing are dealt out test by test: otherwise the end would wait for the
 longest file. Where tests share what is costly to start, only a few workers take them.
 
-Many tests wait for a process, a timer or a disk. How many units are dealt out at a time follows from that: three for
+Many tests wait for a process, a timer or a disk. How many units are dealt out at a time follows from that: four for
 each processor, more while processors have nothing to do, and so many as there may be workers at most.
 
 A worker that dies fails the test it was running, and another is forked for the rest.
@@ -51,12 +51,12 @@ BROWSERS: Final = 2
 """How many workers take units of these folders."""
 COSTS: Final = Path(__file__).with_name("costs.json")
 """Says how many seconds the longest units last (:mod:`tests.costs`)."""
-UNITS_PER_PROCESSOR: Final = 3
+UNITS_PER_PROCESSOR: Final = 4
 TICK_S: Final = 1.0
 """After how long the number of units that are dealt out at a time is thought over."""
-IDLE: Final = 0.15
-"""What part of the processors' time is idle when one unit more is dealt out."""
-BUSY: Final = 0.03
+IDLE: Final = 0.05
+"""What part of the processors' time is idle when two units more are dealt out."""
+BUSY: Final = 0.005
 """What part of it is idle when it is one less."""
 ENDING_S: Final = 30
 """How long a worker may take to remove what its tests have shared."""
@@ -89,7 +89,7 @@ class Occupancy:
         self._due_s = time.monotonic() + TICK_S
 
     def follow_processors(self) -> None:
-        """Deals out one unit more or less for what the processors did since the last time, once in a while."""
+        """Deals out more units or one less for what the processors did since the last time, once in a while."""
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + TICK_S
@@ -99,7 +99,7 @@ class Occupancy:
     def adapt(self, units: int, idle: int, whole: int) -> int:
         """Returns how many units follow *units* after the processors have been idle for *idle* of *whole* ticks."""
         if idle > IDLE * whole:
-            return min(units + 1, self.most)
+            return min(units + 2, self.most)
         return max(units - 1, self._least) if idle < BUSY * whole else units
 
 

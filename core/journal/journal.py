@@ -298,7 +298,8 @@ class NextEpoch:
             replay.begin_afresh(self._beginning)
         engine = replay.engine
         assert engine is not None, "a life begins with an engine"
-        engine.set_reservation(self._beginning.reservation_delay_ns, self._beginning.reservation_percent)
+        beginning = self._beginning
+        engine.begin_epoch(beginning.reservation_delay_ns, beginning.reservation_percent, self._end.at_ns)
         journal = Journal(
             settings,
             store,

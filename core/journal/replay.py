@@ -252,7 +252,8 @@ class Replay:
         elif self.engine is None:
             raise ReplayImpossible("the records do not begin where an engine did")
         else:
-            self.engine.set_reservation(call.beginning.reservation_delay_ns, call.beginning.reservation_percent)
+            beginning = call.beginning
+            self.engine.begin_epoch(beginning.reservation_delay_ns, beginning.reservation_percent, call.now_ns)
 
     def _note_configuration(self, call: EngineCall, outcome: CallOutcome) -> None:
         command = call.command

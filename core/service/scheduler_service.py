@@ -22,6 +22,7 @@ from kornel.core.service.clock import Clock
 from kornel.core.service.connections import LINK, MESSAGE_BYTES
 from kornel.core.service.managers import Managers, Place
 from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.plain_asks import PlainAsks, PlainReader
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.resuming import RESUME_KEY, Kind
 from kornel.core.service.rpc import MARKS, Context, Handler, Requests, bidirectional, end_call, unary
@@ -58,9 +59,10 @@ class SchedulerService:
         self._metrics = metrics
         self._logger = logger
         self._decoder = Decoder(lambda: clock.ahead_s)
+        self._plain = PlainReader(self._decoder)
         encoder = Encoder()
         self._decode: dict[Kind, Callable[[Any], Iterator[StreamCommand]]] = {
-            Kind.ALLOCATION: self._decoder.allocation_commands,
+            Kind.ALLOCATION: self._allocation_commands,
             Kind.APPLICATION: self._decoder.application_commands,
             Kind.NODE: self._decoder.node_commands,
         }
@@ -128,7 +130,8 @@ class SchedulerService:
             async for raw in requests:
                 self._metrics.messages_received += 1
                 number = 0
-                for request in await read_request(stream.kind, raw):
+                plain = self._plain.read(raw) if stream.kind is Kind.ALLOCATION else None
+                for request in await read_request(stream.kind, raw) if plain is None else (plain,):
                     if place is None:
                         rm_id = request.rmID
                         place = self._managers.place_for(rm_id)
@@ -160,6 +163,11 @@ class SchedulerService:
         else:
             with suppress(ShuttingDown):  # The server ends all streams in its own order.
                 await place.runner.end(stream, error)
+
+    def _allocation_commands(self, request: si.AllocationRequest | PlainAsks) -> Iterator[StreamCommand]:
+        if isinstance(request, PlainAsks):
+            return self._decoder.allocation_commands(request.message, request.specs)
+        return self._decoder.allocation_commands(request)
 
     async def _write(self, stream: Stream, context: Context) -> None:
         """Send what comes for *stream* until it ends. Entries that could not be sent wait for another stream."""

@@ -123,7 +123,7 @@ def test_the_costliest_units_come_first() -> None:
 
 @pytest.mark.parametrize(
     ("units", "idle", "then"),
-    [(6, 20, 7), (12, 90, 12), (8, 10, 8), (8, 2, 7), (6, 0, 6)],
+    [(6, 20, 8), (11, 90, 12), (8, 3, 8), (8, 0, 7), (6, 0, 6)],
     ids=["more", "most", "as many", "fewer", "least"],
 )
 def test_as_many_units_run_as_keep_processors_busy(units: int, idle: int, then: int) -> None:

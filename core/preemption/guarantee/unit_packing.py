@@ -23,7 +23,7 @@ from kornel.core.preemption.guarantee.needs import Needs, can_take_claim
 from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.guarantee.solve import SUBSETS
 from kornel.core.preemption.guarantee.unit_domains import Bound
-from kornel.core.preemption.plan import FreedAmounts, PreemptionPlan, UnitPlan
+from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, UnitPlan
 from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
 
 MOST_STEPS: Final = 20_000
@@ -313,7 +313,7 @@ class Packing:
         for ask, node in nodes.items():
             victims = tuple(victim for item in sorted(of_member[ask]) for victim in item.victims)
             short = {self._names[t]: a - self._rooms[node][t] for t, a in ask.shape.pairs if a > self._rooms[node][t]}
-            needs = FreedAmounts({"node": short} if short and victims else {})
+            needs = FreedAmounts({Need.NODE.value: short} if short and victims else {})
             order = tuple(adjusted[victim] for victim in victims)
             places.append(PreemptionPlan(KIND, ask, node, victims, self._fence, needs, order))
         return UnitPlan(KIND, self._whole.application, tuple(places), self._fence, mends, not self.exhaustive)

@@ -33,11 +33,23 @@ BATCH: Final = 64
 """The most victims of one step; each costs as much as a placement."""
 MOST_SAID: Final = 8
 """The most reasons in a record why something stays above a max; those with the largest amounts are chosen."""
+ENFORCEMENT_BUDGET: Final = 256
+"""The decisions that one round of the periodic cycle spends on lowered maxima; slices between rounds do the rest."""
 
 
 def is_enforcing(state: PartitionState) -> bool:
     """Tells whether a max is being enforced, or is due to be."""
     return state.enforcement.busy
+
+
+def has_queues_due(state: PartitionState) -> bool:
+    """Tells whether a max is to be enforced, or asks wait until that is over."""
+    return state.enforcement.busy or bool(state.enforcement.deferred)
+
+
+def enforce_due(state: PartitionState, now_ns: int) -> None:
+    """Goes on with the lowered maxima that are due, in a round of the periodic cycle (preemption.md F2, H)."""
+    advance_enforcement(state, now_ns, ENFORCEMENT_BUDGET)
 
 
 def advance_enforcement(state: PartitionState, now_ns: int, budget: int) -> int:

@@ -16,7 +16,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Vector
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.plan import FreedAmounts, PreemptionPlan, Refusal
+from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, Refusal
 from kornel.core.preemption.victim_index import age_of, reluctance_of
 
 KIND: Final = "required-node"
@@ -51,7 +51,7 @@ def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> Preempt
         node,
         tuple(victims),
         view.root,
-        needs=FreedAmounts({"node": {names[t]: amount for t, amount in short.items()}}),
+        needs=FreedAmounts({Need.NODE.value: {names[t]: amount for t, amount in short.items()}}),
         adjusted=tuple(victim.priority for victim in victims),
     )
 
