@@ -1,7 +1,7 @@
 """Refuses entries on which the engine has failed, without the engine.
 
-The core goes on as if such an entry had never come (docs/journal.md). What its sender hears is told by the journal like
-everything else that is sent, so that whoever plays the journal counts it too.
+The core goes on as if such an entry had never come (docs/journal.md). The refusal that its sender gets is recorded in
+the journal like everything else that is sent, so that whoever plays the journal counts it too.
 """
 
 from __future__ import annotations

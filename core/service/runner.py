@@ -748,7 +748,7 @@ class PartitionRunner:
         )
 
     def _note_failure(self, error: Exception, doing: str, **where: str) -> EngineFault:
-        """Returns what whoever asked for the call is told on which the engine failed with *error*."""
+        """Notes that the engine failed with *error*, and returns the error for whoever asked for the call."""
         self._report_damage(error, doing, **where)
         if not self._restorer.ready:
             return EngineFault("internal error while the request was applied; see the log of the core")
