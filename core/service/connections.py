@@ -23,6 +23,7 @@ import select
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -62,6 +63,12 @@ UNPROVEN_BYTES: Final = 32 * 1024
 UNFOLDED_TIMES: Final = 4
 """The factor by which an ordinary request may take more memory than its bytes: gRPC holds it in parts and as a whole,
 and so does its reader."""
+
+HEADER_TIMES: Final = 80
+"""The factor by which headers may take more memory than their bytes: 64 bytes for each, and something for margins."""
+BUILDING_BYTES: Final = 256 * 2**20
+"""The memory by which the process may grow besides while a configuration is being read and built: tens of thousands of
+queues take so much."""
 
 SILENT_S: Final = 0.5
 """The time for which a connection may be ahead by more than a little after its last call has ended."""
@@ -186,8 +193,17 @@ class ConnectionKeeper:
     """Watches the connections to one address, from a thread of its own because the event loop itself may be under
     attack."""
 
-    def __init__(self, limits: ConnectionLimits, logger: FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        logger: FilteringBoundLogger,
+        is_building: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Makes a keeper that watches nothing yet. *is_building* tells whether a configuration is being read or
+        built."""
         self._limits = limits
+        self._is_building = is_building
+        self._was_building = False
         self._logger = logger
         self._links: dict[str, Link] = {}
         self._watched: dict[str, _Watched] = {}
@@ -407,14 +423,18 @@ class ConnectionKeeper:
         return Member(peer.name, watched.block, standing, since_s, holder)
 
     def _cut_unfolding(self, unproven: list[_Ahead], ahead: float) -> None:
-        """Cut all of *unproven* if the process grows by more than the bytes *ahead* explain."""
-        used = self._memory.used_bytes()
-        if not unproven:
+        """Cut all of *unproven* if the process grows by more than the bytes *ahead* explain, and they may be why."""
+        used, building = self._memory.used_bytes(), self._is_building()
+        if not unproven or (self._was_building and not building):
             self._calm_bytes = used
-            return
+        self._was_building = building
         grown = used - self._calm_bytes
         # What the process holds grows for more reasons, above all for Python's objects.
         allowed = self._limits.unfolded_bytes * (1 if self._memory.counts_used else 3)
+        if HEADER_TIMES * sum(each.ahead for each in unproven) <= allowed:
+            return
+        if building:
+            allowed += BUILDING_BYTES
         if grown > allowed and grown > UNFOLDED_TIMES * ahead:
             for found in unproven:
                 self._cut_connection(found.descriptor, found.peer, Cause.HEADERS, ahead=int(found.ahead))

@@ -54,6 +54,11 @@ class GarbageKeeper:
         """Pieces of memory in use, and records they were for, at the last full collection, or the least since."""
         self.full_collections = 0
 
+    @property
+    def building(self) -> bool:
+        """Tells whether something large is being made."""
+        return self._building > 0
+
     def start(self) -> None:
         """Set everything loaded so far aside, and let young objects grow a little older than by default."""
         if self._enabled:
@@ -66,18 +71,17 @@ class GarbageKeeper:
     def pause_while_building(self) -> Iterator[None]:
         """Keeps the collector off while something large that will live long is made in another thread, then sets it
         aside."""
-        if not self._enabled:
-            yield
-            return
         self._building += 1
-        gc.disable()
+        if self._enabled:
+            gc.disable()
         try:
             yield
         finally:
             self._building -= 1
-            gc.freeze()
-            if not self._building:
-                gc.enable()
+            if self._enabled:
+                gc.freeze()
+                if not self._building:
+                    gc.enable()
 
     def count_stored(self, entries: int) -> None:
         """Count *entries* that were stored; after enough of them, set aside what survived."""
