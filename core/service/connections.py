@@ -60,7 +60,7 @@ UNPROVEN_WINDOW: Final = 32 * 1024
 _WIDEST_WINDOW: Final = 1 << 30
 UNPROVEN_BYTES: Final = 32 * 1024
 """The bytes by which a connection may be ahead without causing noticeable growth of memory."""
-UNFOLDED_TIMES: Final = 4
+UNFOLDED_TIMES: Final = 6
 """The factor by which an ordinary request may take more memory than its bytes: gRPC holds it in parts and as a whole,
 and so does its reader."""
 
