@@ -11,7 +11,7 @@ JSON   ?=
 RECORD ?=
 KEEP   ?=
 TESTS  ?=
-WORKERS ?= 6
+WORKERS ?= 16
 OPTIONS ?=
 FUZZ   ?= 50000
 STEPS  ?= 1000000
@@ -49,7 +49,7 @@ docs: venv ## build the documentation as a site, in build/site
 docs-serve: venv ## show the documentation at http://127.0.0.1:8000, built again whenever a page changes
 	$(BIN)/python -m mkdocs serve --strict
 
-# Many tests wait for processes and timers most of the time, so there are more workers than cores.
+# Many tests wait for processes and timers most of the time: as many workers run as keep the processors busy.
 SPREAD := --workers $(WORKERS)
 
 test: venv ## run the test suite: about ten minutes (TESTS=path for a part of it; OPTIONS="-p tests.costs" for its costs)

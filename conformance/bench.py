@@ -6,6 +6,7 @@ How answers are compared is in :mod:`kornel.conformance.connection`, how a core 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
@@ -16,12 +17,16 @@ import grpc.aio
 from kornel.conformance import configs, entries, messages
 from kornel.conformance.callback_peer import Answers, CallbackPeer
 from kornel.conformance.clock import Clock
-from kornel.conformance.connection import CALL_TIMEOUT_S, MAX_MESSAGE_BYTES, RM
+from kornel.conformance.connection import CALL_TIMEOUT_S, MAX_MESSAGE_BYTES, RESUME_KEY, RM
 from kornel.conformance.entries import Entry
 from kornel.conformance.looking import Looking, skip_where_unserved
+from kornel.conformance.outcome import Skipped, check
 from kornel.shim_client.credentials import NO_CREDENTIALS, Credentials
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2_grpc, configuration_pb2, configuration_pb2_grpc, manager_pb2, manager_pb2_grpc
+
+RESTART_S: Final = 60.0
+"""The time that a core may take to answer after it was started again."""
 
 OTHER_RM: Final = "conformance-2"
 
@@ -42,8 +47,11 @@ class Bench(Looking):
         deadline_s: float,
         settle_s: float,
         credentials: Credentials = NO_CREDENTIALS,
+        restart: str = "",
     ) -> None:
         super().__init__(channel, clock, rm=rm, deadline_s=deadline_s, settle_s=settle_s)
+        self._channel: Final = channel
+        self._restart: Final = restart
         self._address: Final = address
         self._credentials: Final = credentials
         self._configuration: Final = configuration_pb2_grpc.ConfigurationServiceStub(channel)
@@ -60,6 +68,29 @@ class Bench(Looking):
     async def start_fresh(self) -> None:
         """Bring the core into the state in which no RM is registered: a failed registration removes the old one."""
         await self.expect_refusal(self.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
+
+    async def restart_core(self) -> None:
+        """Has the core killed and started again, by the command that was given for it, and waits until it answers.
+
+        Streams have to be opened again. Raises Skipped if no command was given.
+        """
+        if not self._restart:
+            raise Skipped("needs a command that kills the core and starts it again (--restart)")
+        await self.close()
+        program = await asyncio.create_subprocess_shell(self._restart)
+        status = await program.wait()
+        check(status == 0, f"the command that restarts the core ended with status {status}")
+        async with asyncio.timeout(RESTART_S):
+            await self._channel.channel_ready()
+
+    async def read_applied(self, kind: str) -> int:
+        """Returns the number of entries that the core says it has applied, as it opens the stream of a *kind*."""
+        stream = {"node": self.nodes, "application": self.applications, "allocation": self.allocations}[kind]
+        marks = await stream.read_marks(self._deadline_s)  # type: ignore[attr-defined]
+        said = marks.get(RESUME_KEY, "").rpartition("/")
+        check(said[2].isdecimal(), f"expected {RESUME_KEY} with a count on the {kind} stream, got {marks}")
+        self.epoch = said[0]
+        return int(said[2])
 
     async def update_configuration(
         self, config: str, *, rm: str | None = None, extra: Mapping[str, str] | None = None
@@ -158,21 +189,33 @@ async def connect(
     deadline_s: float = 5.0,
     settle_s: float = 0.1,
     credentials: Credentials = NO_CREDENTIALS,
+    restart: str = "",
 ) -> AsyncIterator[Bench]:
     """Yields a bench at the core at *address*.
 
     deadline_s  how long an expected entry may take
     settle_s    how long :meth:`Bench.expect_silence` waits for an entry that should not come
     credentials the credentials for the core
+    restart     the command that kills the core and starts it again; empty: there is none
     """
     options = [
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         # Cases must not share a connection, because closing one would close both.
         ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.max_reconnect_backoff_ms", 500),
     ]
     async with credentials.channel(address, options) as channel:
-        bench = Bench(address, channel, clock, rm=rm, deadline_s=deadline_s, settle_s=settle_s, credentials=credentials)
+        bench = Bench(
+            address,
+            channel,
+            clock,
+            rm=rm,
+            deadline_s=deadline_s,
+            settle_s=settle_s,
+            credentials=credentials,
+            restart=restart,
+        )
         try:
             yield bench
         finally:

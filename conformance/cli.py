@@ -98,6 +98,14 @@ def core(
     real_time: Annotated[
         bool, typer.Option("--real-time", help="Really wait for everything, even for three days.")
     ] = False,
+    restart: Annotated[
+        str,
+        typer.Option(
+            help="Command that kills the core (SIGKILL) and starts it again at the address, with the journal that it"
+            " has. It has to end. Without it, the cases that need it are gaps.",
+            metavar="COMMAND",
+        ),
+    ] = "",
     as_json: AsJson = False,
     listing: Listing = False,
 ) -> None:
@@ -112,7 +120,7 @@ def core(
         return
     try:
         waiting = math.inf if real_time else patience
-        settings = Settings(deadline, settle, context.obj)
+        settings = Settings(deadline, settle, context.obj, restart)
         results = asyncio.run(_run_cases(address, chosen, waiting, settings, excused))
     except CredentialsUnusable as error:
         raise refuse_credentials(error) from error

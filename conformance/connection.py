@@ -27,7 +27,9 @@ RM: Final = "conformance-1"
 """The contract's rm-1. No real RM has this name, so a core that serves one refuses the kit and is not disturbed."""
 
 PROBE_APP: Final = "conformance-probe"
-_FENCE: Final = "conformance-fence"
+FENCE: Final = "conformance-fence"
+
+RESUME_KEY: Final = "kornel-resume"
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 CALL_TIMEOUT_S: Final = 10.0
@@ -55,6 +57,12 @@ class Connection:
         self._applications: ApplicationStream | None = None
         self._allocations: AllocationStream | None = None
         self._fences = 0
+        self.epoch = ""
+        """The epoch that the core named with the registration; empty: it named none."""
+        self.sent: Final = {"node": 0, "application": 0, "allocation": 0}
+        """The numbers of entries that were sent on the streams of each kind."""
+        self.marks: Final[dict[str, tuple[tuple[str, str], ...]]] = {"node": (), "application": (), "allocation": ()}
+        """The metadata with which the streams of each kind are opened."""
 
     @property
     def nodes(self) -> NodeStream:
@@ -76,14 +84,19 @@ class Connection:
 
     def open_nodes(self) -> NodeStream:
         """Returns another node stream, which is not bound yet."""
-        self._nodes = Stream("node", self._scheduler.UpdateNode(), entries.node_entries, _of_no_probe)
+        self._nodes = Stream(
+            "node", self._scheduler.UpdateNode(metadata=self.marks["node"]), entries.node_entries, _of_no_probe
+        )
         self._opened.append(self._nodes)
         return self._nodes
 
     def open_applications(self) -> ApplicationStream:
         """Returns another application stream, which is not bound yet."""
         self._applications = Stream(
-            "application", self._scheduler.UpdateApplication(), entries.application_entries, _of_probe_app
+            "application",
+            self._scheduler.UpdateApplication(metadata=self.marks["application"]),
+            entries.application_entries,
+            _of_probe_app,
         )
         self._opened.append(self._applications)
         return self._applications
@@ -91,7 +104,10 @@ class Connection:
     def open_allocations(self) -> AllocationStream:
         """Returns another allocation stream, which is not bound yet."""
         self._allocations = Stream(
-            "allocation", self._scheduler.UpdateAllocation(), entries.allocation_entries, _of_probe_allocation
+            "allocation",
+            self._scheduler.UpdateAllocation(metadata=self.marks["allocation"]),
+            entries.allocation_entries,
+            _of_probe_allocation,
         )
         self._opened.append(self._allocations)
         return self._allocations
@@ -131,7 +147,10 @@ class Connection:
             config=config,
             extraConfig=extra or {},
         )
-        return await self._scheduler.RegisterResourceManager(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
+        call = self._scheduler.RegisterResourceManager(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
+        response = await call
+        self.epoch = str(dict(await call.initial_metadata() or ()).get(RESUME_KEY, ""))
+        return response
 
     async def expect_refusal(self, call: Awaitable[object], code: grpc.StatusCode) -> grpc.aio.AioRpcError:
         """Expect *call* to fail with *code*; returns the error."""
@@ -144,6 +163,7 @@ class Connection:
 
     async def send_nodes(self, *nodes: si.NodeInfo) -> None:
         """Send entries about nodes in one request."""
+        self.sent["node"] += len(nodes)
         await self.nodes.send(si.NodeRequest(rmID=self.rm, nodes=nodes))
 
     async def send_applications(
@@ -151,11 +171,13 @@ class Connection:
     ) -> None:
         """Send additions, and removals, of applications in one request."""
         gone = [si.RemoveApplicationRequest(applicationID=app, partitionName=partition) for app in remove]
+        self.sent["application"] += len(add) + len(gone)
         await self.applications.send(si.ApplicationRequest(rmID=self.rm, new=add, remove=gone))
 
     async def send(self, *allocations: si.Allocation, releases: Sequence[si.AllocationRelease] = ()) -> None:
         """Send asks, allocations and releases in one request."""
         body = si.AllocationReleasesRequest(allocationsToRelease=releases) if releases else None
+        self.sent["allocation"] += len(allocations) + len(releases)
         await self.allocations.send(si.AllocationRequest(rmID=self.rm, allocations=allocations, releases=body))
 
     async def send_asks(self, *asks: si.AllocationAsk) -> None:
@@ -242,10 +264,10 @@ class Connection:
         """Send a request to each stream that must be refused without effect, and return what came before the
         refusals."""
         self._fences += 1
-        mark = f"{_FENCE}-{self._fences}"
-        nowhere = {messages.PARTITION_ATTRIBUTE: _FENCE}
+        mark = f"{FENCE}-{self._fences}"
+        nowhere = {messages.PARTITION_ATTRIBUTE: FENCE}
         await self.send_nodes(messages.node_info(mark, attributes=nowhere))
-        await self.send_applications(messages.application(mark, partition=_FENCE))
+        await self.send_applications(messages.application(mark, partition=FENCE))
         await self.send(messages.allocation(mark, app=mark))
         strays: list[Entry] = []
         marks = (

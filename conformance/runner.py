@@ -24,12 +24,13 @@ CASE_LIMIT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The seconds that an expected entry may take, the seconds that silence has to last, and the credentials for the
-    core."""
+    """The seconds that an expected entry may take, the seconds that silence has to last, the credentials for the core,
+    and the command that kills it and starts it again; empty: there is none."""
 
     deadline_s: float = DEFAULT_DEADLINE_S
     settle_s: float = DEFAULT_SETTLE_S
     credentials: Credentials = NO_CREDENTIALS
+    restart: str = ""
 
 
 async def run_case(each: Case, address: str, clock: Clock, settings: Settings) -> Result:
@@ -50,6 +51,7 @@ async def _run_script(each: Case, address: str, clock: Clock, settings: Settings
         deadline_s=settings.deadline_s,
         settle_s=settings.settle_s,
         credentials=settings.credentials,
+        restart=settings.restart,
     ) as bench:
         try:
             async with asyncio.timeout(limit_s):

@@ -85,6 +85,8 @@ class Stream(Generic[Request, Response]):
         self.name: Final = name
         self.inbox: Final = Inbox(name)
         self.side: Final = Inbox(name)
+        self.received = 0
+        """The number of entries that have arrived."""
         self._call = call
         self._entries = entries
         self._aside = aside
@@ -96,6 +98,17 @@ class Stream(Generic[Request, Response]):
             await self._call.write(request)
         except (grpc.RpcError, asyncio.InvalidStateError):
             return
+
+    async def read_marks(self, within_s: float) -> dict[str, str]:
+        """Returns the metadata with which the core opens the stream."""
+        try:
+            async with asyncio.timeout(within_s):
+                marks = await self._call.initial_metadata()
+        except TimeoutError:
+            raise Mismatch(
+                f"expected metadata on the {self.name} stream, but none came within {within_s:g} s"
+            ) from None
+        return {str(key): str(value) for key, value in marks or ()}
 
     async def wait_for_end(self, within_s: float) -> grpc.StatusCode:
         """Returns the status with which the core ended the stream. Raises Mismatch when it is still open after
@@ -120,6 +133,7 @@ class Stream(Generic[Request, Response]):
             async for response in self._call:
                 batch += 1
                 for entry in self._entries(response, batch):
+                    self.received += 1
                     (self.side if self._aside(entry) else self.inbox).put(entry)
         except (grpc.RpcError, asyncio.CancelledError):
             # However it ended, the status below tells; a cancelled call raises the second one.

@@ -15,7 +15,16 @@ and the decisions as typed values. It knows the wire contract only, never the co
                 case Released(key=key, termination=termination): ...
 """
 
-from kornel.shim_client.asks import Ask, Generation, Topology, resource
+from kornel.shim_client.asks import (
+    Ask,
+    Device,
+    Devices,
+    Generation,
+    Topology,
+    devices_attribute,
+    devices_of,
+    resource,
+)
 from kornel.shim_client.callbacks import (
     CallbackAttachment,
     CallbackHandler,
@@ -72,6 +81,8 @@ __all__ = [
     "CoreUnreachable",
     "Credentials",
     "CredentialsUnusable",
+    "Device",
+    "Devices",
     "Generation",
     "Judgement",
     "NodeAccepted",
@@ -96,5 +107,7 @@ __all__ = [
     "Topology",
     "Update",
     "UpdateHandler",
+    "devices_attribute",
+    "devices_of",
     "resource",
 ]

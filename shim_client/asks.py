@@ -6,7 +6,8 @@ and names an allocation by an ID that the core derives from the key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -64,13 +65,68 @@ class Topology:
 
 
 @dataclass(frozen=True, slots=True)
+class Device:
+    """One device of a node. *memory* in bytes, 0: not said. *link*: the group of devices that it is linked with."""
+
+    device_id: str
+    type: str = ""
+    memory: int = 0
+    link: str = ""
+
+
+def devices_attribute(devices: Iterable[Device]) -> dict[str, str]:
+    """Returns the attribute of ``NodeInfo`` that reports *devices*, all that the node has. None: it has no more."""
+    entries: list[dict[str, str | int]] = []
+    for device in devices:
+        said: dict[str, str | int] = {"type": device.type, "memory": device.memory, "link": device.link}
+        entries.append({"id": device.device_id, **{name: value for name, value in said.items() if value}})
+    return {"kornel.devices": json.dumps(entries, separators=(",", ":"))}
+
+
+def devices_of(allocation: si.Allocation) -> tuple[str, ...]:
+    """Returns the IDs of the devices that *allocation*, as the core announced it, holds on its node."""
+    return tuple(filter(None, allocation.allocationTags.get("kornel.gpu.devices", "").split(",")))
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The devices that an ask wants: *count* whole ones, a *fraction* of one, or so much *memory* (``16Gi``) of one.
+
+    *linked*: all in one link group. *types*: of one of these types; none: of any.
+    """
+
+    count: int = 0
+    fraction: float = 0.0
+    memory: str = ""
+    linked: bool = False
+    types: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if sum(map(bool, (self.count, self.fraction, self.memory))) != 1:
+            raise ValueError("an ask wants whole devices, a fraction of one or memory of one")
+        if self.fraction and not 0.001 <= self.fraction <= 0.999:
+            raise ValueError(f"{self.fraction} is no fraction of a device: at least 0.001, at most 0.999")
+
+    def encode_tags(self) -> dict[str, str]:
+        """Returns the tags that say so."""
+        said = {
+            "count": str(self.count) if self.count else "",
+            "fraction": f"{self.fraction:.3f}" if self.fraction else "",
+            "memory": self.memory,
+            "link": "same" if self.linked else "",
+            "type": ",".join(self.types),
+        }
+        return {f"kornel.gpu.{name}": value for name, value in said.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """A request for room for one task. *resources* in base units; *key* is unique within the partition.
 
     The preemption flags are always sent, so the core's default for an absent policy never applies.
     *created_s* is Unix seconds and only needed for tasks that existed before this shim did; without it the
     core takes the arrival. *depends_on_placements*: where other tasks run decides where this one may, so predicates are
-    asked in turn. *topology*: where its task group is to stand.
+    asked in turn. *topology*: where its task group is to stand. *devices*: those that it wants of its node.
     """
 
     key: str
@@ -87,6 +143,7 @@ class Ask:
     tags: Mapping[str, str] = field(default_factory=dict)
     depends_on_placements: bool = False
     topology: Topology | None = None
+    devices: Devices | None = None
 
     def _all_tags(self) -> dict[str, str]:
         tags = dict(self.tags)
@@ -96,6 +153,8 @@ class Ask:
             tags["kornel.dependsOnPlacements"] = "true"
         if self.topology is not None:
             tags |= self.topology.encode_tags()
+        if self.devices is not None:
+            tags |= self.devices.encode_tags()
         return tags
 
     def _encode_policy(self) -> si.PreemptionPolicy:

@@ -11,7 +11,7 @@ import asyncio
 import json
 import math
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar
@@ -35,6 +35,7 @@ from kornel.shim_client.errors import (
 )
 from kornel.shim_client.leader import LeaderChannel, split_addresses
 from kornel.shim_client.outbox import Outbox, OutboxClosed
+from kornel.shim_client.progress import RESUME_KEY, Progress
 from kornel.shim_client.retry_info import read_retry_delay
 from kornel.shim_client.stream import DuplexStream
 from kornel.shim_client.updates import (
@@ -67,6 +68,9 @@ from kornel.v1 import (
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 CALL_TIMEOUT_S: Final = 30.0
 CLOSE_GRACE_S: Final = 5.0
+ACKNOWLEDGE_PAUSE_S: Final = 0.1
+ACKNOWLEDGE_AGAIN_S: Final = 1.0
+"""The pauses behind an acknowledgement, and behind one that failed."""
 
 SESSION_KEY: Final = "kornel-session"
 LEASE_KEY: Final = "kornel-lease"
@@ -131,6 +135,7 @@ class ShimClient:
         self._inbox_capacity = inbox
         self._channel: LeaderChannel | None = None
         self._streams: asyncio.Task[None] | None = None
+        self._duplexes: tuple[DuplexStream[Any, Any, Any], ...] = ()
         self._attachments: list[CallbackAttachment] = []
         self._reset_queues()
 
@@ -144,6 +149,13 @@ class ShimClient:
             lambda entry: isinstance(entry, si.RemoveApplicationRequest)
         )
         self._nodes: Outbox[si.NodeInfo] = self._make_outbox(lambda _: 0)
+        self._acknowledging = asyncio.Event()
+        due = self._acknowledging.set
+        self._progress: dict[StreamKind, Progress[Any]] = {
+            StreamKind.NODE: Progress(StreamKind.NODE, self._nodes, due),
+            StreamKind.APPLICATION: Progress(StreamKind.APPLICATION, self._applications, due),
+            StreamKind.ALLOCATION: Progress(StreamKind.ALLOCATION, self._allocations, due),
+        }
         self._node_answers: dict[str, asyncio.Future[NodeAnswer]] = {}
         self._application_answers: dict[str, asyncio.Future[ApplicationAnswer]] = {}
 
@@ -215,7 +227,7 @@ class ShimClient:
         )
         lease = () if wait_for_s is None else ((LEASE_KEY, f"wait={math.ceil(wait_for_s)}"),)
         try:
-            await self._call_registration(request, (*self._metadata, *lease))
+            epoch = await self._call_registration(request, (*self._metadata, *lease))
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 raise CoreUnreachable(self.address, self._connect_s) from error
@@ -227,18 +239,36 @@ class ShimClient:
             raise RegistrationRefused("RegisterResourceManager", error.code(), error.details() or "") from error
         if self._streams is None or self._streams.done():
             self._reset_queues()
+            self._begin_progress(epoch)
+            self._duplexes = self._make_streams()
             self._streams = asyncio.create_task(self._run_streams(), name=f"streams of {self.rm_id}")
+        elif epoch:
+            # What is still on its way on the open streams belongs to the earlier registration.
+            self._begin_progress(epoch)
+            for stream in self._duplexes:
+                stream.begin_again()
         for attachment in self._attachments:
             attachment.note_registered()
 
+    def _begin_progress(self, epoch: str) -> None:
+        for progress in self._progress.values():
+            progress.begin_counting(epoch)
+
     async def _call_registration(
         self, request: si.RegisterResourceManagerRequest, metadata: tuple[tuple[str, str], ...]
-    ) -> None:
-        """Registers at the core that leads; where another one has taken over meanwhile, there."""
+    ) -> str:
+        """Registers at the core that leads; where another one has taken over meanwhile, there. Returns the epoch that
+        the core names; empty: none."""
         channel = self._open_channel()
-        register = partial(si_pb2_grpc.SchedulerStub(channel).RegisterResourceManager, request, metadata=metadata)
+        stub = si_pb2_grpc.SchedulerStub(channel)
+
+        async def register(**options: Any) -> str:
+            call = stub.RegisterResourceManager(request, metadata=metadata, **options)
+            await call
+            return str(dict(await call.initial_metadata() or ()).get(RESUME_KEY, ""))
+
         try:
-            await _call_patiently(register)
+            return await _call_patiently(register)
         except grpc.aio.AioRpcError as error:
             if not channel.note_leader(error.trailing_metadata()):
                 raise
@@ -246,7 +276,7 @@ class ShimClient:
                 await channel.find_leader(self._connect_s)
             except ConnectionLost:
                 raise error from None
-            await _call_patiently(register)
+            return await _call_patiently(register)
 
     async def attach_callbacks(self, handler: CallbackHandler, *, timeout_s: float | None = None) -> CallbackAttachment:
         """Subscribe *handler* to what it overrides, until the client or the attachment is closed.
@@ -540,13 +570,15 @@ class ShimClient:
 
     async def _run_streams(self) -> None:
         """Keep the three streams open; when one is beyond repair, end them all and fail every call that waits."""
+        acknowledging = asyncio.create_task(self._acknowledge_for_ever(), name=f"acknowledgements of {self.rm_id}")
         try:
             async with asyncio.TaskGroup() as group:
-                for stream in self._make_streams():
-                    group.create_task(stream, name=f"stream of {self.rm_id}")
+                for stream in self._duplexes:
+                    group.create_task(stream.run(), name=f"stream of {self.rm_id}")
         except* ShimClientError as failed:
             self._failure = next(error for error in failed.exceptions if isinstance(error, ShimClientError))
         finally:
+            acknowledging.cancel()
             for outbox in self._outboxes():
                 await outbox.close()
             failure = self._failure or ConnectionLost("the client is closed")
@@ -556,7 +588,41 @@ class ShimClient:
                 self._inbox.get_nowait()
             await self._inbox.put(None)
 
-    def _make_streams(self) -> tuple[Coroutine[None, None, None], ...]:
+    async def _acknowledge_for_ever(self) -> None:
+        """Tell the core what was received, and learn what it has applied, whenever that is due."""
+        while True:
+            await self._acknowledging.wait()
+            self._acknowledging.clear()
+            try:
+                await self._exchange_counts()
+            except grpc.aio.AioRpcError:
+                await asyncio.sleep(ACKNOWLEDGE_AGAIN_S)  # The streams learn why.
+                self._acknowledging.set()
+            else:
+                await asyncio.sleep(ACKNOWLEDGE_PAUSE_S)
+
+    async def _exchange_counts(self) -> None:
+        progress = self._progress
+        nodes = progress[StreamKind.NODE].received
+        applications = progress[StreamKind.APPLICATION].received
+        allocations = progress[StreamKind.ALLOCATION].received
+        epochs = {each.epoch for each in progress.values()}
+        if len(epochs) > 1 or "" in epochs:
+            return  # One stream is at another core already, and the others follow.
+        stub = manager_pb2_grpc.ManagerServiceStub(self._open_channel())
+        received = manager_pb2.StreamCounts(nodes=nodes, applications=applications, allocations=allocations)
+        request = manager_pb2.AcknowledgeRequest(rm_id=self.rm_id, epoch=min(epochs), received=received)
+        answer = await stub.Acknowledge(request, metadata=self._metadata, timeout=CALL_TIMEOUT_S)
+        if self._progress is not progress or {each.epoch for each in progress.values()} != epochs:
+            return
+        for kind, was, applied in (
+            (StreamKind.NODE, nodes, answer.applied.nodes),
+            (StreamKind.APPLICATION, applications, answer.applied.applications),
+            (StreamKind.ALLOCATION, allocations, answer.applied.allocations),
+        ):
+            await progress[kind].note_acknowledged(was, applied)
+
+    def _make_streams(self) -> tuple[DuplexStream[Any, Any, Any], ...]:
         channel = self._open_channel()
         scheduler = si_pb2_grpc.SchedulerStub(channel)
 
@@ -566,38 +632,47 @@ class ShimClient:
         return (
             DuplexStream(
                 StreamKind.NODE,
-                start=partial(scheduler.UpdateNode, metadata=self._metadata),
+                start=lambda: scheduler.UpdateNode(metadata=self._list_marks(StreamKind.NODE)),
                 bind=si.NodeRequest(rmID=self.rm_id),
                 encode=lambda batch: si.NodeRequest(rmID=self.rm_id, nodes=batch),
                 outbox=self._nodes,
                 deliver=self._receive_nodes,
-                reopened=lambda: self._inbox.put((StreamReopened(StreamKind.NODE),)),
+                reopened=partial(self._announce_stream, StreamKind.NODE),
+                progress=self._progress[StreamKind.NODE],
                 connected=connected,
                 ended=channel.note_leader,
-            ).run(),
+            ),
             DuplexStream(
                 StreamKind.APPLICATION,
-                start=partial(scheduler.UpdateApplication, metadata=self._metadata),
+                start=lambda: scheduler.UpdateApplication(metadata=self._list_marks(StreamKind.APPLICATION)),
                 bind=si.ApplicationRequest(rmID=self.rm_id),
                 encode=self._encode_applications,
                 outbox=self._applications,
                 deliver=self._receive_applications,
-                reopened=lambda: self._inbox.put((StreamReopened(StreamKind.APPLICATION),)),
+                reopened=partial(self._announce_stream, StreamKind.APPLICATION),
+                progress=self._progress[StreamKind.APPLICATION],
                 connected=connected,
                 ended=channel.note_leader,
-            ).run(),
+            ),
             DuplexStream(
                 StreamKind.ALLOCATION,
-                start=partial(scheduler.UpdateAllocation, metadata=self._metadata),
+                start=lambda: scheduler.UpdateAllocation(metadata=self._list_marks(StreamKind.ALLOCATION)),
                 bind=si.AllocationRequest(rmID=self.rm_id),
                 encode=self._encode_allocations,
                 outbox=self._allocations,
                 deliver=self._receive_allocations,
-                reopened=lambda: self._inbox.put((StreamReopened(StreamKind.ALLOCATION),)),
+                reopened=partial(self._announce_stream, StreamKind.ALLOCATION),
+                progress=self._progress[StreamKind.ALLOCATION],
                 connected=connected,
                 ended=channel.note_leader,
-            ).run(),
+            ),
         )
+
+    def _list_marks(self, kind: StreamKind) -> tuple[tuple[str, str], ...]:
+        return (*self._metadata, *self._progress[kind].list_marks())
+
+    async def _announce_stream(self, kind: StreamKind) -> None:
+        await self._inbox.put((StreamReopened(kind, exact=bool(self._progress[kind].epoch)),))
 
     def _encode_applications(self, batch: Sequence[ApplicationEntry]) -> si.ApplicationRequest:
         return si.ApplicationRequest(

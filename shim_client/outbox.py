@@ -24,7 +24,7 @@ class OutboxClosed(Exception):
 
 
 class Outbox(Generic[Entry]):
-    """The entries of one stream until they are written.
+    """The entries of one stream until they are written, or until the core has applied them (:meth:`begin_keeping`).
 
     *rank* gives the order in which the core handles the lists of one request. A batch ends where the rank would
     decrease, so packing entries into requests never changes their order.
@@ -37,6 +37,11 @@ class Outbox(Generic[Entry]):
         self._rank = rank
         self._changed = asyncio.Condition()
         self._closed = False
+        self._kept: deque[Entry] | None = None
+        """The entries that were written and are not known to be applied; ``None``: they are not kept."""
+        self._applied = 0
+        self._on_kept: Callable[[], None] = lambda: None
+        self._told_from = 0
 
     @property
     def closed(self) -> bool:
@@ -61,7 +66,7 @@ class Outbox(Generic[Entry]):
         The result is empty if the outbox is closed and drained.
         """
         async with self._changed:
-            await self._changed.wait_for(lambda: bool(self._entries) or self._closed)
+            await self._changed.wait_for(lambda: self._closed or (bool(self._entries) and self._has_room()))
             taken: list[Entry] = []
             size = 0
             for entry in self._entries:
@@ -74,11 +79,49 @@ class Outbox(Generic[Entry]):
             return taken
 
     async def mark_written(self, count: int) -> None:
-        """Remove the first *count* entries, which gRPC has taken."""
+        """Remove the first *count* entries, which gRPC has taken, from those to be written."""
         async with self._changed:
             for _ in range(count):
-                self._entries.popleft()
+                entry = self._entries.popleft()
+                if self._kept is not None:
+                    self._kept.append(entry)
+            if self._kept is not None and len(self._kept) >= self._told_from:
+                self._on_kept()
             self._changed.notify_all()
+
+    def begin_keeping(self, on_kept: Callable[[], None] | None, told_from: int) -> None:
+        """Keep entries from now on until the core has applied them, which are counted from 0. *on_kept* is called while
+        at least *told_from* are kept; ``None``: keep nothing."""
+        self._kept = deque() if on_kept is not None else None
+        self._applied = 0
+        self._on_kept = on_kept or (lambda: None)
+        self._told_from = told_from
+
+    async def note_applied(self, applied: int) -> None:
+        """Keep no longer what was written of the first *applied* entries."""
+        async with self._changed:
+            while self._kept and self._applied < applied:
+                self._kept.popleft()
+                self._applied += 1
+            self._changed.notify_all()
+
+    async def write_again(self, applied: int) -> bool:
+        """Have everything written again behind the first *applied* entries. Returns false if that cannot be had."""
+        async with self._changed:
+            if self._kept is None:
+                return True
+            self._entries.extendleft(reversed(self._kept))
+            self._kept.clear()
+            found = 0 <= applied - self._applied <= len(self._entries)
+            while found and self._applied < applied:
+                # The one that was being written when the stream broke may have arrived as well.
+                self._entries.popleft()
+                self._applied += 1
+            self._changed.notify_all()
+            return found
+
+    def _has_room(self) -> bool:
+        return self._kept is None or len(self._kept) < self._capacity
 
     async def wait_until_drained(self) -> None:
         """Wait until everything that is queued, or will be meanwhile, has been written, or the outbox is closed."""

@@ -15,6 +15,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from kornel.shim_client.errors import ConnectionLost, ResyncRequired, StreamRefused, Superseded
+from kornel.shim_client.progress import Progress
 from kornel.shim_client.retry_info import read_retry_delay
 
 Entry = TypeVar("Entry", bound=Message)
@@ -71,11 +72,15 @@ class DuplexStream(Generic[Entry, Request, Response]):
         reopened: Callable[[], Awaitable[None]],
         connected: Callable[[], Awaitable[None]],
         ended: Callable[[Any], object] = lambda metadata: None,
+        progress: Progress[Any] | None = None,
     ) -> None:
         """Prepares the stream called *kind*; *start* opens the RPC, *bind* is its first message.
 
-        *connected* waits for a connection. *ended* gets the trailing metadata of each RPC.
+        *connected* waits for a connection. *ended* gets the trailing metadata of each RPC. *progress*: what went each
+        way; absent: the core is not asked to go on where the stream broke.
         """
+        self._progress = progress
+        self._call: grpc.aio.StreamStreamCall[Request, Response] | None = None
         self._ended = ended
         self._kind = kind
         self._start = start
@@ -99,6 +104,9 @@ class DuplexStream(Generic[Entry, Request, Response]):
             opened_before = True
             if self._outbox.closed:
                 return
+            if self._call is None:
+                opened_before = False
+                continue
             if code is grpc.StatusCode.ABORTED and reason.startswith(SUPERSEDED):
                 raise Superseded(self._kind, code, reason)
             if code is grpc.StatusCode.FAILED_PRECONDITION:
@@ -114,20 +122,25 @@ class DuplexStream(Generic[Entry, Request, Response]):
 
         Returns whether anything was received, how it ended, and how long the core asks to wait before the next one.
         """
-        call = self._start()
+        call = self._call = self._start()
         heard = False
         writer = asyncio.create_task(self._write_batches(call), name=f"{self._kind} writer")
         try:
             if announce:
                 await self._reopened()
             async for response in call:
+                if self._call is not call:
+                    break
                 heard = True
+                if self._progress is not None:
+                    self._progress.note_received(response)
                 await self._deliver(response)
         except grpc.aio.AioRpcError:
             # The error has the status of the call, which is read below for every kind of ending.
             pass
         except asyncio.CancelledError:
-            # So ends a call whose channel is closed because another core leads; this stream goes on there.
+            # So ends a call whose channel is closed because another core leads, or that belongs to an earlier
+            # registration; this stream goes on.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
@@ -141,9 +154,29 @@ class DuplexStream(Generic[Entry, Request, Response]):
         self._ended(trailing)
         return heard, code, await call.details() or "", read_retry_delay(code, trailing)
 
+    def begin_again(self) -> None:
+        """Open another RPC instead of the one that is open, which belongs to an earlier registration."""
+        call, self._call = self._call, None
+        if call is not None:
+            call.cancel()
+
+    async def _follow_greeting(self, call: grpc.aio.StreamStreamCall[Request, Response]) -> None:
+        """Learn what the core has applied, if it says so, before anything is written."""
+        if self._progress is None or not self._progress.epoch:
+            return
+        marks = await call.initial_metadata()
+        if call.done() or self._call is not call:
+            raise asyncio.InvalidStateError
+        try:
+            await self._progress.follow_greeting(marks)
+        except ResyncRequired:
+            call.cancel()
+            raise
+
     async def _write_batches(self, call: grpc.aio.StreamStreamCall[Request, Response]) -> None:
         try:
             await call.write(self._bind)
+            await self._follow_greeting(call)
             while batch := await self._outbox.next_batch():
                 await call.write(self._encode(batch))
                 # This is done only now, so that a batch that was being written when the stream broke is written again.

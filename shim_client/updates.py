@@ -115,12 +115,13 @@ class AskRejected:
 class StreamReopened:
     """A stream broke and is open again.
 
-    The core kept its state, and what it had to say meanwhile follows. What the shim wrote just before the
-    break may be lost: allocations, asks and releases are idempotent, so reporting them again is safe and
-    enough.
+    The core kept its state, and what it had to say meanwhile follows. *exact*: both sides go on exactly where the
+    stream broke, so nothing was lost and nothing comes twice. Otherwise what the shim wrote just before the break may
+    be lost: allocations, asks and releases are idempotent, so reporting them again is safe and enough.
     """
 
     stream: StreamKind
+    exact: bool = False
 
 
 Update: TypeAlias = (

@@ -26,13 +26,15 @@ from kornel.shim_mock.database import DatabaseFailed, find_programs
 from kornel.shim_mock.demo import CoreFailed, page_address, running_core
 from kornel.shim_mock.documents import InputError
 from kornel.shim_mock.failover import FailoverFailed, demonstrate_failover
+from kornel.shim_mock.gangs import demonstrate_gangs
 from kornel.shim_mock.generate import generate_trace
 from kornel.shim_mock.picture import draw_run
 from kornel.shim_mock.report import LiveLine, print_report
 from kornel.shim_mock.run import RunResult, run_scenario
 from kornel.shim_mock.scenario import Scenario, load_scenario
+from kornel.shim_mock.stories import StoryFailed
 from kornel.shim_mock.swap import SwapFailed, demonstrate_swap
-from kornel.shim_mock.topology import TopologyFailed, demonstrate_topology
+from kornel.shim_mock.topology import demonstrate_topology
 from kornel.shim_mock.trace import Inflation, load_trace, trace_scenario
 
 DEFAULT_CORE: Final = "127.0.0.1:50051"
@@ -57,11 +59,13 @@ class DemoKind(StrEnum):
     TOPOLOGY = "topology"
     """No kind of preemption: gangs that want their members in one rack, or apart."""
 
+    GANG = "gang"
+    """Gangs that start, wait, preempt and are preempted as a whole."""
     FAILOVER = "failover"
     """A core that is killed in the middle of a preemption, and another one that takes over."""
 
 
-STORIES: Final = frozenset({DemoKind.SWAP, DemoKind.TOPOLOGY, DemoKind.FAILOVER})
+STORIES: Final = frozenset({DemoKind.SWAP, DemoKind.TOPOLOGY, DemoKind.GANG, DemoKind.FAILOVER})
 """Kinds that say themselves what happens, step by step, and have no scenario."""
 
 
@@ -231,9 +235,11 @@ async def _tell_story(console: Console, kind: DemoKind, log: Path, *, keep: bool
             await demonstrate_swap(say, log)
         elif kind is DemoKind.FAILOVER:
             await demonstrate_failover(say, log, programs=find_programs())
+        elif kind is DemoKind.GANG:
+            await demonstrate_gangs(say, log, keep=keep)
         else:
             await demonstrate_topology(say, log, keep=keep)
-    except (SwapFailed, TopologyFailed, FailoverFailed, DatabaseFailed) as error:
+    except (SwapFailed, StoryFailed, FailoverFailed, DatabaseFailed) as error:
         console.print(f"failed: {escape(write_visibly(str(error)))}", soft_wrap=True, highlight=False)
         return False
     return True

@@ -272,9 +272,10 @@ class SimulatedCluster:
             case AskRejected(key=key, reason=reason):
                 self._note_anomaly(f"task {key} was refused: {reason}")
                 self._drop_ask(key, TaskEvent.REFUSED)
-            case StreamReopened():
+            case StreamReopened(exact=exact):
                 self._reopened = True
-                self._send_again()
+                if not exact:
+                    self._send_again()
             case _:
                 return
         self._note_activity()

@@ -8,22 +8,20 @@ left of any rack, which waits until one rack has room for all of it. After each 
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kornel.shim_client import Allocated, ApplicationRejected, Ask, AskRejected, Released, ShimClient, Topology
 from kornel.shim_mock.demo import page_address, running_core
+from kornel.shim_mock.stories import StoryFailed, ask_until, run_kornel, updates_handled
 from kornel.si.v1 import si_pb2 as si
 
 ZONES: Final = {"a": ("r1", "r2"), "b": ("r3", "r4")}
 NODES_OF_RACK: Final = 4
 CORES_OF_NODE: Final = 4
 STEP_S: Final = 60.0
-LOOK_S: Final = 0.1
 
 CONFIG: Final = """
 partitions:
@@ -35,10 +33,6 @@ partitions:
         queues:
           - name: training
 """
-
-
-class TopologyFailed(Exception):
-    """A step of the demonstration did not come to what it shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +96,7 @@ class Site:
             ]
         )
         if isinstance(answer, ApplicationRejected):
-            raise TopologyFailed(f"application {gang.name} was refused: {answer.reason}")
+            raise StoryFailed(f"application {gang.name} was refused: {answer.reason}")
         await self._client.submit_asks(self._make_ask(gang, number, placeholder=True) for number in range(gang.members))
 
     async def end_gang(self, gang: Gang) -> None:
@@ -124,7 +118,7 @@ class Site:
                 case Released(key=key, application_id=name) if update.wants_confirmation:
                     await self._client.release([self._client.release_of(name, key, update.termination)])
                 case AskRejected(key=key, reason=reason):
-                    raise TopologyFailed(f"ask {key} was refused: {reason}")
+                    raise StoryFailed(f"ask {key} was refused: {reason}")
                 case _:
                     continue
             self._changed.set()
@@ -137,7 +131,7 @@ class Site:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise TopologyFailed(f"{len(self._nodes_of(gang))} of {gang.members} of {gang.name} run") from None
+            raise StoryFailed(f"{len(self._nodes_of(gang))} of {gang.members} of {gang.name} run") from None
 
     def count_by_rack(self, gang: Gang) -> dict[str, int]:
         """Returns how many members of *gang* run in each rack that has any."""
@@ -168,7 +162,7 @@ class Site:
 
 
 async def demonstrate_topology(say: Callable[[str], None], log: Path, *, keep: bool = False) -> None:
-    """Have gangs come that care where they run, and *say* what happens. Raises :class:`TopologyFailed`.
+    """Have gangs come that care where they run, and *say* what happens. Raises :class:`StoryFailed`.
 
     *keep*: leave the core running afterwards, until it ends or this process is interrupted.
     """
@@ -178,22 +172,10 @@ async def demonstrate_topology(say: Callable[[str], None], log: Path, *, keep: b
         async with ShimClient(address, "shim-mock") as client:
             await client.register(config=CONFIG)
             site = Site(client)
-            async with _updates_handled(site):
+            async with updates_handled(site.handle_updates):
                 await _show_gangs(site, address, say)
         if keep:
             say(f"\nThe core still runs at {address}, its page at {page or 'no address'}: Ctrl-C stops it.")
-
-
-@asynccontextmanager
-async def _updates_handled(site: Site) -> AsyncIterator[None]:
-    """Have *site* do what the core says meanwhile; what goes wrong there is raised here."""
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            handling = tasks.create_task(site.handle_updates())
-            yield
-            handling.cancel()
-    except* TopologyFailed as failures:
-        raise failures.exceptions[0] from None
 
 
 async def _show_gangs(site: Site, address: str, say: Callable[[str], None]) -> None:
@@ -229,9 +211,9 @@ async def _show_gangs(site: Site, address: str, say: Callable[[str], None]) -> N
         "\n   `kornel explain large` names racks instead of nodes:\n"
     )
     await site.submit_gang(LARGE)
-    say(await _ask_until(lambda: _run_kornel(address, "explain", LARGE.name), "domain-full"))
+    say(await ask_until(lambda: run_kornel(address, "explain", LARGE.name), "domain-full"))
     say("\n   And `kornel nodes --by rack`:\n")
-    say(await _run_kornel(address, "nodes", "--by", "rack"))
+    say(await run_kornel(address, "nodes", "--by", "rack"))
 
     say("\n6. 'report' is done. Rack r3 has room for all of 'large' now: it starts there, whole.")
     await site.end_gang(REPORT)
@@ -245,31 +227,8 @@ async def _run_gang(site: Site, gang: Gang, *, racks: int) -> None:
 
 
 async def _expect_racks(site: Site, gang: Gang, *, racks: int) -> None:
-    """Wait until *gang* runs. Raises :class:`TopologyFailed` unless it stands in so many racks."""
+    """Wait until *gang* runs. Raises :class:`StoryFailed` unless it stands in so many racks."""
     await site.wait_until_running(gang)
     found = site.count_by_rack(gang)
     if len(found) != racks:
-        raise TopologyFailed(f"{gang.name} stands in {found}, and not in {racks} racks")
-
-
-async def _ask_until(ask: Callable[[], Awaitable[str]], wanted: str) -> str:
-    """Returns the first answer to *ask* that contains *wanted*."""
-    try:
-        async with asyncio.timeout(STEP_S):
-            while wanted not in (answer := await ask()):  # noqa: ASYNC110 - another program's state
-                await asyncio.sleep(LOOK_S)
-    except TimeoutError:
-        raise TopologyFailed(f"waited {STEP_S:g} s for {wanted!r}") from None
-    return answer
-
-
-async def _run_kornel(address: str, *arguments: str) -> str:
-    """Returns what the command line answers, as an operator would see it."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", "kornel", *arguments, "--grpc", address,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    output, problem = await asyncio.wait_for(process.communicate(), STEP_S)
-    if process.returncode:
-        raise TopologyFailed(f"kornel {' '.join(arguments)}: {problem.decode().strip()}")
-    return "\n".join(f"   {line}".rstrip() for line in output.decode().rstrip().splitlines())
+        raise StoryFailed(f"{gang.name} stands in {found}, and not in {racks} racks")

@@ -21,6 +21,7 @@ from tests.history_databases import database, postgres, postgres_server
 from tests.missing_programs import pytest_terminal_summary
 from tests.prepared import pytest_unconfigure
 from tests.selection import pytest_collection_modifyitems, pytest_ignore_collect
+from tests.temporary import prefer_memory
 from tests.workers import pytest_runtestloop
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "pytest_terminal_summary",
     "pytest_unconfigure",
 ]
+
+prefer_memory()
 
 # Python is started hundreds of times by a run: what it has compiled is kept, whatever the environment says.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 PROGRAMS: Final = {
-    "no browser at": ("a browser", "chromium"),
+    "no browser at": ("a browser", "chromium-headless-shell"),
     "no directory server": ("slapd", "slapd openssl"),
     "PostgreSQL is not installed": ("PostgreSQL", "postgresql"),
     "promtool": ("promtool", "prometheus"),

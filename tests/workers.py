@@ -4,7 +4,10 @@ Tests are collected and their modules imported once, which takes ten seconds. A 
 what is frozen there costs its collector of cycles nothing. Each worker asks for one unit of tests at a time, costliest
 first, so that none has much to do when the others are through. A file is a unit, because what its tests share is made
 once. Files whose tests are costly and share nothing are dealt out test by test: otherwise the end would wait for the
-longest file.
+longest file. Where tests share what is costly to start, only a few workers take them.
+
+Many tests wait for a process, a timer or a disk. How many units are dealt out at a time follows from that: four for
+each processor, more while processors have nothing to do, and so many as there may be workers at most.
 
 A worker that dies fails the test it was running, and another is forked for the rest.
 """
@@ -33,7 +36,6 @@ from tests.prepared import WORKER
 
 TEST_BY_TEST: Final = ("tests/conformance/", "tests/e2e/", "tests/properties/", "tests/unit/archive/")
 FILE_BY_FILE: Final = (
-    "tests/e2e/web/",
     "tests/e2e/toy_kind/",
     "tests/e2e/local/test_commands",
     "tests/e2e/local/test_jobs",
@@ -43,8 +45,19 @@ FILE_BY_FILE: Final = (
 """Below the former, but their tests share a server or a folder."""
 FOLDERS: Final = ("tests/architecture",)
 """Folders that are dealt out as a whole: their files share what is read and parsed once."""
+BROWSING: Final = ("tests/e2e/web/", "tests/e2e/toy_kind/")
+"""Folders whose tests share a browser, and mostly a core to look at."""
+BROWSERS: Final = 2
+"""How many workers take units of these folders."""
 COSTS: Final = Path(__file__).with_name("costs.json")
 """Says how many seconds the longest units last (:mod:`tests.costs`)."""
+UNITS_PER_PROCESSOR: Final = 4
+TICK_S: Final = 1.0
+"""After how long the number of units that are dealt out at a time is thought over."""
+IDLE: Final = 0.05
+"""What part of the processors' time is idle when two units more are dealt out."""
+BUSY: Final = 0.005
+"""What part of it is idle when it is one less."""
 ENDING_S: Final = 30
 """How long a worker may take to remove what its tests have shared."""
 
@@ -52,7 +65,7 @@ ENDING_S: Final = 30
 def name_unit(node: str) -> str:
     """Returns the folder, the file or the test that is dealt out as a whole."""
     if node.startswith(FOLDERS):
-        return node.rpartition("/")[0]
+        return node.partition("::")[0].rpartition("/")[0]
     if node.startswith(TEST_BY_TEST) and not node.startswith(FILE_BY_FILE):
         return node
     return node.partition("::")[0]
@@ -66,8 +79,45 @@ def group_tests(nodes: list[str], costs: dict[str, float]) -> list[list[int]]:
     return [units[name] for name in sorted(units, key=lambda name: -costs.get(name, 0.0))]
 
 
+class Occupancy:
+    """Tells how many units are to run at a time, between *least* and *most*, by how idle the processors are."""
+
+    def __init__(self, least: int, most: int) -> None:
+        self.units = self._least = min(least, most)
+        self.most = most
+        self._seen = read_processor_times()
+        self._due_s = time.monotonic() + TICK_S
+
+    def follow_processors(self) -> None:
+        """Deals out more units or one less for what the processors did since the last time, once in a while."""
+        if time.monotonic() < self._due_s:
+            return
+        self._due_s = time.monotonic() + TICK_S
+        before, self._seen = self._seen, read_processor_times()
+        self.units = self.adapt(self.units, self._seen[0] - before[0], self._seen[1] - before[1])
+
+    def adapt(self, units: int, idle: int, whole: int) -> int:
+        """Returns how many units follow *units* after the processors have been idle for *idle* of *whole* ticks."""
+        if idle > IDLE * whole:
+            return min(units + 2, self.most)
+        return max(units - 1, self._least) if idle < BUSY * whole else units
+
+
+def read_processor_times() -> tuple[int, int]:
+    """Returns for how many ticks the processors have been idle, and for how many in all; zeros where nobody tells."""
+    try:
+        line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
+    except OSError:
+        return 0, 0
+    # user, nice, system, idle and waiting for disks, which come first; guests are counted twice.
+    times = [int(word) for word in line.split()[1:9]]
+    return times[3] + times[4], sum(times)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--workers", type=int, default=0, help="run the tests in so many processes (0: in this one)")
+    parser.addoption(
+        "--workers", type=int, default=0, help="run the tests in at most so many processes (0: in this one)"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -85,8 +135,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     _make_folder(session)
     gc.collect()
     gc.freeze()
-    with _all_ended(workers := [_Worker(session, number, []) for number in range(min(count, len(units)))]):
-        _Dealer(session, units, workers).deal_out()
+    occupancy = Occupancy(UNITS_PER_PROCESSOR * (os.cpu_count() or 1), min(count, len(units)))
+    workers: list[_Worker] = []
+    with _all_ended(workers):
+        _Dealer(session, units, workers, occupancy).deal_out()
     return True
 
 
@@ -99,21 +151,25 @@ def _make_folder(session: pytest.Session) -> None:
 class _Dealer:
     """Deals out units to workers, and passes on what they report."""
 
-    def __init__(self, session: pytest.Session, units: list[list[int]], workers: list[_Worker]) -> None:
+    def __init__(
+        self, session: pytest.Session, units: list[list[int]], workers: list[_Worker], occupancy: Occupancy
+    ) -> None:
         self._session = session
         self._hook = session.config.hook
         self._waiting = deque(units)
         self._workers = workers
+        self._occupancy = occupancy
+        self._browsing: set[int] = set()
+        """The numbers of the workers that have taken units of :data:`BROWSING`, and take all others."""
         reporter: Any = session.config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:
             reporter.showfspath = False
 
     def deal_out(self) -> None:
         """Runs all units. Raises what ends a run early."""
-        for worker in self._workers:
-            self._give_unit(worker)
+        self._give_units()
         while busy := {worker.connection: worker for worker in self._workers if worker.unit}:
-            for connection in wait(list(busy)):
+            for connection in wait(list(busy), TICK_S):
                 worker = busy[connection]  # type: ignore[index]
                 try:
                     kind, content = worker.connection.recv()
@@ -125,11 +181,34 @@ class _Dealer:
                     raise self._session.Failed(self._session.shouldfail)
                 if self._session.shouldstop:
                     raise self._session.Interrupted(self._session.shouldstop)
+            self._occupancy.follow_processors()
+            self._give_units()
 
-    def _give_unit(self, worker: _Worker) -> None:
-        worker.unit = self._waiting.popleft() if self._waiting else []
-        if worker.unit:
-            worker.connection.send(worker.unit)
+    def _give_units(self) -> None:
+        """Gives units to workers without one, and forks more workers, until as many run as are to."""
+        running = sum(bool(worker.unit) for worker in self._workers)
+        for worker in self._workers:
+            if running < self._occupancy.units and not worker.unit:
+                running += self._give_unit(worker)
+        while running < self._occupancy.units and len(self._workers) < self._occupancy.most and self._waiting:
+            worker = _Worker(self._session, len(self._workers), self._workers)
+            self._workers.append(worker)
+            if not self._give_unit(worker):
+                break
+            running += 1
+
+    def _give_unit(self, worker: _Worker) -> bool:
+        """Gives *worker* the first unit that it may take; tells whether there is one."""
+        for at, unit in enumerate(self._waiting):
+            if self._session.items[unit[0]].nodeid.startswith(BROWSING):
+                if worker.number not in self._browsing and len(self._browsing) == BROWSERS:
+                    continue
+                self._browsing.add(worker.number)
+            del self._waiting[at]
+            worker.unit = unit
+            worker.connection.send(unit)
+            return True
+        return False
 
     def _take(self, worker: _Worker, kind: str, content: Any) -> None:
         config = self._session.config
@@ -141,8 +220,6 @@ class _Dealer:
             item = self._session.items[content]
             worker.unit = worker.unit[1:]
             self._hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-            if not worker.unit:
-                self._give_unit(worker)
         else:
             raise AssertionError(content)
 

@@ -1,7 +1,9 @@
 package kornel
 
 import (
+	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/common"
@@ -30,6 +32,81 @@ const (
 	TagTopologySpread    = "kornel.topology.spread"
 	TagTopologySliceSize = "kornel.topology.sliceSize"
 )
+
+// The attribute of a node that lists its devices, and the tags of an ask that wants some.
+const (
+	AttributeDevices = "kornel.devices"
+	TagGPUCount      = "kornel.gpu.count"
+	TagGPUFraction   = "kornel.gpu.fraction"
+	TagGPUMemory     = "kornel.gpu.memory"
+	TagGPULink       = "kornel.gpu.link"
+	TagGPUType       = "kornel.gpu.type"
+	// TagGPUDevices is the tag with which the core says which devices an allocation holds. Report it with the allocation.
+	TagGPUDevices = "kornel.gpu.devices"
+)
+
+// A Device is one device of a node. Its value in JSON is an entry of the list in AttributeDevices.
+type Device struct {
+	ID   string `json:"id"`
+	Type string `json:"type,omitempty"`
+	// Memory is in bytes. Zero: not said.
+	Memory int64 `json:"memory,omitempty"`
+	// Link is the group of devices that it is linked with.
+	Link string `json:"link,omitempty"`
+}
+
+// DevicesAttribute returns the value of AttributeDevices for a node that has these devices and no others.
+func DevicesAttribute(devices []Device) string {
+	if len(devices) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(devices)
+	if err != nil { // Texts and numbers can always be written.
+		panic(err)
+	}
+	return string(text)
+}
+
+// DevicesOf returns the IDs of the devices that an allocation, as the core announced it, holds on its node.
+func DevicesOf(allocation *si.Allocation) []string {
+	devices := allocation.GetAllocationTags()[TagGPUDevices]
+	if devices == "" {
+		return nil
+	}
+	return strings.Split(devices, ",")
+}
+
+// Devices are what an ask wants of the devices of its node. One of the first three says how much.
+type Devices struct {
+	// Count is the number of whole devices.
+	Count int
+	// Fraction is the part of one device, such as 0.25.
+	Fraction float64
+	// Memory is the amount of the memory of one device, such as 16Gi.
+	Memory string
+	// Linked has all of them be in one link group.
+	Linked bool
+	// Types are the types that will do. None: any.
+	Types []string
+}
+
+func (d Devices) addTo(tags map[string]string) {
+	if d.Count > 0 {
+		tags[TagGPUCount] = strconv.Itoa(d.Count)
+	}
+	if d.Fraction > 0 {
+		tags[TagGPUFraction] = strconv.FormatFloat(d.Fraction, 'f', 3, 64)
+	}
+	if d.Memory != "" {
+		tags[TagGPUMemory] = d.Memory
+	}
+	if d.Linked {
+		tags[TagGPULink] = "same"
+	}
+	if len(d.Types) > 0 {
+		tags[TagGPUType] = strings.Join(d.Types, ",")
+	}
+}
 
 // A Topology says where a task group is to stand; all of its asks say the same. One of the first three names a level.
 type Topology struct {
@@ -76,6 +153,8 @@ type Ask struct {
 	DependsOnPlacements bool
 	// Topology says where the task group of the ask is to stand; nil: it does not matter.
 	Topology *Topology
+	// Devices are what the ask wants of the devices of its node; nil: nothing.
+	Devices *Devices
 	// Created is only needed for tasks that existed before this shim did. Zero: the core takes the arrival.
 	Created time.Time
 	Tags    map[string]string
@@ -96,6 +175,9 @@ func (a Ask) Allocation() *si.Allocation {
 	}
 	if a.Topology != nil {
 		a.Topology.addTo(tags)
+	}
+	if a.Devices != nil {
+		a.Devices.addTo(tags)
 	}
 	return &si.Allocation{
 		AllocationKey:    a.Key,

@@ -31,7 +31,7 @@ HAS_HIDDEN_BOTH: Final = "secrets are shown as [hidden], so differences between 
 
 ROLLBACK_HOLDS: Final = (
     "It stays in force until the shim or the file supplies a new text; registering again does not end it."
-    " `kornel config rollback --undo` and a restart of the core do."
+    " `kornel config rollback --undo` does, and so does a restart of a core without a journal."
 )
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="Queue configuration to read.")]
@@ -203,7 +203,9 @@ def rollback(
     """Put an earlier configuration into force again, as a new version; with --undo, end the rollback.
 
     A rollback holds until the shim, or the file, supplies a text that it has not supplied before, until it is undone,
-    or until the core restarts. Exits 1 when the core refuses, 2 for neither or both of VERSION and --undo.
+    or until a core without a journal restarts.
+
+    Exits 1 when the core refuses, 2 for neither or both of VERSION and --undo.
     """
     if undo == bool(version):
         print_error("give either the number of a version or --undo")

@@ -53,7 +53,8 @@ def drain_node(
 ) -> None:
     """Keep new allocations off nodes; what runs there goes on.
 
-    Holds until `kornel undrain node`, whatever the shim reports about the node, or until the core restarts.
+    Holds until `kornel undrain node`, whatever the shim reports about the node, or until a core without a journal
+    restarts.
 
     Exits 0 also if a node was draining already, 1 if no core answers, there is no such node, or the wait took too long.
     With --json: one object for each node, one per line if there are several.
@@ -155,7 +156,7 @@ def _describe_drain(done: admin.DrainNodeResponse) -> str:
 def _say_how_long(nodes: Sequence[str]) -> str:
     return (
         f"It holds until `kornel undrain node {' '.join(nodes)}`, also when the shim registers again or says that the"
-        " node is ready; a restart of the core ends it."
+        " node is ready; a restart of the core ends it if there is no journal."
     )
 
 

@@ -89,7 +89,7 @@ def _known_names(address: str, partition: str, timeout_s: float) -> list[str]:
     return [*suggest_applications(address, partition, timeout_s), *suggest_nodes(address, partition, timeout_s)]
 
 
-@what_if_app.command("ask")
+@what_if_app.command()
 def ask(
     queue: Annotated[
         str,
@@ -144,7 +144,7 @@ def node_lost(
     _show_forecast(grpc, pb.WhatIfRequest(partition=partition, node_lost=supposed), timeout, as_json=as_json)
 
 
-@what_if_app.command("quota")
+@what_if_app.command()
 def quota(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Full path.")],
     terms: Annotated[
@@ -170,7 +170,7 @@ def quota(
     _show_forecast(grpc, pb.WhatIfRequest(partition=partition, quota=supposed), timeout, as_json=as_json)
 
 
-@what_if_app.command("priority")
+@what_if_app.command()
 def priority(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Ask or allocation.")],
     number: Annotated[int, typer.Argument(metavar="PRIORITY", help="Its new priority.")],

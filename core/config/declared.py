@@ -22,8 +22,6 @@ from kornel.core.config.yaml_reader import FoldedNode, shorten_text
 from kornel.core.domain.access import NOBODY, AccessList
 from kornel.core.domain.settings import FilterConfig, GangScheduling, GuaranteeMode, NodeSortPolicy
 from kornel.core.domain.topology import TopologyLevel
-from kornel.core.preemption.guarantee.victim_orders import COSTS
-from kornel.core.preemption.quota.kind import QUOTA
 from kornel.core.preemption.registry import KINDS, NAMES
 
 _PARTITION_KEYS: Final = (
@@ -38,6 +36,7 @@ _PREEMPTION_KEYS: Final = (
     "enabled", "quotapreemptionenabled", "guaranteemode", *SECTIONS, "coexist", "policies", "cycle", "cost",
     "governor", "victim",
 )  # fmt: skip
+_VICTIM_ORDERS: Final = tuple(word for kind in KINDS for word in kind.keys.orders)
 _RESOLVERS: Final = ("os", "ldap", "test")
 
 
@@ -352,11 +351,13 @@ class _Reader:
         cycle = keys["cycle"].mapping(("interval_ms", "limit", "batch"))
         defaults = PreemptionConfig()
         policies = _read_policies(keys["policies"])
-        enforced = keys[QUOTA.keys.switch].boolean()
         sections = read_sections(keys)
         limit = cycle["limit"].number(defaults.cycle_limit, most=1)
+        enabled: dict[str, bool] = {}
         for kind in KINDS:
             switch = kind.keys.switch
+            if kind.keys.enables:
+                enabled[kind.keys.enables] = keys[switch].boolean() and kind.name in policies
             if not switch or kind.name in policies:
                 continue
             found = keys[kind.name if kind.keys.section else switch]
@@ -369,17 +370,17 @@ class _Reader:
             cycle["limit"].warning("nobody preempts for a guarantee while the limit is 0")
         return PreemptionConfig(
             enabled=keys["enabled"].boolean(default=True),
-            quota_enabled=enforced and QUOTA.name in policies,
             guarantee_mode=GuaranteeMode(keys["guaranteemode"].choice(GuaranteeMode, GuaranteeMode.REACH)),
             coexist=keys["coexist"].boolean(),
             policies=policies,
             cycle_interval_ns=cycle["interval_ms"].unsigned(1000, least=1) * 10**6,
             cycle_limit=limit,
             cycle_batch=cycle["batch"].unsigned(defaults.cycle_batch, least=1),
-            cost=keys["cost"].choice(COSTS, defaults.cost),
+            cost=keys["cost"].choice(_VICTIM_ORDERS, defaults.cost),
             sections=sections,
             governor=read_governor(keys["governor"]),
             victim_timeout_ns=_victim_timeout(keys["victim"], defaults.victim_timeout_ns),
+            **enabled,
         )
 
     def node_sort(self, at: Field) -> NodeSortConfig:

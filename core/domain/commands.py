@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from kornel.core.domain.devices import DeviceRequest
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import TopologyRequest
 
@@ -75,6 +76,8 @@ class AllocationSpec(NamedTuple):
     time."""
     topology: TopologyRequest | None = None
     """The topology that its tags ask for; ``None``: none."""
+    devices: DeviceRequest | None = None
+    """The devices that its tags ask for; ``None``: none."""
 
 
 class ReleaseSpec(NamedTuple):

@@ -83,11 +83,15 @@ class ApplicationRemoved(NamedTuple):
 
 
 class Allocated(NamedTuple):
-    """An ask was placed, or a recovered allocation confirmed. ``resources`` differ from the spec's after a resize."""
+    """An ask was placed, or a recovered allocation confirmed. ``resources`` differ from the spec's after a resize.
+
+    ``tags``: what the shim is to repeat when it reports the allocation: the devices that it holds, and what it wanted.
+    """
 
     spec: AllocationSpec
     node_id: str
     resources: Resources
+    tags: tuple[tuple[str, str], ...] = ()
 
 
 class Released(NamedTuple):

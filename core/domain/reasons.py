@@ -54,6 +54,8 @@ class Rejection(StrEnum):
     """An ask of the older generation is for fewer than one allocation, or for more than the core accepts."""
     INVALID_TOPOLOGY = "invalid-topology"
     """The tags about the topology contradict each other, or name a level that the partition does not have."""
+    INVALID_DEVICES = "invalid-devices"
+    """The devices of a node, the tags about devices, or the devices of an allocation that runs make no sense."""
     UNCHANGEABLE = "unchangeable"
     """The entry changes something that can no longer be changed; release the key and send the entry again."""
 
@@ -73,6 +75,8 @@ class Ignored(StrEnum):
     """The node action is not known."""
     INVALID_RESOURCE = "invalid-resource"
     """The node update has amounts that cannot be booked."""
+    INVALID_DEVICES = "invalid-devices"
+    """The node update has a list of devices that cannot be read."""
     OTHER_NODE = "other-node"
     """The allocation that the entry reports runs on another node."""
     NOT_APPLICABLE = "not-applicable"

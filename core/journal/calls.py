@@ -6,16 +6,19 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kornel.core.domain.commands import Command
+from kornel.core.service.resuming import Receipt
 
 
 class CallKind(IntEnum):
-    """The calls of the engine that have a bearing on what it decides; the numbers are those of ``JournalCall``."""
+    """The calls of the engine that have a bearing on what it decides, and notes for the core after this one, which are
+    no calls; the numbers are those of ``JournalCall``."""
 
     BEGIN = 1
     RECORD_EVENTS = 2
     COMMAND = 3
     SLICE = 4
     PREEMPTION = 5
+    NOTE = 6
 
 
 class CallOutcome(IntEnum):
@@ -36,13 +39,16 @@ class Beginning(NamedTuple):
 
 
 class EngineCall(NamedTuple):
-    """One call. ``command`` for COMMAND, ``budget`` for SLICE, ``beginning`` for BEGIN alone."""
+    """One call. ``command`` for COMMAND, ``budget`` for SLICE, ``beginning`` for BEGIN alone. ``receipt``: where a
+    command came from, if the core after this one has to know. ``note``: of NOTE alone, a ``JournalNote``."""
 
     kind: CallKind
     now_ns: int
     command: Command | None = None
     budget: int = 0
     beginning: Beginning | None = None
+    receipt: Receipt | None = None
+    note: bytes = b""
 
 
 class CallResult(NamedTuple):

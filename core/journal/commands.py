@@ -7,7 +7,9 @@ first its key is all there is to write. Everything else is a field for a field.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from itertools import groupby, islice
+from operator import add, eq, itemgetter
+from typing import Any, Final, cast
 
 from kornel.core.domain.commands import (
     AllocationSpec,
@@ -31,9 +33,22 @@ from kornel.core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
+from kornel.core.domain.devices import read_wants
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import read_request
+from kornel.core.service.joined_fields import ENCODING, join_fields
 from kornel.v1 import journal_pb2 as pb
+
+_KEY: Final = itemgetter(AllocationSpec._fields.index("key"))
+_ALL_BUT_KEY: Final = itemgetter(slice(AllocationSpec._fields.index("application_id"), None))
+_APPLICATION: Final = itemgetter(AllocationSpec._fields.index("application_id"))
+_REST: Final = itemgetter(slice(AllocationSpec._fields.index("partition"), None))
+_TAGS: Final = itemgetter(AllocationSpec._fields.index("tags"))
+
+RESTS_KNOWN: Final = 4_096
+"""The most different asks, apart from their names, whose bytes are remembered."""
+
+_KNOWN_RESTS: Final[dict[tuple[object, ...], str]] = {}
 
 _RELEASE_KEY: Final = ReleaseSpec._fields.index("key")
 
@@ -193,7 +208,7 @@ def _encode_allocations(command: UpdateAllocations, into: pb.JournalCommand) -> 
     message = into.allocations
     message.rm_id = command.rm_id
     message.SetInParent()
-    _write_allocation_runs(command.allocations, message.allocations)
+    _write_allocation_runs(command.allocations, message)
     _write_release_runs(command.ask_releases, message.ask_releases)
     _write_release_runs(command.releases, message.releases)
 
@@ -207,23 +222,42 @@ def _decode_allocations(message: pb.JournalAllocations) -> UpdateAllocations:
     )
 
 
-def _write_allocation_runs(specs: Sequence[AllocationSpec], runs: Any) -> None:
-    alike: tuple[object, ...] | None = None
-    keys: list[str] = []
-    run: Any = None
-    for spec in specs:
-        rest = spec[1:]
-        if rest == alike:
-            keys.append(spec[0])
-            continue
-        if keys:
-            run.further_keys.extend(keys)
-            keys = []
-        run = runs.add()
-        _write_allocation(spec, run.first)
-        alike = rest
-    if keys:
-        run.further_keys.extend(keys)
+def _write_allocation_runs(specs: Sequence[AllocationSpec], message: pb.JournalAllocations) -> None:
+    others = list(map(_ALL_BUT_KEY, specs))
+    if not any(map(eq, others, islice(others, 1, None))):
+        joined = _join_single_runs(specs)
+        if joined is not None:
+            message.MergeFromString(joined)
+            return
+    for _, group in groupby(specs, _ALL_BUT_KEY):
+        first, *further = group
+        run = message.allocations.add()
+        _write_allocation(first, run.first)
+        run.further_keys.extend(map(_KEY, further))
+
+
+def _join_single_runs(specs: Sequence[AllocationSpec]) -> bytes | None:
+    """Returns *specs* as runs of one, joined from their names and from the bytes of all else, which many share: a step
+    of Python is made for none of them. ``None`` if some have tags, or names of more bytes than characters."""
+    keys, applications = list(map(_KEY, specs)), list(map(_APPLICATION, specs))
+    if any(map(_TAGS, specs)) or not ("".join(keys).isascii() and "".join(applications).isascii()):
+        return None
+    rests = list(map(_KNOWN_RESTS.get, map(_REST, specs)))
+    if None in rests:
+        rests = [rest or _write_rest(spec) for rest, spec in zip(rests, specs, strict=True)]
+    fields = join_fields(("\n", keys), ("\x12", applications))
+    firsts = list(join_fields(("\n", list(map(add, fields, cast("list[str]", rests))))))
+    return "".join(join_fields(("\x12", firsts))).encode(ENCODING)
+
+
+def _write_rest(spec: AllocationSpec) -> str:
+    """Returns all of *spec* but its key and application as bytes, one character each."""
+    message = pb.JournalAllocation()
+    _write_allocation(spec._replace(key="", application_id=""), message)
+    if len(_KNOWN_RESTS) >= RESTS_KNOWN:
+        _KNOWN_RESTS.clear()
+    rest = _KNOWN_RESTS[_REST(spec)] = message.SerializeToString(deterministic=True).decode(ENCODING)
+    return rest
 
 
 def _read_allocation_runs(runs: Iterable[pb.JournalAllocationRun]) -> Iterator[AllocationSpec]:
@@ -294,8 +328,9 @@ def _read_allocation(message: pb.JournalAllocation) -> AllocationSpec:
         message.further_allocations + 1,
         message.instance,
         message.dependent,
-        # It says nothing that the tags do not, so it is not written by itself.
+        # These say nothing that the tags do not, so they are not written by themselves.
         read_request(tags) if tags else None,
+        read_wants(tags) if tags else None,
     )
 
 

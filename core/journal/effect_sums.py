@@ -30,12 +30,14 @@ def write_effects(effects: Iterable[Effect]) -> str:
             continue
         if kind is Allocated:
             # Known by its exact class, which costs less than asking whether it is an instance.
-            spec, node_id, resources = cast("Allocated", effect)
+            spec, node_id, resources, tags = cast("Allocated", effect)
             parts += ("=", spec[0], spec[1], node_id)
             if resources is not spec.resources and resources != spec.resources:
                 parts.append(_write_value(resources))
             if spec.instance:
                 parts.append(str(spec.instance))
+            if tags:
+                parts.append(_write_value(tags))
         else:
             parts.append(type(effect).__name__)
             parts.extend(map(_write_value, effect))

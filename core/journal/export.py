@@ -17,6 +17,7 @@ from google.protobuf.json_format import MessageToDict
 
 from kornel.core.journal.commands import encode_command
 from kornel.core.journal.records import Record
+from kornel.core.service.resuming import Received
 from kornel.v1 import journal_pb2 as pb
 
 _KINDS: Final = MappingProxyType(
@@ -87,6 +88,13 @@ def write_line(record: Record, pseudonyms: Pseudonyms | None = None) -> bytes:
         encode_command(call.command, message)
         command = MessageToDict(message, preserving_proto_field_name=True)
         line["command"] = command if pseudonyms is None else _strip_names(command, "", pseudonyms)
+    if call.note:
+        note = pb.JournalNote.FromString(call.note)
+        line["note"] = MessageToDict(note, preserving_proto_field_name=True) if pseudonyms is None else {}
+    if isinstance(call.receipt, Received):
+        line["received"] = {"kind": call.receipt.kind, "entries": call.receipt.entries}
+    elif call.receipt is not None and pseudonyms is None:
+        line["registered"] = call.receipt._asdict()
     line["outcome"] = result.outcome.name
     line["effects"] = result.effects
     if result.effects:

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.database import DatabaseTooNew
-from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.committer import Committer, StoreProblem
 from kornel.core.journal.following import Follower
 from kornel.core.journal.gate import JournalGate, Responses
 from kornel.core.journal.lease import LeaseKeeper
+from kornel.core.journal.notes import encode_note
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Block, BlockWriter
-from kornel.core.journal.replay import Configured
+from kornel.core.journal.replay import Replay, name_epoch
 from kornel.core.journal.settings import JournalSettings
 from kornel.core.journal.snapshot_keeper import SnapshotKeeper, SnapshotStatus
 from kornel.core.journal.snapshot_store import opened_snapshots
 from kornel.core.journal.starting import Started, play_all
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
+from kornel.core.service.configuration_keeping import ConfigurationNote
 from kornel.core.service.durations import Durations
 
 WHAT_TO_DO: Final = "start with --journal-afresh, or with another journal: the shim registers again then"
@@ -69,8 +70,7 @@ class Journal:
         engine: RecordingEngine,
         writer: BlockWriter,
         end: StoreEnd,
-        untold: Sequence[Effect],
-        configured: Configured | None,
+        replay: Replay,
         logger: FilteringBoundLogger,
         lease: LeaseKeeper | None = None,
     ) -> None:
@@ -81,10 +81,15 @@ class Journal:
         self._epoch = writer.epoch
         self.engine = engine
         """The engine, as the journal left it, whose calls are written from now on."""
-        self.untold = untold
+        self.untold = replay.list_untold()
         """The effects that may not have arrived when the last core ended; they are sent once more."""
-        self.configured = configured
+        self.configured = replay.configured
         """The configuration that the engine goes on with; ``None``: nobody is registered."""
+        self.kept = replay.kept
+        """The versions of the configuration that the cores before this one noted, and more are added to."""
+        self.progress = replay.progress
+        """The entries that went each way between the manager and the cores before this one."""
+        self.progress.begin_epoch(name_epoch(end.at_ns))
         self.last_ns = end.at_ns
         """The core's time goes on from here."""
         self.responses: Responses | None = None
@@ -176,6 +181,11 @@ class Journal:
             self._snapshots.start()
         if self._lease is not None:
             self._lease.on_lost = lambda reason: self._note_problem(StoreProblem(reason, lost=True))
+
+    def take_note(self, note: ConfigurationNote) -> None:
+        """Have *note* written for the core after this one."""
+        self.kept.take_note(note)
+        self.engine.record_note(encode_note(note, self.kept.history).SerializeToString())
 
     async def hand_over(self) -> None:
         """Have another core lead, once nothing more is to be written."""
@@ -270,15 +280,15 @@ class NextEpoch:
             replay.begin_afresh(self._beginning)
         engine = replay.engine
         assert engine is not None, "a life begins with an engine"
-        engine.set_reservation(self._beginning.reservation_delay_ns, self._beginning.reservation_percent)
+        beginning = self._beginning
+        engine.begin_epoch(beginning.reservation_delay_ns, beginning.reservation_percent, self._end.at_ns)
         journal = Journal(
             settings,
             store,
             engine,
             self._writer,
             self._end,
-            replay.list_untold(),
-            replay.configured,
+            replay,
             logger,
             self._lease,
         )

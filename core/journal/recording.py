@@ -14,6 +14,7 @@ from kornel.core.domain.commands import Command, CommandRefused, UpdateConfigura
 from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, EngineCall
 from kornel.core.partition.engine import CycleResult, Engine
+from kornel.core.service.resuming import Receipt
 
 
 class Recorder(Protocol):
@@ -27,6 +28,7 @@ class RecordingEngine(Engine):
     """An engine whose calls are written, from :meth:`record_calls` on."""
 
     _recorder: Recorder | None = None
+    _receipt: Receipt | None = None
     _last_ns = 0
 
     @classmethod
@@ -50,9 +52,13 @@ class RecordingEngine(Engine):
         self._recorder = recorder
         self._last_ns = now_ns
 
+    def note_receipt(self, receipt: Receipt) -> None:
+        """Have the next command written with *receipt*."""
+        self._receipt = receipt
+
     def apply(self, command: Command, now_ns: int) -> list[Effect]:
         """Does what *command* says and returns what there is to answer, in order."""
-        call = EngineCall(CallKind.COMMAND, now_ns, command)
+        call = EngineCall(CallKind.COMMAND, now_ns, command, receipt=self._take_receipt())
         try:
             effects = super().apply(command, now_ns)
         except Exception as error:
@@ -63,7 +69,7 @@ class RecordingEngine(Engine):
 
     def update_in_steps(self, command: UpdateConfiguration, now_ns: int) -> Generator[None, None, list[Effect]]:
         """Does what :meth:`apply` does with *command*, and yields often; the journal has it as the one call it is."""
-        call = EngineCall(CallKind.COMMAND, now_ns, command)
+        call = EngineCall(CallKind.COMMAND, now_ns, command, receipt=self._take_receipt())
         try:
             effects = yield from super().update_in_steps(command, now_ns)
         except Exception as error:
@@ -94,10 +100,18 @@ class RecordingEngine(Engine):
         self._record_call(call, CallOutcome.DONE, effects)
         return effects
 
+    def record_note(self, note: bytes) -> None:
+        """Has *note* written, a ``JournalNote`` for the core after this one."""
+        self._record_call(EngineCall(CallKind.NOTE, self._last_ns, note=note), CallOutcome.DONE, ())
+
     def record_events(self) -> None:
         """Records the event history from now on, whether a shim wants it or not."""
         super().record_events()
         self._record_call(EngineCall(CallKind.RECORD_EVENTS, self._last_ns), CallOutcome.DONE, ())
+
+    def _take_receipt(self) -> Receipt | None:
+        receipt, self._receipt = self._receipt, None
+        return receipt
 
     def _record_failure(self, call: EngineCall, error: Exception) -> None:
         refused = isinstance(error, (CommandRefused, ConfigError))

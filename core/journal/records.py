@@ -17,10 +17,17 @@ from google.protobuf.message import DecodeError
 
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.commands import decode_command, encode_command
+from kornel.core.service.resuming import Begun, Kind, Receipt, Received
 from kornel.v1 import journal_pb2 as pb
 
 _PLACE: Final = struct.Struct("<QQ")
 _CHECKSUM: Final = struct.Struct("<I")
+_STREAMS: Final = {
+    Kind.NODE: pb.JOURNAL_STREAM_NODES,
+    Kind.APPLICATION: pb.JOURNAL_STREAM_APPLICATIONS,
+    Kind.ALLOCATION: pb.JOURNAL_STREAM_ALLOCATIONS,
+}
+_KINDS: Final = {stream: kind for kind, stream in _STREAMS.items()}
 _LEVEL: Final = 1
 """The effort of zlib: what repeats is found at the first level, and time is what the engine loses."""
 
@@ -85,6 +92,13 @@ class BlockWriter:
                 message.budget = call.budget
             if call.beginning is not None:
                 _write_beginning(call.beginning, message.beginning)
+            if call.note:
+                message.note.MergeFromString(call.note)
+            if isinstance(call.receipt, Received):
+                message.received.kind = _STREAMS[call.receipt.kind]
+                message.received.entries = call.receipt.entries
+            elif call.receipt is not None:
+                message.registered.token, message.registered.session = call.receipt
             if result.outcome:
                 message.outcome = int(result.outcome)  # type: ignore[assignment]
             if result.effects:
@@ -132,7 +146,16 @@ def read_block(block: Block) -> Iterator[Record]:
 def _read_call(message: pb.JournalRecord, now_ns: int) -> EngineCall:
     command = decode_command(message.command) if message.HasField("command") else None
     beginning = _read_beginning(message.beginning) if message.HasField("beginning") else None
-    return EngineCall(CallKind(message.call), now_ns, command, message.budget, beginning)
+    note = message.note.SerializeToString() if message.HasField("note") else b""
+    return EngineCall(CallKind(message.call), now_ns, command, message.budget, beginning, _read_receipt(message), note)
+
+
+def _read_receipt(message: pb.JournalRecord) -> Receipt | None:
+    if message.HasField("registered"):
+        return Begun(message.registered.token, message.registered.session)
+    if message.HasField("received"):
+        return Received(_KINDS[message.received.kind], message.received.entries)
+    return None
 
 
 def _write_beginning(beginning: Beginning, message: pb.JournalBeginning) -> None:

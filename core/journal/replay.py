@@ -17,8 +17,12 @@ from kornel.core.domain.commands import CommandRefused, RegisterManager, Unregis
 from kornel.core.domain.effects import Effect, EventRecorded
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.effect_sums import sum_effects
+from kornel.core.journal.notes import decode_note, encode_note
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Record
+from kornel.core.service.configuration_keeping import KeptConfigurations
+from kornel.core.service.resuming import Begun, Progress, ProgressValues
+from kornel.v1 import journal_pb2 as pb
 
 TOLD_AGAIN_NS: Final = 120 * 10**9
 """The time before the end of the journal of which effects are sent again: what the transport took need not have
@@ -66,10 +70,14 @@ class ReplayNotes(NamedTuple):
 
     recent      effects that may not have arrived: of each record its number, its time and its effects
     configured  the last configuration that was accepted, and when; ``None``: nobody is registered
+    progress    the entries that went each way: the fields of ``ProgressValues``
+    kept        the versions of the configuration: a ``JournalNote``, as text in which each character is a byte
     """
 
     recent: Sequence[tuple[int, int, Sequence[Effect]]] = ()
     configured: tuple[RegisterManager | UpdateConfiguration, int] | None = None
+    progress: tuple[Any, ...] = ()
+    kept: str = ""
 
 
 NOTHING_NOTED: Final = ReplayNotes()
@@ -105,6 +113,10 @@ class Replay:
         """The outcome and the effects of the last call."""
         self.configured: Configured | None = None
         """The last configuration that was accepted of whoever is registered now."""
+        self.progress = Progress()
+        """The entries that went each way between the manager and the core since it registered."""
+        self.kept = KeptConfigurations()
+        """The versions of the configuration, and whose text is in force."""
         self._sum = 0
         self._recent: deque[tuple[int, int, Sequence[Effect]]] = deque()
         self._delivered = 0
@@ -127,17 +139,25 @@ class Replay:
         self._sum, self.last_ns, self._delivered = effects_sum, at_ns, delivered
         self._recent = deque(notes.recent)
         self.configured = Configured(*notes.configured) if notes.configured is not None else None
+        self.progress = Progress.of_values(ProgressValues(*notes.progress))
+        self.kept = KeptConfigurations()
+        if notes.kept:
+            self._add_note(notes.kept.encode("latin-1"))
 
     def take_notes(self) -> ReplayNotes:
         """Returns everything that going on from here takes besides the engine."""
         configured = tuple(self.configured) if self.configured is not None else None
-        return ReplayNotes(list(self._recent), cast("Any", configured))
+        note = self.kept.as_note()
+        kept = encode_note(note, self.kept.history).SerializeToString().decode("latin-1") if note is not None else ""
+        return ReplayNotes(list(self._recent), cast("Any", configured), tuple(self.progress.as_values()), kept)
 
     def begin_afresh(self, beginning: Beginning) -> None:
         """Goes on with an empty engine."""
         self.engine = self._make_engine(beginning)
         self._recent.clear()
         self.configured = None
+        self.kept = KeptConfigurations()
+        self.progress.begin_registration(None)
 
     def play(self, record: Record, delivered: int = 0) -> Difference | None:
         """Makes the call of *record*. Returns how it came out differently, if it did.
@@ -156,7 +176,9 @@ class Replay:
         replayed = CallResult(outcome, len(effects), self._sum)
         recorded = record.result
         self._note_configuration(record.call, outcome)
+        self._take_note(record.call)
         self._note_recent(record, outcome, effects)
+        self._note_progress(record.call, outcome, effects)
         if (outcome, len(effects)) != (recorded.outcome, recorded.effects) or (
             effects and self._sum != recorded.effects_sum
         ):
@@ -184,6 +206,8 @@ class Replay:
         if call.kind is CallKind.BEGIN:
             self._begin_epoch(call)
             return CallOutcome.DONE, ()
+        if call.kind is CallKind.NOTE:
+            return CallOutcome.DONE, ()
         engine = self.engine
         if engine is None:
             raise ReplayImpossible("the records do not begin where an engine did")
@@ -205,12 +229,14 @@ class Replay:
     def _begin_epoch(self, call: EngineCall) -> None:
         assert call.beginning is not None, "read_block sees to it"
         self._sum = 0
+        self.progress.begin_epoch(name_epoch(call.now_ns))
         if call.beginning.afresh:
             self.begin_afresh(call.beginning)
         elif self.engine is None:
             raise ReplayImpossible("the records do not begin where an engine did")
         else:
-            self.engine.set_reservation(call.beginning.reservation_delay_ns, call.beginning.reservation_percent)
+            beginning = call.beginning
+            self.engine.begin_epoch(beginning.reservation_delay_ns, beginning.reservation_percent, call.now_ns)
 
     def _note_configuration(self, call: EngineCall, outcome: CallOutcome) -> None:
         command = call.command
@@ -218,6 +244,27 @@ class Replay:
             self.configured = Configured(command, call.now_ns)
         elif self.engine is None or not self.engine.rm_id:
             self.configured = None
+
+    def _take_note(self, call: EngineCall) -> None:
+        if call.kind is CallKind.NOTE:
+            try:
+                self._add_note(call.note)
+            except ValueError as error:
+                raise ReplayImpossible(str(error)) from error
+
+    def _add_note(self, note: bytes) -> None:
+        self.kept.take_note(decode_note(pb.JournalNote.FromString(note), self.kept.history))
+
+    def _note_progress(self, call: EngineCall, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
+        command, receipt = call.command, call.receipt
+        if isinstance(command, RegisterManager | UnregisterManager):
+            if outcome is CallOutcome.DONE or not (self.engine and self.engine.rm_id):
+                begun = receipt if isinstance(receipt, Begun) and outcome is CallOutcome.DONE else None
+                self.progress.begin_registration(begun)
+            return
+        self.progress.note_receipt(receipt)
+        if effects:
+            self.progress.note_decided(effects)
 
     def _note_recent(self, record: Record, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
         recent = self._recent
@@ -230,6 +277,12 @@ class Replay:
         oldest_ns = self.last_ns - TOLD_AGAIN_NS
         while recent and recent[0][0] <= self._delivered and recent[0][1] < oldest_ns:
             recent.popleft()
+
+
+def name_epoch(at_ns: int) -> str:
+    """Returns the name of the epoch that began at *at_ns*. Of two that have the same number, one was lost with the
+    newest commits of a database, and the other one began at another time."""
+    return f"{at_ns:x}"
 
 
 def _describe_result(result: CallResult) -> str:

@@ -28,6 +28,7 @@ from kornel.core.journal.settings import JournalSettings
 from kornel.core.journal.starting import Started
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreMoved, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
+from kornel.core.service.configuration_keeping import ConfigurationState, KeptConfigurations
 from kornel.core.service.standing import Role, Standing
 
 POLL_S: Final = 0.04
@@ -86,9 +87,9 @@ class Standby:
         self._address = ""
         self._clock: FollowedClock | None = None
         self._on_lead: Callable[[Journal], None] = lambda journal: None
-        self._on_configured: Callable[[Configured], None] = lambda configured: None
+        self._on_configured: Callable[[Configured | None, KeptConfigurations], None] = lambda configured, kept: None
         self._on_problem: Callable[[str], None] = lambda problem: None
-        self._configured: Configured | None = None
+        self._configured: tuple[Configured | None, ConfigurationState | None] = (None, None)
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="standby")
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -132,14 +133,14 @@ class Standby:
         address: str,
         *,
         on_lead: Callable[[Journal], None],
-        on_configured: Callable[[Configured], None],
+        on_configured: Callable[[Configured | None, KeptConfigurations], None],
         on_problem: Callable[[str], None],
     ) -> None:
         """Looks once who leads, takes over if nobody does, and follows from then on.
 
         *address*: where others find this core when it leads. Called in the event loop: *on_lead* when this core takes
-        over, *on_configured* with each configuration that comes into force before, *on_problem* with what is wrong, and
-        with an empty text when it is over.
+        over, *on_configured* with each configuration that comes into force before, and with all versions that the
+        leader has noted, *on_problem* with what is wrong, and with an empty text when it is over.
         """
         self._clock, self._address = clock, address
         self._on_lead, self._on_configured, self._on_problem = on_lead, on_configured, on_problem
@@ -294,10 +295,10 @@ class Standby:
             self._clock.follow_time(lease.core_now_ns, self.last_ns)
 
     def _note_configuration(self) -> None:
-        configured = self._follower.replay.configured
-        if configured is not None and configured is not self._configured:
-            self._on_configured(configured)
-        self._configured = configured
+        replay = self._follower.replay
+        before, self._configured = self._configured, (replay.configured, replay.kept.state)
+        if self._configured[0] is not before[0] or self._configured[1] is not before[1]:
+            self._on_configured(replay.configured, replay.kept)
 
     def _note_problem(self) -> None:
         problem = self._follower.problem

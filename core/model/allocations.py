@@ -175,6 +175,8 @@ class Allocation:
     """The reasons why the ask has not been placed."""
     recorded: _Extra[RecordedEvents | None] = _Extra(None)
     """The state of the ask according to the event history."""
+    devices: _Extra[tuple[str, ...]] = _Extra(())
+    """The IDs of the devices that it holds on the node on which it is charged."""
     placeholder_ns: _Extra[int] = _Extra(0)
     """The creation time of the placeholder that it replaced; 0: it replaced none."""
 
@@ -327,6 +329,18 @@ Together = tuple[str, "TopologyRequest"]
 def together_of(spec: AllocationSpec) -> Together | None:
     """Returns the task group of a request of *spec* with its request about the topology; ``None``: it has none."""
     return None if spec.topology is None else (spec.task_group, spec.topology)
+
+
+def stand_together(spec: AllocationSpec, other: AllocationSpec) -> bool:
+    """Tells whether requests of *spec* and *other*, of one application, belong to one group where the topology counts.
+
+    They do if they say the same and have the same task group. Real asks of a task group need not repeat what its
+    placeholders say.
+    """
+    if spec.task_group != other.task_group:
+        return False
+    repeats = spec.topology == other.topology
+    return repeats or (bool(spec.task_group) and not (spec.placeholder and other.placeholder))
 
 
 class AskGroup:

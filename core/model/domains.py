@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kornel.core.domain.devices import DeviceRequest
 from kornel.core.domain.topology import TopologyLevel
 from kornel.core.model.shapes import Pairs, Vector, widen_vector
 
@@ -109,8 +110,9 @@ class Domain:
         return f"Domain({self.name})"
 
 
-def count_on_node(node: Node, pairs: Pairs) -> int:
-    """Returns how many asks of *pairs*, which are not empty, fit on *node* now; 0 if the node takes no work."""
+def count_on_node(node: Node, pairs: Pairs, devices: DeviceRequest | None = None) -> int:
+    """Returns how many asks of *pairs*, which are not empty, fit on *node* now, each with its *devices*; 0 if the node
+    takes no work."""
     if not node.schedulable:
         return 0
     room = node.open
@@ -120,6 +122,8 @@ def count_on_node(node: Node, pairs: Pairs) -> int:
         if fits <= 0:
             return 0
         fits = min(fits, room[t] // amount)
+    if devices is not None and fits > 0:
+        fits = min(fits, 0 if node.devices is None else node.devices.count_room(devices))
     return max(fits, 0)
 
 

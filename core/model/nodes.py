@@ -7,8 +7,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kornel.core.domain.commands import AllocationSpec
+from kornel.core.domain.devices import DeviceRequest
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.model.claims import Claims
+from kornel.core.model.devices import NodeDevices
 from kornel.core.model.domains import NOTHING_COUNTED, Counted, Domain, count_amounts
 from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
 
@@ -39,9 +41,9 @@ class Node:
     """
 
     __slots__ = (
-        "allocated", "allocations", "attributes", "capacity", "claims", "counted", "domains", "drained_by_shim",
-        "foreign", "foreign_loads", "free", "held", "instance_type", "node_id", "occupied", "open", "operator_drain",
-        "schedulable", "score", "version",
+        "allocated", "allocations", "attributes", "capacity", "claims", "counted", "devices", "domains",
+        "drained_by_shim", "foreign", "foreign_loads", "free", "held", "instance_type", "node_id", "occupied", "open",
+        "operator_drain", "schedulable", "score", "version",
     )  # fmt: skip
 
     def __init__(self, node_id: str, attributes: tuple[tuple[str, str], ...], capacity: Vector) -> None:
@@ -76,6 +78,8 @@ class Node:
         """The domains in which the node is, the outermost first; empty: it is in none."""
         self.counted: Counted = NOTHING_COUNTED
         """The amounts of the node that its domains count."""
+        self.devices: NodeDevices | None = None
+        """The devices of the node; ``None``: it has reported none."""
 
     @property
     def reservations(self) -> Mapping[str, Reservation]:
@@ -96,10 +100,20 @@ class Node:
                 return False
         return True
 
+    def has_devices(self, request: DeviceRequest | None) -> bool:
+        """Tells whether an ask for *request* finds its devices here now."""
+        return request is None or (self.devices is not None and self.devices.has_room(request))
+
+    def has_room_for(self, shape: Shape) -> bool:
+        """Tells whether the open room holds *shape* now, and its devices are free."""
+        return self.has_room(shape.pairs) and (shape.devices is None or self.has_devices(shape.devices))
+
     def fits_holder(self, reservation: Reservation) -> bool:
         """Tells whether the free room can serve *reservation* now, after all earlier claims."""
         assert self.claims is not None, "a reservation has a claim"
-        return self.claims.room_for(reservation, self.free)
+        if not self.claims.room_for(reservation, self.free):
+            return False
+        return reservation.ask.shape.devices is None or self.has_devices(reservation.ask.shape.devices)
 
     def fits_holders(self, reservations: Collection[Reservation]) -> bool:
         """Tells whether the free room holds what all *reservations* claim at once, with earlier claims respected."""
@@ -109,7 +123,15 @@ class Node:
     def fits_ask(self, ask: Allocation) -> bool:
         """Tells whether there is room for *ask* now, besides what is held for claims that come first."""
         own = ask.reservation
-        return self.fits_holder(own) if own is not None and own.node is self else self.has_room(ask.shape.pairs)
+        return self.fits_holder(own) if own is not None and own.node is self else self.has_room_for(ask.shape)
+
+    def has_amounts_for(self, ask: Allocation) -> bool:
+        """Tells the same of the amounts of *ask* alone, whatever devices it wants."""
+        own = ask.reservation
+        if own is None or own.node is not self:
+            return self.has_room(ask.shape.pairs)
+        assert self.claims is not None, "a reservation has a claim"
+        return self.claims.room_for(own, self.free)
 
     def room_without(self, own: Reservation | None) -> Vector:
         """Returns ``beside`` as if *own* held nothing."""
@@ -127,6 +149,12 @@ class Node:
         """Tells whether the empty node would hold *pairs*."""
         capacity = self.capacity
         return all(capacity[t] >= amount for t, amount in pairs)
+
+    def could_hold_shape(self, shape: Shape) -> bool:
+        """Tells whether the empty node would hold *shape*, with its devices."""
+        if not self.could_hold(shape.pairs):
+            return False
+        return shape.devices is None or (self.devices is not None and self.devices.could_hold(shape.devices))
 
     def charge_pairs(self, pairs: Pairs) -> None:
         """Book an allocation of *pairs*, whether or not it fits."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from kornel.core.domain.devices import DeviceRequest
 from kornel.core.domain.names import LONGEST_NAME, length_flaw
 from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.domain.resources import MAX_TYPES, NOTHING, Resources
@@ -42,22 +43,39 @@ class TypeTooLong(TooManyTypes):
     """A request names a resource type whose name is too long."""
 
 
+ShapeKey = Resources | tuple[Resources, DeviceRequest]
+"""The amounts of a demand, with the devices where there are any."""
+
+
 class Shape:
     """A demand. Equal demands of one partition are the same object."""
 
-    __slots__ = ("_written", "has_holder", "no_room", "others", "pairs", "resources")
+    __slots__ = ("_written", "devices", "has_holder", "no_room", "others", "pairs", "resources")
 
-    def __init__(self, resources: Resources, pairs: Pairs, others: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        resources: Resources,
+        pairs: Pairs,
+        others: tuple[str, ...] = (),
+        devices: DeviceRequest | None = None,
+    ) -> None:
         self.resources: Final = resources
         self.pairs: Final = pairs
         self.others: Final = others
         """The types in the demand that share the index of types that are not offered; one pair stands for them all."""
+        self.devices: Final = devices
+        """The devices in the demand; ``None``: none."""
         self.no_room = False
         """Tells whether a search of all nodes found no room, and no node that could hold this shape has gained room
         since."""
         self.has_holder = False
         """Tells whether an open node is known that could hold this shape if it were empty."""
         self._written = ""
+
+    @property
+    def key(self) -> ShapeKey:
+        """The key under which the partition knows the demand."""
+        return self.resources if self.devices is None else (self.resources, self.devices)
 
     def write_amounts(self) -> str:
         """Returns the demand in units for people. The text is made once, because each attempt of an ask may need it."""
@@ -99,7 +117,7 @@ class ResourceTypes:
         self._other: int | None = None
         self._free: list[int] = []
         """The free indexes, which can be given to other types."""
-        self._shapes: dict[Resources, Shape] = {}
+        self._shapes: dict[ShapeKey, Shape] = {}
         self._named: dict[tuple[int, ...], Resources] = {}
         self._on_growth = on_growth
         self._is_wanted = is_wanted
@@ -149,7 +167,7 @@ class ResourceTypes:
         wanted = set(names)
         found = [shape for shape in self._shapes.values() if not wanted.isdisjoint(shape.others)]
         for shape in found:
-            del self._shapes[shape.resources]
+            del self._shapes[shape.key]
         return found
 
     def give_back(self, is_in_use: Callable[[int], bool]) -> None:
@@ -164,13 +182,13 @@ class ResourceTypes:
         self._free += sorted(unused)
         self._named.clear()
         for shape in [shape for shape in self._shapes.values() if any(t in unused for t, _ in shape.pairs)]:
-            del self._shapes[shape.resources]
+            del self._shapes[shape.key]
 
     def keep_only(self, shapes: Iterable[Shape]) -> None:
         """Drop all demands except *shapes*."""
-        self._shapes = {shape.resources: shape for shape in shapes if self._shapes.get(shape.resources) is shape}
+        self._shapes = {shape.key: shape for shape in shapes if self._shapes.get(shape.key) is shape}
         for t, known in self._asked.items():
-            self._asked[t] = [shape for shape in known if self._shapes.get(shape.resources) is shape]
+            self._asked[t] = [shape for shape in known if self._shapes.get(shape.key) is shape]
 
     def known_now(self) -> KnownTypes:
         """Returns the present state in plain values, as :meth:`adopt_types` needs it."""
@@ -207,8 +225,8 @@ class ResourceTypes:
                 return None
             found = free
             for shape in self._asked.pop(found):
-                if self._shapes.get(shape.resources) is shape:
-                    del self._shapes[shape.resources]
+                if self._shapes.get(shape.key) is shape:
+                    del self._shapes[shape.key]
             del self._indexes[self.names[found]]
             self._named.clear()
             self.names[found] = name
@@ -237,7 +255,16 @@ class ResourceTypes:
             found = self._shapes[resources] = self._make_shape(resources)
         return found
 
-    def _make_shape(self, resources: Resources) -> Shape:
+    def shape_with(self, resources: Resources, devices: DeviceRequest | None) -> Shape:
+        """Returns the shape of *resources* and *devices*."""
+        if devices is None:
+            return self.shape_of(resources)
+        found = self._shapes.get((resources, devices))
+        if found is None:
+            found = self._shapes[resources, devices] = self._make_shape(resources, devices)
+        return found
+
+    def _make_shape(self, resources: Resources, devices: DeviceRequest | None = None) -> Shape:
         pairs: list[tuple[int, int]] = []
         others: list[str] = []
         asked: list[int] = []
@@ -258,13 +285,13 @@ class ResourceTypes:
             if self._other is None:
                 self._other = self._add_index(OTHER_TYPES)
             pairs.append((self._other, 1))
-        shape = Shape(resources, tuple(sorted(pairs)), tuple(others))
+        shape = Shape(resources, tuple(sorted(pairs)), tuple(others), devices)
         for t in asked:
             self._asked[t].append(shape)
         return shape
 
-    def known_shapes(self) -> Mapping[Resources, Shape]:
-        """Returns all shapes by their resources."""
+    def known_shapes(self) -> Mapping[ShapeKey, Shape]:
+        """Returns all shapes by their keys."""
         return self._shapes
 
     def to_vector(self, resources: Resources | None) -> Vector:

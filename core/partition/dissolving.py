@@ -68,3 +68,4 @@ def _release_node(node: Node) -> None:
     node.held.clear()
     node.claims = None
     node.domains = ()
+    node.devices = None

@@ -180,13 +180,14 @@ class Engine:
         self._remains.extend(dissolving.take_apart(building.state) for building in self._built.values())
         self._built = {}
 
-    def set_reservation(self, delay_ns: int | None, percent: int) -> None:
-        """Replaces the options about reservations, from now on and in all partitions."""
-        self._reservation_delay_ns = delay_ns
-        self._reservation_percent = percent
+    def begin_epoch(self, reservation_delay_ns: int | None, reservation_percent: int, now_ns: int) -> None:
+        """Goes on in another core, with its options about reservations; what begins again at a restart does."""
+        self._reservation_delay_ns = reservation_delay_ns
+        self._reservation_percent = reservation_percent
         for state in self._partitions.values():
-            state.reserving.delay_ns = delay_ns
-            state.reserving.percent = percent
+            state.reserving.delay_ns = reservation_delay_ns
+            state.reserving.percent = reservation_percent
+            registry.begin_kinds_again(state, now_ns)
 
     def record_events(self) -> None:
         """Records the event history from now on, whether or not a shim wants it."""

@@ -127,6 +127,7 @@ class _RoomCounter:
                 largest[t] = max(amount, largest.get(t, 0))
         self._pairs: Pairs = tuple(sorted(largest.items()))
         """The demand of one member; if members differ, an amount that is enough for any of them."""
+        self._devices = [*dict.fromkeys(members.devices for members in entries if members.devices is not None)]
         self._refused = frozenset(chain.from_iterable(members.refused for members in entries))
         self._among = None if candidates.among is None else frozenset(candidates.among)
         # This is a copy of the present state, because the group itself is put on paper only after it has chosen.
@@ -134,11 +135,15 @@ class _RoomCounter:
 
     def count_room(self, domain: Domain) -> int:
         """Returns how many members fit into *domain*."""
-        plain = not self._refused and self._among is None and self._left.keys().isdisjoint(domain.nodes)
-        if plain:
+        plain = not self._refused and self._among is None and not self._devices
+        if plain and self._left.keys().isdisjoint(domain.nodes):
             return domain.count_room(self._pairs)
         return sum(
-            count_on_node(self._left.get(node, node), self._pairs)
+            self._count_on(self._left.get(node, node))
             for node in domain.nodes
             if node.node_id not in self._refused and (self._among is None or node in self._among)
         )
+
+    def _count_on(self, node: Node) -> int:
+        """Returns how many members fit on *node*, if all of them want what takes most of its devices."""
+        return min(count_on_node(node, self._pairs, devices) for devices in self._devices or (None,))

@@ -16,10 +16,12 @@ from copy import copy
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
+from kornel.core.domain.devices import DeviceRequest
 from kornel.core.model.allocations import Together
 from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, unbook_amounts
+from kornel.core.policies.device_choice import choose_devices
 
 MOST_STEPS: Final = 5_000
 """The most times that a search for a way to pack different members puts a member on a node."""
@@ -42,6 +44,8 @@ class Members(NamedTuple):
     required_node: str = ""
     refused: frozenset[str] = NONE_REFUSED
     together: Together | None = None
+    devices: DeviceRequest | None = None
+    """The devices that each of them wants; ``None``: none."""
 
 
 class Shortfall(NamedTuple):
@@ -79,6 +83,13 @@ class Candidates(NamedTuple):
             return self.order.fitting_nodes(pairs)
         return (node for node in self.among if node.has_room(pairs))
 
+    def nodes_for(self, members: Members) -> Iterator[Node]:
+        """Yields the nodes that have room for one of *members*, in order."""
+        fitting = self.fitting_nodes(members.pairs)
+        if members.devices is None:
+            return fitting
+        return (node for node in fitting if node.has_devices(members.devices))
+
 
 def choose_nodes(candidates: Candidates, gang: Sequence[Members]) -> Chosen | Shortfall:
     """Returns a node for each member of *gang*, or how many would find one. Changes nothing."""
@@ -93,7 +104,7 @@ def choose_nodes(candidates: Candidates, gang: Sequence[Members]) -> Chosen | Sh
     best = max(found, other, key=lambda shortfall: shortfall.placed)
     if _is_hopeless(candidates, gang):
         return best._replace(exhaustive=True)
-    if wanted > MOST_PACKED:
+    if wanted > MOST_PACKED or any(members.devices is not None for members in gang):
         return best
     return _PackingSearch(candidates, gang, largest_first).run(best)
 
@@ -112,6 +123,8 @@ def places_on(node: Node, members: Members) -> int:
     most = members.number
     for t, amount in members.pairs:
         most = min(most, room[t] // amount)
+    if members.devices is not None and most > 0:
+        most = min(most, 0 if node.devices is None else node.devices.count_room(members.devices))
     return max(0, most)
 
 
@@ -120,8 +133,8 @@ def _usable_nodes(candidates: Candidates, members: Members) -> Iterable[Node]:
     if members.required_node:
         node = candidates.by_id.get(members.required_node)
         usable = node is not None and node.has_room(members.pairs) and node.node_id not in members.refused
-        return [node] if node is not None and usable else []
-    fitting = candidates.fitting_nodes(members.pairs)
+        return [node] if node is not None and usable and node.has_devices(members.devices) else []
+    fitting = candidates.nodes_for(members)
     if not members.refused:
         return fitting
     return (node for node in fitting if node.node_id not in members.refused)
@@ -151,16 +164,19 @@ class Paper:
         """By node that something was put on, a copy with less room. The copy has amounts of its own and shares the
         rest."""
 
-    def put(self, node: Node, pairs: Pairs) -> Node:
-        """Puts *pairs* on *node*, and returns the copy that shows it."""
+    def put(self, node: Node, pairs: Pairs, devices: DeviceRequest | None = None) -> Node:
+        """Puts *pairs* on *node*, with *devices*, and returns the copy that shows it."""
         written = self.left.get(node)
         if written is None:
             written = self.left[node] = copy(node)
             open_, written.free = node.open, node.free.copy()
             written.open = written.free if open_ is node.free else open_.copy()
+            written.devices = None if node.devices is None else node.devices.copy()
         unbook_amounts(written.free, pairs)
         if written.open is not written.free:
             unbook_amounts(written.open, pairs)
+        if devices is not None and written.devices is not None:
+            written.devices.put_on_paper(choose_devices(written.devices, devices) or ())
         written.score = self._order.score_of(written)
         return written
 
@@ -192,6 +208,7 @@ def take_places(candidates: Candidates, members: Members, paper: Paper) -> tuple
         (written.score, node.node_id, node)
         for node, written in paper.left.items()
         if written.has_room(pairs)
+        and written.has_devices(members.devices)
         and node.node_id not in members.refused
         and members.required_node in ("", node.node_id)
         and (members.required_node or candidates.is_open(node))
@@ -207,8 +224,8 @@ def take_places(candidates: Candidates, members: Members, paper: Paper) -> tuple
         else:
             break
         found.append(node)
-        written = paper.put(node, pairs)
-        if written.has_room(pairs):
+        written = paper.put(node, pairs, members.devices)
+        if written.has_room(pairs) and written.has_devices(members.devices):
             heappush(touched, (written.score, node.node_id, node))
     return tuple(found)
 

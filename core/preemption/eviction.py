@@ -24,6 +24,7 @@ from kornel.core.partition.waiting.rooms import look_again
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption import pacing
 from kornel.core.preemption.attempts import RETRY_NS, may_ever_preempt, set_due
+from kornel.core.preemption.gang_losses import describe_torn
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 
 REARM_MAX_NS: Final = 600 * 10**9
@@ -55,18 +56,21 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
     """Marks the victims of *plan*, claims what its ask will use, and asks the shim to release the victims
     (preemption.md B.7)."""
     ask = plan.ask
+    # Before they are marked: what is marked counts as gone.
+    torn = describe_torn(plan.victims)
     evict_victims(
         state, plan.victims, ask, f"preempted for ask {ask.spec.key} of application {ask.application.application_id}"
     )
     ask.victims = {**ask.victims, **{victim.key: victim for victim in plan.victims}}
     if state.recording:
-        state.events.preempted_for_ask(plan.victims, ask)
+        state.events.preempted_for_ask(plan.victims, ask, torn)
     ledger.book_claim(state, ask)
     ask.outcome = Outcome.TRIGGERED
     state.preemptions += 1
     pacing.count_taken(state, plan, now_ns)
     _watch_exits(state, plan, now_ns)
-    record_decision(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, plan=plan)
+    detail = "; ".join([_describe_plan(plan), *torn.values()]) if torn else ""
+    record_decision(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, detail, plan)
 
 
 def _watch_exits(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
@@ -228,7 +232,7 @@ def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
     size; the asks try elsewhere."""
     for reservation in list(node.reservations.values()):
         ask = reservation.ask
-        if node.could_hold(ask.shape.pairs):
+        if node.could_hold_shape(ask.shape):
             continue
         if ask.triggered:
             rearm_ask(state, ask, now_ns)
@@ -262,10 +266,7 @@ def record_decision(
     victims: tuple[VictimRecord, ...] = ()
     if plan is not None:
         victims = victim_records(plan)
-        if not detail:
-            detail = f"needs {plan.needs}, fence {plan.fence.path}"
-            if plan.weighed:
-                detail += f"; weighed: {plan.weighed}"
+        detail = detail or _describe_plan(plan)
     state.effects.append(
         PreemptionDecided(
             now_ns,
@@ -280,6 +281,11 @@ def record_decision(
             victims,
         )
     )
+
+
+def _describe_plan(plan: PreemptionPlan) -> str:
+    weighed = f"; weighed: {plan.weighed}" if plan.weighed else ""
+    return f"needs {plan.needs}, fence {plan.fence.path}{weighed}"
 
 
 def victim_records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:

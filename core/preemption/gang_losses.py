@@ -7,12 +7,14 @@ like any others. A plan that needs more has to take the whole gang.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.gangs import HARD
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
+from kornel.core.preemption.victim_index import age_of
 
 _PREEMPTED: Final = AskPlace.PREEMPTED
 _RELEASED: Final = AskPlace.RELEASED
@@ -61,7 +63,7 @@ class SpareMembers:
 def _choose_spare(application: Application) -> dict[Allocation, None]:
     left = _find_surplus(application)
     chosen: dict[Allocation, None] = {}
-    for member in sorted(members_of(application), key=lambda m: (m.standing, -m.created_ns, m.key)):
+    for member in sorted(members_of(application), key=lambda m: (m.standing, age_of(m), m.key)):
         if left.get(member.spec.task_group, 0) > 0 and member.place is _PLACED:
             left[member.spec.task_group] -= 1
             chosen[member] = None
@@ -78,6 +80,26 @@ def members_of(application: Application) -> list[Allocation]:
         and allocation.place is not _PREEMPTED
         and (allocation.place is not _RELEASED or allocation.where is not None)
     ]
+
+
+def describe_torn(victims: Sequence[Allocation]) -> dict[Application, str]:
+    """Returns, in words, the gangs that are of no use any more once *victims*, who still run, have left as nobody but
+    an ask with a required node may have them."""
+    found: dict[Application, str] = {}
+    leaving = set(victims)
+    for application in dict.fromkeys(victim.application for victim in victims if is_bound(victim)):
+        surplus, running = _find_surplus(application), members_of(application)
+        if leaving.issuperset(running):
+            continue
+        for name in dict.fromkeys(member.spec.task_group for member in running):
+            here = [member for member in running if member.spec.task_group == name]
+            left = sum(member not in leaving for member in here)
+            least = len(here) - surplus[name]
+            if left < min(least, len(here)) and any(member in leaving for member in here):
+                found[application] = (
+                    f"gang {application.application_id} is left with {left} of {len(here)} in {name}, and needs {least}"
+                )
+    return found
 
 
 def can_leave_whole(members: list[Allocation]) -> bool:

@@ -112,6 +112,9 @@ class ConfigurationKeys:
     """The keys that a kind has in ``queues.yaml``, below ``preemption``.
 
     switch   the key that turns the kind on, in its section if it has one; empty: listing it in ``policies`` is enough
+    enables  the field of ``PreemptionConfig`` that is set if the switch is on and ``policies`` lists the kind; empty:
+             none
+    orders   the words for its orders of victims, which ``preemption.cost`` may name
     section  the keys of ``preemption.<name>``; empty: there is no such section
     bound    the default of ``governor.victims.<name>``; ``None``: the governor does not bound the victims of the kind
     serves   tells whether victims leave for an ask, so that ``governor.victims.<name>.ask`` has a meaning
@@ -119,6 +122,8 @@ class ConfigurationKeys:
     """
 
     switch: str = ""
+    enables: str = ""
+    orders: tuple[str, ...] = ()
     section: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     bound: VictimBound | None = None
     serves: bool = True
@@ -192,6 +197,7 @@ class Driver:
     """The acts of a kind in a partition, by occasion.
 
     configured      a new configuration is in force
+    begin_again     another core goes on with the partition, from a journal
     in_round        its turn in a round of the preemption cycle, in the order of ``preemption.policies``
     tries_again     tells whether this turn tries a reserved ask again, if something has changed for it; ``None``: none
     wants_round     tells whether that turn could achieve anything now; if no kind's could, there are no rounds
@@ -211,6 +217,7 @@ class Driver:
     """
 
     configured: Callable[[PartitionState, int], None] = do_nothing
+    begin_again: Callable[[PartitionState, int], None] = do_nothing
     in_round: Callable[[PartitionState, int], None] = do_nothing
     tries_again: Callable[[Reservation], bool] | None = None
     wants_round: Callable[[PartitionState], bool] = wants_nothing

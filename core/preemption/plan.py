@@ -3,9 +3,11 @@ none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, Protocol
 
 from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.domain.reasons import Outcome
@@ -37,14 +39,30 @@ class Plan(Protocol):
         """The allocations that leave, in order."""
 
 
+class Need(StrEnum):
+    """The places where an ask can lack room that victims free."""
+
+    NODE = "node"
+    QUEUE = "queue"
+    GUARANTEE = "guarantee"
+
+
+_PLACES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        Need.NODE: "on the node",
+        Need.QUEUE: "under the max of a queue",
+        Need.GUARANTEE: "under its guarantee",
+    }
+)
+
+
 class FreedAmounts(dict[str, dict[str, int]]):
-    """The amounts that had to be freed, by need (``node``, ``queue``, ``guarantee``) and type name, in base units."""
+    """The amounts that had to be freed, by :class:`Need` and type name, in base units."""
 
     def __str__(self) -> str:
         """Returns the amounts as a text for people, such as ``vcore=2.7 on the node, memory=4Gi under its
         guarantee``."""
-        places = {"node": "on the node", "queue": "under the max of a queue", "guarantee": "under its guarantee"}
-        return ", ".join(f"{format_quantities(amounts)} {places.get(need, need)}" for need, amounts in self.items())
+        return ", ".join(f"{format_quantities(amounts)} {_PLACES.get(need, need)}" for need, amounts in self.items())
 
 
 @dataclass(frozen=True, slots=True)

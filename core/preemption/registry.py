@@ -63,6 +63,12 @@ def configure_kinds(state: PartitionState, now_ns: int) -> None:
         kind.driver.configured(state, now_ns)
 
 
+def begin_kinds_again(state: PartitionState, now_ns: int) -> None:
+    """Has every kind begin again what a restart of the core begins again."""
+    for kind in KINDS:
+        kind.driver.begin_again(state, now_ns)
+
+
 def repeat_notices(state: PartitionState) -> None:
     """Sends the open notices again, because a shim has subscribed."""
     for kind in KINDS:

@@ -19,7 +19,10 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 
 Ranked = tuple[int, int, str, Allocation]
-"""An allocation as (priority, -created, key, allocation); the smallest is taken first."""
+"""An allocation as (priority, age, key, allocation); the smallest is taken first."""
+
+IDLE_NS: Final = 2**64
+"""Makes a placeholder that nobody has replaced younger than all that does any work."""
 
 CLASSES = (0, 1, 2, 3)
 """The classes of victims by reluctance: 0 ordinary, +1 opted out, +2 originator; a class is taken only after all before
@@ -34,13 +37,17 @@ index."""
 
 _shape_of = attrgetter("shape")
 _standing_of = attrgetter("standing")
-_created_of = attrgetter("created_ns")
 
 
 def reluctance_of(allocation: Allocation) -> int:
     """Returns the class of *allocation* as a victim, one of :data:`CLASSES`."""
     spec = allocation.spec
     return (2 if spec.originator else 0) + (0 if spec.allow_preempt_self else 1)
+
+
+def age_of(allocation: Allocation) -> int:
+    """Returns the key by which equally important victims go: idle placeholders, then the youngest first."""
+    return -allocation.created_ns - IDLE_NS if allocation.spec.placeholder else -allocation.created_ns
 
 
 class Band:
@@ -57,10 +64,10 @@ class Band:
         return len(self._allocations)
 
     def in_order(self) -> list[Allocation]:
-        """Returns the allocations, the youngest first. Those of equal age are in no particular order, because a merge
-        of several leaves has to sort them anyway."""
+        """Returns the allocations, idle placeholders first, then the youngest. Those of equal age are in no particular
+        order, because a merge of several leaves has to sort them anyway."""
         if not self._sorted:
-            self._allocations.sort(key=_created_of, reverse=True)
+            self._allocations.sort(key=age_of)
             self._sorted = True
         return self._allocations
 
@@ -95,7 +102,7 @@ class InOrder(Sequence[Ranked]):
             reached += self._bands[self._opened].in_order()
             self._opened += 1
         allocation = reached[at]
-        return (allocation.spec.priority, -allocation.created_ns, allocation.key, allocation)
+        return (allocation.spec.priority, age_of(allocation), allocation.key, allocation)
 
 
 class RankedLeaf:

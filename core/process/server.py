@@ -25,6 +25,7 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.events import shorten_event_text
 from kornel.core.journal.journal import Journal, JournalUnusable
+from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.replay import Configured
 from kornel.core.journal.standby import Standby
 from kornel.core.metrics.exposition import Exposition
@@ -54,6 +55,7 @@ from kornel.core.service.clock_service import TestClockService
 from kornel.core.service.clock_watch import ClockWatch
 from kornel.core.service.configuration_file import ConfigurationFile
 from kornel.core.service.configuration_history import Version
+from kornel.core.service.configuration_keeping import ConfigurationNote, KeptConfigurations
 from kornel.core.service.configuration_service import ConfigurationService
 from kornel.core.service.configuring import Configurator
 from kornel.core.service.connections import ConnectionKeeper, ConnectionLimits
@@ -338,6 +340,7 @@ class KornelServer:
         """The resource managers, each with an engine of its own."""
         if journal is not None:
             self._adopt_journal(journal)
+            self._go_on_with_versions(journal.kept)
             if journal.configured is not None:
                 self.managers.first.configurator.go_on(*journal.configured)
         self._clock_watch = ClockWatch(clock, logger)
@@ -536,16 +539,27 @@ class KornelServer:
             on_problem=self._on_journal_problem,
         )
 
-    def _follow_configuration(self, configured: Configured) -> None:
-        self.managers.first.configurator.go_on(*configured, note="as the leader accepted it")
-        self._follow_leader()
+    def _go_on_with_versions(self, kept: KeptConfigurations) -> None:
+        note = kept.as_note()
+        if note is not None:
+            self.managers.first.configurator.remember(note)
+
+    def _follow_configuration(self, configured: Configured | None, kept: KeptConfigurations) -> None:
+        self._go_on_with_versions(kept)
+        if configured is not None:
+            self.managers.first.configurator.go_on(*configured, note="as the leader accepted it")
+            self._follow_leader()
+
+    def _note_configurations(self, note: ConfigurationNote) -> None:
+        if self.journal is not None:
+            self.journal.take_note(note)
 
     def _take_over(self, journal: Journal) -> None:
         """Lead from now on, with *journal*, where the core ended that led before."""
         self._adopt_journal(journal)
         journal.start()
         place = self.managers.first
-        place.runner.take_over(journal.untold)
+        place.runner.take_over(journal.untold, journal.progress)
         journal.engine.record_events()
         self.managers.start()
         self._update_health()
@@ -744,6 +758,8 @@ class KornelServer:
             timer=self.measures.timings.of_engine(),
             gate=self._gate,
             untold=self.journal.untold if self.journal is not None else (),
+            progress=self.journal.progress if self.journal is not None else None,
+            on_receipt=engine.note_receipt if isinstance(engine, RecordingEngine) else lambda receipt: None,
             on_submit=None if self._tracing is None else self._tracing.note_submitted,
         )
         configurator = Configurator(
@@ -755,6 +771,7 @@ class KornelServer:
             on_problem=lambda problem: self._on_file_problem(place, problem),
             on_version=add_version,
             on_rollback=say_of_root,
+            on_note=self._note_configurations,
             unavailable_resolvers=self._unavailable_resolvers,
             judge=self._judge,
             changes=self._changes,

@@ -61,6 +61,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
         applications.ALLOCATION,
         nodes.FOREIGN,
         nodes.NODE_DOMAIN,
+        nodes.DEVICE_HOLDER,
+        nodes.DEVICE,
         explanations.VICTIM,
         explanations.PREEMPTED,
         explanations.BLOCKER,

@@ -102,6 +102,9 @@ METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
         "/si.v1.Scheduler/UpdateAllocation": _need_manager(si.AllocationRequest, lambda request: request.rmID),
         "/si.v1.Scheduler/UpdateApplication": _need_manager(si.ApplicationRequest, lambda request: request.rmID),
         "/si.v1.Scheduler/UpdateNode": _need_manager(si.NodeRequest, lambda request: request.rmID),
+        "/kornel.v1.ManagerService/Acknowledge": _need_manager(
+            manager_pb2.AcknowledgeRequest, lambda request: request.rm_id
+        ),
         "/kornel.v1.CallbackService/Attach": _need_manager(
             callback_pb2.AttachRequest, lambda request: request.subscription.rm_id
         ),

@@ -1,4 +1,7 @@
-"""The configurations a core was given since it started, those it refused included. Bounded, in memory."""
+"""The configurations a core was given, those it refused included: bounded, and in memory.
+
+A core with a journal begins with those of the core before it (:mod:`kornel.core.service.configuration_keeping`).
+"""
 
 from __future__ import annotations
 
@@ -91,12 +94,26 @@ class ConfigurationHistory:
             principal=principal,
             note=note,
         )
+        self.take_version(version)
+        return version
+
+    def take_version(self, version: Version) -> None:
+        """Take in *version*, with the number that it has."""
+        self._last = max(self._last, version.number)
         self._versions.append(version)
-        self._characters += len(text)
+        self._characters += len(version.text)
         if version.applied:
             self.in_force = version.number
         self._drop_texts()
-        return version
+
+    def list_since(self, number: int) -> tuple[Version, ...]:
+        """Returns the versions behind *number* that are kept, the oldest first."""
+        return tuple(version for version in self._versions if version.number > number)
+
+    @property
+    def last(self) -> int:
+        """Returns the number of the newest version that there was; 0: none."""
+        return self._last
 
     def kept_versions(self) -> tuple[Version, ...]:
         """Returns all that are kept, the oldest first."""

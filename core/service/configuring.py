@@ -15,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -34,6 +35,7 @@ from kornel.core.service import preview_process
 from kornel.core.service.callers import caller, principal
 from kornel.core.service.clock import Clock
 from kornel.core.service.configuration_history import ConfigurationHistory, Origin, Version
+from kornel.core.service.configuration_keeping import ConfigurationNote, ConfigurationState
 from kornel.core.service.configuration_wire import impact_message
 from kornel.core.service.garbage import GarbageKeeper
 from kornel.core.service.judging import MOST_PREVIEWS, SMALL, Judge, Judgement, TextRooms
@@ -78,6 +80,8 @@ class Outcome:
 class Configurator:
     """Puts configurations into force and remembers them.
 
+    ``on_note`` gets what the core after this one has to know.
+
     ``default``: the text used for an empty one; itself empty for the built-in default; a valid file replaces it.
     ``on_problem`` gets the problem with the file, and an empty text once it is solved. ``on_version`` gets every
     configuration that came into force or was refused; ``on_rollback`` gets a sentence about each rollback that begins
@@ -95,6 +99,7 @@ class Configurator:
         on_problem: Callable[[str], None] = lambda problem: None,
         on_version: Callable[[Version], None] = lambda version: None,
         on_rollback: Callable[[str], None] = lambda said: None,
+        on_note: Callable[[ConfigurationNote], None] = lambda note: None,
         unavailable_resolvers: Mapping[str, str] = MappingProxyType({}),
         judge: Judge | None = None,
         changes: TextRooms | None = None,
@@ -109,6 +114,9 @@ class Configurator:
         self._on_problem = on_problem
         self._on_version = on_version
         self._on_rollback = on_rollback
+        self._on_note = on_note
+        self._noted = (0, ConfigurationState())
+        """The number of the last version, and the state, that the core after this one knows of."""
         self._reader = ConfigurationReader(unavailable_resolvers)
         self._preview_reader = ConfigurationReader(unavailable_resolvers)
         self._one_previews = asyncio.Lock()
@@ -140,15 +148,33 @@ class Configurator:
         self.problem = ""
         """The problem with the file; empty: none."""
 
+    def remember(self, kept: ConfigurationNote) -> None:
+        """Continue with what another core has noted, from its first version on."""
+        self.history = ConfigurationHistory()
+        for version in kept.versions:
+            self.history.take_version(version)
+        state = kept.state
+        self._brought, self._file_holds, self._last = state.brought, state.file_holds, state.last
+        self._brought_by = {Origin(origin): text for origin, text in state.brought_by}
+        self.rollback_held = state.rollback
+        self._noted = (self.history.last, state)
+
     def go_on(
         self,
         command: RegisterManager | UpdateConfiguration,
         at_ns: int,
         note: str = "in force when the core before this one ended",
     ) -> None:
-        """Continue from *command*, which another core accepted at *at_ns*; the engine has its configuration already."""
+        """Continue from *command*, which another core accepted at *at_ns*; the engine has its configuration already.
+
+        If the text is the one that :meth:`remember` was given last, what it was given with it stays true.
+        """
         configuration = self._runner.configuration
         assert configuration is not None, "a manager is registered"
+        last = self.history.get(0)
+        if last is not None and (last.text, last.rm_id) == (command.config, command.rm_id):
+            return
+        self.rollback_held = None
         self._file_holds = command.of_file
         self._brought = "" if command.of_file else command.config
         self._last = UpdateConfiguration(
@@ -195,10 +221,30 @@ class Configurator:
         force."""
         return await self._to_the_end(self._undo_rollback())
 
+    @asynccontextmanager
+    async def _change(self) -> AsyncIterator[None]:
+        """Makes one change of the configuration, which the core after this one knows of when it is over."""
+        async with self._one_at_a_time:
+            try:
+                yield
+            finally:
+                state = ConfigurationState(
+                    self._brought,
+                    tuple((str(origin), text) for origin, text in self._brought_by.items()),
+                    self._file_holds,
+                    self._last,
+                    self.rollback_held,
+                )
+                versions = self.history.list_since(self._noted[0])
+                if versions or state != self._noted[1]:
+                    self._noted = (self.history.last, state)
+                    self._on_note(ConfigurationNote(versions, state))
+                    await self._runner.wait_recorded()
+
     async def _register(self, command: RegisterManager) -> Outcome:
         # A caller that sends marks instead of secrets has lost them, so the present registration stays as it is.
         _refuse_marks(command.extra_config)
-        async with self._one_at_a_time:
+        async with self._change():
             verdict = judge_text(self.rollback_held, command.config or self._default, command.rm_id)
             of_file = not command.config and verdict.fate is not Fate.KEPT_OUT
             accepted = replace(command, config=verdict.text, of_file=of_file)
@@ -223,7 +269,7 @@ class Configurator:
 
     async def _update(self, command: UpdateConfiguration) -> Outcome:
         _refuse_marks(command.extra_config)
-        async with self._one_at_a_time:
+        async with self._change():
             verdict = judge_text(self.rollback_held, command.config or self._default, command.rm_id)
             of_file = not command.config and verdict.fate is not Fate.KEPT_OUT
             accepted = replace(command, config=verdict.text, of_file=of_file)
@@ -236,7 +282,7 @@ class Configurator:
         return outcome
 
     async def _rollback(self, number: int) -> Outcome:
-        async with self._one_at_a_time:
+        async with self._change():
             version = self.version(number)
             if not version.applied:
                 raise VersionNotApplied(f"version {number} was refused: {version.reason}")
@@ -263,7 +309,7 @@ class Configurator:
             return outcome
 
     async def _undo_rollback(self) -> Outcome:
-        async with self._one_at_a_time:
+        async with self._change():
             held = self.rollback_held
             manager = self._manager_id()
             if held is None:
@@ -309,7 +355,7 @@ class Configurator:
 
         Raises :class:`ServiceError` if the core takes nothing for now.
         """
-        async with self._one_at_a_time:
+        async with self._change():
             try:
                 if not text.strip():
                     raise EmptyFile("the file is empty")

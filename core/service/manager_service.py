@@ -1,4 +1,4 @@
-"""``kornel.v1.ManagerService``: the end of what ``RegisterResourceManager`` began."""
+"""``kornel.v1.ManagerService``: what ``RegisterResourceManager`` began goes on, and ends."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.callers import principal
 from kornel.core.service.managers import Managers, Place
+from kornel.core.service.resuming import Kind
 from kornel.core.service.rpc import Handler, unary
 from kornel.v1 import manager_pb2 as pb
 
 
 class ManagerService:
-    """Takes a resource manager away with all that it has. ``on_unregistered`` hears in words by whom."""
+    """Says how far a manager and the core are, and takes a manager away with all that it has. ``on_unregistered`` hears
+    in words by whom."""
 
     def __init__(
         self,
@@ -28,7 +30,27 @@ class ManagerService:
 
     def handlers(self) -> dict[str, Handler]:
         """Returns the calls by method name."""
-        return {"UnregisterResourceManager": unary(pb.UnregisterResourceManagerRequest, self._unregister, self._logger)}
+        return {
+            "Acknowledge": unary(pb.AcknowledgeRequest, self._acknowledge, self._logger),
+            "UnregisterResourceManager": unary(pb.UnregisterResourceManagerRequest, self._unregister, self._logger),
+        }
+
+    async def _acknowledge(self, request: pb.AcknowledgeRequest) -> pb.AcknowledgeResponse:
+        received = request.received
+        counts = {
+            Kind.NODE: received.nodes,
+            Kind.APPLICATION: received.applications,
+            Kind.ALLOCATION: received.allocations,
+        }
+        runner = self._managers.place_for(request.rm_id).runner
+        applied = await runner.acknowledge(request.rm_id, request.epoch, counts)
+        return pb.AcknowledgeResponse(
+            applied=pb.StreamCounts(
+                nodes=applied[Kind.NODE],
+                applications=applied[Kind.APPLICATION],
+                allocations=applied[Kind.ALLOCATION],
+            )
+        )
 
     async def _unregister(self, request: pb.UnregisterResourceManagerRequest) -> pb.UnregisterResourceManagerResponse:
         place = await self._managers.unregister(request.rm_id)

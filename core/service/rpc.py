@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
 from traceback import clear_frames
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -17,6 +18,7 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.callers import PEER, host_of
 from kornel.core.service.request_lengths import check_lengths
+from kornel.core.service.resuming import RESUMPTION, read_resumption
 from kornel.core.service.sessions import SESSION, read_session
 from kornel.core.service.status_codes import MalformedMessage, status_of
 
@@ -24,6 +26,10 @@ from kornel.core.service.status_codes import MalformedMessage, status_of
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Requests: TypeAlias = AsyncIterator[bytes]
+Metadata: TypeAlias = tuple[tuple[str, str], ...]
+
+MARKS: Final[ContextVar[Metadata]] = ContextVar("marks", default=())
+"""The metadata to send before the response of the call that is being served."""
 
 UNTIE_S: Final = 0.1
 """The time after which nothing of an ended call is kept; by then all handlers have seen its error."""
@@ -87,13 +93,17 @@ def unary(
     answer: Callable[[RequestT], Awaitable[Message | Encoded]],
     logger: FilteringBoundLogger,
 ) -> Handler:
-    """Returns a call with one request and one response, given by *answer*; what it raises becomes the status."""
+    """Returns a call with one request and one response, given by *answer*; what it raises becomes the status. The
+    metadata that *answer* leaves in :data:`MARKS` come before the response."""
 
     async def handle(raw: bytes, context: Context) -> bytes:
         PEER.set(host_of(context.peer()))
         SESSION.set(read_session(context))
         try:
-            return (await answer(parse(request_type, raw))).SerializeToString()
+            response = (await answer(parse(request_type, raw))).SerializeToString()
+            if marks := MARKS.get():
+                await context.send_initial_metadata(marks)
+            return response
         except Exception as error:
             del raw  # The frame outlives the call for a moment.
             await end_call(context, error, logger)
@@ -107,6 +117,7 @@ def bidirectional(serve: Callable[[Requests, Context], Awaitable[None]]) -> Hand
 
     async def handle(requests: Requests, context: Context) -> None:
         SESSION.set(read_session(context))
+        RESUMPTION.set(read_resumption(context))
         try:
             await serve(requests, context)
         finally:

@@ -17,6 +17,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
+from uuid import uuid4
 
 from structlog.typing import FilteringBoundLogger
 
@@ -51,10 +52,12 @@ from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.observers import EffectObserver, EngineTimer, NoTimer
 from kornel.core.service.presence import Presence, PresenceKeeper
 from kornel.core.service.questions import Questions
-from kornel.core.service.sessions import NO_SESSION, SESSION, Session, Sessions
+from kornel.core.service.resuming import RESUME_KEY, Begun, Kind, Progress, Receipt, Received, Resumption
+from kornel.core.service.sessions import NO_SESSION, SESSION, SESSION_KEY, Session, Sessions
 from kornel.core.service.sharing import STEP_S, Sharing
 from kornel.core.service.status_codes import (
     EngineFault,
+    InvalidRequest,
     JournalFull,
     JournalUnavailable,
     ManagerGone,
@@ -62,6 +65,7 @@ from kornel.core.service.status_codes import (
     ServiceError,
     ShuttingDown,
     Superseded,
+    UnknownManager,
 )
 from kornel.core.service.streams import Stream, Switchboard
 from kornel.core.telling.reader import Reader
@@ -144,7 +148,8 @@ class PartitionRunner:
     ``callbacks`` absent: a board of its own, to which nobody attaches.
 
     ``gate``: everything passes it that leaves the core; absent: nothing waits there. ``untold``: effects of the core
-    before this one that may not have arrived, if *engine* goes on where that one was.
+    before this one that may not have arrived, if *engine* goes on where that one was; ``progress``: what went each way
+    until then. ``on_receipt`` gets where the next command comes from, if the core after this one has to know.
     """
 
     def __init__(
@@ -165,6 +170,8 @@ class PartitionRunner:
         timer: EngineTimer | None = None,
         gate: Gate | None = None,
         untold: Sequence[Effect] = (),
+        progress: Progress | None = None,
+        on_receipt: Callable[[Receipt], None] = lambda receipt: None,
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
     ) -> None:
@@ -185,6 +192,8 @@ class PartitionRunner:
         self._timer = timer or NoTimer()
         self._gate = gate or OpenGate()
         self._untold = untold
+        self._progress = progress or Progress()
+        self._on_receipt = on_receipt
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
         self._entries_waiting = 0
@@ -324,9 +333,36 @@ class PartitionRunner:
         """Returns extra settings in force."""
         return self._engine.extra_config
 
-    def take_over(self, untold: Sequence[Effect]) -> None:
-        """Go on, once :meth:`run` is called, where another core ended; *untold*: as for a new runner."""
+    @property
+    def epoch(self) -> str:
+        """Returns the name of the registration and the epoch, by which clients go on where their streams broke; empty:
+        nobody can."""
+        return self._progress.epoch
+
+    async def acknowledge(self, rm_id: str, epoch: str, received: Mapping[Kind, int]) -> Mapping[Kind, int]:
+        """Note that the session of the call has *received* so many entries of each kind in *epoch*. Returns how many of
+        its own are applied and durable. Raises :class:`ResyncRequired` and others as a stream of it would."""
+        self._gate.check_intake()
+        if not rm_id or rm_id != self._engine.rm_id:
+            raise UnknownManager(f"resource manager {rm_id!r} is not registered")
+        self._sessions.check_stream(SESSION.get())
+        for kind, entries in received.items():
+            self._progress.check(Resumption(epoch, entries), kind)
+            self._switchboard.note_received(kind, entries)
+        applied = dict(self._progress.received)
+        await self.wait_recorded()
+        return applied
+
+    async def wait_recorded(self) -> None:
+        """Return once everything is durable that was decided or noted so far."""
+        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._gate.pass_on(partial(_settle, durable))
+        await durable
+
+    def take_over(self, untold: Sequence[Effect], progress: Progress) -> None:
+        """Go on, once :meth:`run` is called, where another core ended; *untold* and *progress*: as for a new runner."""
         self._untold = untold
+        self._progress = progress
 
     def stop(self) -> None:
         """Take nothing more, finish what is queued, and let :meth:`run` return."""
@@ -417,13 +453,34 @@ class PartitionRunner:
                     f"{stream.kind}: resource manager {command.rm_id!r} is not registered",
                 )
             self._sessions.check_stream(stream.session)
-            self._switchboard.bind(stream, command.rm_id)
+            if not stream.rm_id:
+                self._bind(stream, command.rm_id)
+            self._note_receipt(stream, command)
             effects = self._apply(command)
         except Exception as error:  # noqa: BLE001 - every way to fail ends this stream and no other
             self._metrics.commands_refused += 1
             self._switchboard.end_stream(stream, error, flush=False)
         else:
             self._hand_over(effects)
+
+    def _bind(self, stream: Stream, rm_id: str) -> None:
+        """Make *stream* receive responses. If its client asks, it learns how many of its entries are applied, once they
+        are durable."""
+        if stream.resumption is not None and not stream.session.named:
+            raise InvalidRequest(f"{RESUME_KEY} needs {SESSION_KEY}")
+        self._switchboard.bind(stream, rm_id, self._progress)
+        if stream.resumption is not None:
+            stream.epoch = self._progress.epoch
+            greeting = f"{stream.epoch}/{self._progress.received[stream.kind]}"
+            self._gate.pass_on(partial(stream.greet, greeting))
+
+    def _note_receipt(self, stream: Stream, command: StreamCommand) -> None:
+        """Count the entries of *command*, for a client that sends again what was not applied."""
+        entries = _count_entries(command)
+        if entries and stream.epoch and stream.epoch == self._progress.epoch:
+            receipt = Received(stream.kind, self._progress.received[stream.kind] + entries)
+            self._progress.note_receipt(receipt)
+            self._on_receipt(receipt)
 
     def _attach(self, stream: CallbackStream, subscription: Subscription) -> None:
         try:
@@ -462,6 +519,9 @@ class PartitionRunner:
             if call.configuration is not None and isinstance(call.command, RegisterManager | UpdateConfiguration):
                 self._engine.prepare_configuration(call.command.config, call.configuration)
             before = self._engine.checksum
+            begun = Begun(uuid4().hex, call.session.key if call.session.named else "")
+            if isinstance(call.command, RegisterManager):
+                self._on_receipt(begun)
             if isinstance(call.command, UpdateConfiguration):
                 effects = await self._update(call.command)
             else:
@@ -470,6 +530,7 @@ class PartitionRunner:
             checksum = self._engine.checksum
             change = ConfigurationChange(checksum != before, checksum)
             if isinstance(call.command, RegisterManager | UnregisterManager):
+                self._progress.begin_registration(begun if isinstance(call.command, RegisterManager) else None)
                 self._start_afresh()  # What a registration lets go of is no shim's to hear (DB-4).
                 if isinstance(call.command, RegisterManager):
                     self._supersede_older(call.session)
@@ -490,6 +551,7 @@ class PartitionRunner:
             with suppress(ServiceError):
                 await self._gate.wait_until_passed()
             if not self._engine.rm_id:
+                self._progress.begin_registration(None)
                 self._switchboard.note_registered("")
             if not call.answer.done():
                 call.answer.set_exception(error)
@@ -502,9 +564,10 @@ class PartitionRunner:
 
     def _go_on(self) -> None:
         """Take over from the core that the engine served before: its manager need not register again."""
-        self._switchboard.note_registered(self._engine.rm_id)
-        self._switchboard.deliver_effects(self._untold)
+        self._switchboard.go_on(self._engine.rm_id, self._untold, self._progress)
         self._untold = ()
+        if self._progress.session:
+            self._sessions.registered(Session(self._progress.session, "", named=True), ())
         self._link.follow_engine()
         self._callbacks.note_registration(self._engine.rm_id, self._engine.extra_config)
         self._on_settings(self._engine.extra_config)
@@ -684,6 +747,20 @@ def _allocations_meant(command: UpdateAllocations) -> int:
     if not specs or not specs[-1].legacy:
         return len(specs)
     return sum(min(max(1, spec.max_allocations), MOST_INSTANCES) for spec in specs)
+
+
+def _count_entries(command: StreamCommand) -> int:
+    """Returns how many entries of its request *command* is made of."""
+    if isinstance(command, UpdateAllocations):
+        return len(command.allocations) + len(command.ask_releases) + len(command.releases)
+    if isinstance(command, UpdateNodes):
+        return len(command.nodes)
+    return len(command.add) + len(command.remove)
+
+
+def _settle(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 def _size_of(command: StreamCommand) -> int:

@@ -11,7 +11,7 @@ Rules: protocol.md 1.1, 5.1.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -22,12 +22,14 @@ from kornel.core.service.clock import Clock
 from kornel.core.service.connections import LINK, MESSAGE_BYTES
 from kornel.core.service.managers import Managers, Place
 from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.plain_asks import PlainAsks, PlainReader
 from kornel.core.service.resolvers.lookups import GroupLookups
-from kornel.core.service.rpc import Context, Handler, Requests, bidirectional, end_call, unary
+from kornel.core.service.resuming import RESUME_KEY, Kind
+from kornel.core.service.rpc import MARKS, Context, Handler, Requests, bidirectional, end_call, unary
 from kornel.core.service.runner import StreamCommand
 from kornel.core.service.standing import Standing
 from kornel.core.service.status_codes import NotLeading, OtherManagerOnStream, ServiceError, ShuttingDown
-from kornel.core.service.streams import Batch, Kind, Stream
+from kornel.core.service.streams import Batch, Stream
 from kornel.core.service.wire import Decoder, Encoder
 from kornel.core.service.wire_pieces import read_request
 from kornel.si.v1 import si_pb2 as si
@@ -57,9 +59,10 @@ class SchedulerService:
         self._metrics = metrics
         self._logger = logger
         self._decoder = Decoder(lambda: clock.ahead_s)
+        self._plain = PlainReader(self._decoder)
         encoder = Encoder()
         self._decode: dict[Kind, Callable[[Any], Iterator[StreamCommand]]] = {
-            Kind.ALLOCATION: self._decoder.allocation_commands,
+            Kind.ALLOCATION: self._allocation_commands,
             Kind.APPLICATION: self._decoder.application_commands,
             Kind.NODE: self._decoder.node_commands,
         }
@@ -83,6 +86,9 @@ class SchedulerService:
         self._standing.check_leads()
         await self._managers.register(self._decoder.decode_registration(request))
         LINK.get().manager = True
+        epoch = self._managers.place_for(request.rmID).runner.epoch
+        if epoch:
+            MARKS.set(((RESUME_KEY, epoch),))
         return si.RegisterResourceManagerResponse()
 
     def _stream_of(self, kind: Kind) -> Callable[[Requests, Context], Any]:
@@ -124,7 +130,8 @@ class SchedulerService:
             async for raw in requests:
                 self._metrics.messages_received += 1
                 number = 0
-                for request in await read_request(stream.kind, raw):
+                plain = self._plain.read(raw) if stream.kind is Kind.ALLOCATION else None
+                for request in await read_request(stream.kind, raw) if plain is None else (plain,):
                     if place is None:
                         rm_id = request.rmID
                         place = self._managers.place_for(rm_id)
@@ -157,9 +164,20 @@ class SchedulerService:
             with suppress(ShuttingDown):  # The server ends all streams in its own order.
                 await place.runner.end(stream, error)
 
+    def _allocation_commands(self, request: si.AllocationRequest | PlainAsks) -> Iterator[StreamCommand]:
+        if isinstance(request, PlainAsks):
+            return self._decoder.allocation_commands(request.message, request.specs)
+        return self._decoder.allocation_commands(request)
+
     async def _write(self, stream: Stream, context: Context) -> None:
         """Send what comes for *stream* until it ends. Entries that could not be sent wait for another stream."""
         while True:
+            greeting = stream.take_greeting()
+            if greeting:
+                await context.send_initial_metadata(((RESUME_KEY, greeting),))
+            while (again := stream.take_again()) is not None:
+                await context.write(again)
+                self._metrics.messages_sent += 1
             batch = stream.board.take_batch(stream)
             if batch is not None:
                 await self._send(stream, batch, context)
@@ -172,7 +190,12 @@ class SchedulerService:
         sent = 0
         link = LINK.get()
         try:
-            for raw, entries in self._split_entries(stream.kind, batch.entries):
+            messages: Iterable[tuple[bytes, int]] = self._split_entries(stream.kind, batch.entries)
+            if stream.resumption is not None:
+                # Before the first is sent: once another stream of this client is open, all are sent there.
+                messages = list(messages)
+                stream.board.keep_messages(stream, batch, messages)
+            for raw, entries in messages:
                 await context.write(raw)
                 link.taken += MESSAGE_BYTES
                 sent += entries

@@ -107,6 +107,10 @@ class Superseded(ServiceError):
     """Another session of the same resource manager has registered since."""
 
 
+class StreamReplaced(ServiceError):
+    """The client has opened another stream of the same kind, which goes on where this one was."""
+
+
 class RegistrationHeld(ServiceError):
     """The caller wants to wait until the session before it is gone, and it is not. ``retry_ms``: when it may be."""
 
@@ -282,6 +286,7 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     ResyncRequired: grpc.StatusCode.FAILED_PRECONDITION,
     ManagerGone: grpc.StatusCode.FAILED_PRECONDITION,
     Superseded: grpc.StatusCode.ABORTED,
+    StreamReplaced: grpc.StatusCode.ABORTED,
     RegistrationHeld: grpc.StatusCode.FAILED_PRECONDITION,
     InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
     TrackingDisabled: grpc.StatusCode.FAILED_PRECONDITION,

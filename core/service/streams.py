@@ -6,7 +6,9 @@ in order, up to a limit. Beyond the limit everything is dropped and the manager 
 miss entries.
 
 An entry is sent at most once. It counts as sent when the transport has taken it. The entries of a write that fails are
-put back, unless another stream has taken later ones meanwhile.
+put back, unless another stream has taken later ones meanwhile. A client that asks for it
+(:mod:`kornel.core.service.resuming`) gets each entry exactly once: what was sent is kept for a while, and a stream that
+its client opens again goes on behind what the client has received.
 
 Rules: protocol.md 1.1, 5.2 (DB-4), 15.
 """
@@ -16,12 +18,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
-from enum import StrEnum
 from functools import partial
 from itertools import chain, compress, groupby, islice, repeat, starmap, takewhile
 from operator import attrgetter, is_, itemgetter
 from sys import getsizeof
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kornel.core.domain.effects import (
     Allocated,
@@ -41,8 +42,9 @@ from kornel.core.domain.effects import (
 from kornel.core.service.connections import LINK
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.presence import PresenceKeeper
+from kornel.core.service.resuming import KEPT_BYTES, KIND_OF, RESUMPTION, Kind, Progress
 from kornel.core.service.sessions import SESSION, Session
-from kornel.core.service.status_codes import ResyncRequired
+from kornel.core.service.status_codes import ResyncRequired, StreamReplaced
 from kornel.core.service.wire import list_key
 
 QUEUE_LIMIT: Final = 1_048_576
@@ -72,18 +74,13 @@ ENTRY_BYTES: Final = 128
 Response = AllocationEffect | ApplicationEffect | NodeEffect
 
 
-class Kind(StrEnum):
-    """The kinds of streams, by the requests that they carry."""
-
-    ALLOCATION = "AllocationRequest"
-    APPLICATION = "ApplicationRequest"
-    NODE = "NodeRequest"
-
-
 class Stream:
     """One open stream. It belongs to no manager (``rm_id`` is empty) until its first message is accepted."""
 
-    __slots__ = ("_news", "board", "error", "flush", "kind", "link", "rm_id", "session")
+    __slots__ = (
+        "_again", "_greeting", "_news", "board", "epoch", "error", "flush", "held", "kind", "link", "resumption",
+        "rm_id", "session",
+    )  # fmt: skip
 
     def __init__(self, kind: Kind, board: Switchboard) -> None:
         self.kind = kind
@@ -98,6 +95,14 @@ class Stream:
         """The reason why it ends; meaningful once ``flush`` is set. ``None``: it ends without an error."""
         self.flush: int | None = None
         """The number of entries after which the stream ends; ``None``: it goes on."""
+        self.resumption = RESUMPTION.get()
+        """The position from which its client goes on; ``None``: the client does not say."""
+        self.epoch = ""
+        """The epoch in which it was bound, if its client goes on where it was."""
+        self.held = self.resumption is not None
+        """Nothing is sent yet, because its client has to know first what the core has received."""
+        self._greeting = ""
+        self._again: deque[bytes] = deque()
         self._news = asyncio.Event()
 
     @property
@@ -109,16 +114,45 @@ class Stream:
         """Make the writer check for entries again."""
         self._news.set()
 
+    def greet(self, greeting: str) -> None:
+        """Send *greeting* first, and everything else from then on."""
+        self._greeting = greeting
+        self.held = False
+        self.wake_writer()
+
+    def take_greeting(self) -> str:
+        """Returns the metadata to send first; empty: none, or they were sent."""
+        greeting, self._greeting = self._greeting, ""
+        return greeting
+
+    def send_again(self, messages: Iterable[bytes]) -> None:
+        """Have *messages* sent before anything else."""
+        self._again = deque(messages)
+
+    def take_again(self) -> bytes | None:
+        """Returns the next message to send again; ``None``: there is none, or none yet."""
+        return self._again.popleft() if self._again and not self.held else None
+
     async def wait_for_news(self) -> None:
         """Return when there may be something to send, or the stream ends."""
         await self._news.wait()
         self._news.clear()
 
 
+class _Kept(NamedTuple):
+    """A message that was sent, with the number of its first entry and of the one behind its last."""
+
+    first: int
+    end: int
+    raw: bytes
+
+
 class _Lane:
     """The entries and streams of one kind."""
 
-    __slots__ = ("backlog", "entered", "gone", "read_on", "room", "size", "streams", "void")
+    __slots__ = (
+        "backlog", "entered", "gone", "kept", "kept_bytes", "next", "read_on", "room", "size", "streams", "void",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.backlog: deque[Response] = deque()
@@ -135,36 +169,53 @@ class _Lane:
         """The open streams bound to this lane, the last one bound last."""
         self.read_on = 0
         """A number that grows with every run that is taken, and when a registration empties the lane."""
+        self.next = 0
+        """The number of entries since the registration that are before the backlog: taken from it, or received before
+        this core began."""
+        self.kept: deque[_Kept] = deque()
+        """The messages that were sent last to a client that may ask for them again."""
+        self.kept_bytes = 0
         self.room = asyncio.Event()
         self.room.set()
 
+    def begin_numbers(self) -> None:
+        """Counts entries from 0 again."""
+        self.next = 0
+        self.kept.clear()
+        self.kept_bytes = 0
+
+    def keep_message(self, first: int, end: int, raw: bytes) -> None:
+        """Keeps *raw*, and as much as may be of what was sent before."""
+        self.kept.append(_Kept(first, end, raw))
+        self.kept_bytes += len(raw)
+        while self.kept_bytes > KEPT_BYTES:
+            self.kept_bytes -= len(self.kept.popleft().raw)
+
+    def drop_kept_from(self, number: int) -> None:
+        """Keeps no messages any more with entries from *number* on: they were not sent."""
+        while self.kept and self.kept[-1].end > number:
+            self.kept_bytes -= len(self.kept.pop().raw)
+
+    def drop_kept_before(self, number: int) -> None:
+        """Keeps no messages any more of which all entries are before *number*: they were received."""
+        while self.kept and self.kept[0].end <= number:
+            self.kept_bytes -= len(self.kept.popleft().raw)
+
 
 class Batch:
-    """Entries taken for one response message."""
+    """Entries taken for one response message, the first of which has *number*."""
 
-    __slots__ = ("entries", "mark")
+    __slots__ = ("entries", "mark", "number")
 
-    def __init__(self, entries: list[Response], mark: int) -> None:
+    def __init__(self, entries: list[Response], mark: int, number: int = 0) -> None:
         self.entries = entries
         self.mark = mark
-
-
-_KIND_OF: Final[dict[type, Kind]] = {
-    Allocated: Kind.ALLOCATION,
-    Released: Kind.ALLOCATION,
-    AskReleased: Kind.ALLOCATION,
-    AllocationRejected: Kind.ALLOCATION,
-    ApplicationAccepted: Kind.APPLICATION,
-    ApplicationRejected: Kind.APPLICATION,
-    ApplicationUpdated: Kind.APPLICATION,
-    NodeAccepted: Kind.NODE,
-    NodeRejected: Kind.NODE,
-}
+        self.number = number
 
 
 _IS_ALLOCATED: Final = partial(is_, Allocated)
 
-_CARRIED: Final = {kind: frozenset(each for each, of in _KIND_OF.items() if of is kind) for kind in Kind}
+_CARRIED: Final = {kind: frozenset(each for each, of in KIND_OF.items() if of is kind) for kind in Kind}
 """The effects that the streams of each kind carry."""
 
 
@@ -260,13 +311,24 @@ class Switchboard:
         self._drop_all()
         for lane in self._lanes.values():
             lane.gone, lane.void = lane.entered, lane.read_on
+            lane.begin_numbers()
         if self._presence is not None:
             self._presence.note_registered(rm_id)
 
-    def bind(self, stream: Stream, rm_id: str) -> None:
+    def go_on(self, rm_id: str, untold: Sequence[Effect], progress: Progress) -> None:
+        """Serve *rm_id*, which registered at another core: *untold* are the last effects of *progress*, which may not
+        have arrived."""
+        self.note_registered(rm_id)
+        self.deliver_effects(untold)
+        for kind, lane in self._lanes.items():
+            lane.next = max(0, progress.decided[kind] - len(lane.backlog))
+
+    def bind(self, stream: Stream, rm_id: str, progress: Progress | None = None) -> None:
         """Make *stream* the receiver of its lane, because its first message has been accepted.
 
-        Raises :class:`ResyncRequired` while the manager must register again.
+        If its client says what it has received, the stream goes on behind that, and another one that the client has
+        open ends. *progress*: since the registration. Raises :class:`ResyncRequired` while the manager must register
+        again.
         """
         if self._lost:
             raise ResyncRequired(
@@ -274,13 +336,51 @@ class Switchboard:
             )
         if stream.rm_id:
             return
+        lane = self._lanes[stream.kind]
+        if stream.resumption is not None and progress is not None:
+            progress.check(stream.resumption, stream.kind)
+            self._resume_lane(lane, stream, stream.resumption.received)
         stream.rm_id = rm_id
         stream.link.manager = True
-        lane = self._lanes[stream.kind]
         lane.streams.append(stream)
         if self._presence is not None:
             self._presence.note_opened(rm_id)
         stream.wake_writer()
+
+    def _resume_lane(self, lane: _Lane, stream: Stream, received: int) -> None:
+        """Have *stream* go on behind the first *received* entries."""
+        lost = ResyncRequired(f"resync-required: what follows entry {received} is not kept any more; register again")
+        if received > lane.next:
+            if received > lane.next + len(lane.backlog):
+                raise lost
+            for _ in range(received - lane.next):
+                lane.backlog.popleft()
+            lane.gone += received - lane.next
+            lane.next = received
+            self._count_queued(sum(len(each.backlog) for each in self._lanes.values()))
+        lane.drop_kept_before(received)
+        if received < lane.next and (not lane.kept or lane.kept[0].first != received):
+            raise lost
+        # Whoever still writes gives nothing back that this stream sends again.
+        lane.read_on += 1
+        stream.send_again(kept.raw for kept in lane.kept)
+        for other in lane.streams:
+            if other.session.key == stream.session.key:
+                self.end_stream(other, StreamReplaced("replaced: the client has opened another one"), flush=False)
+
+    def note_received(self, kind: Kind, entries: int) -> None:
+        """Note that the client has received so many entries, which need not be sent again."""
+        self._lanes[kind].drop_kept_before(entries)
+
+    def keep_messages(self, stream: Stream, batch: Batch, messages: Iterable[tuple[bytes, int]]) -> None:
+        """Keep the *messages* of *batch*, each with its number of entries, for a client that may ask for them again."""
+        lane = self._lanes[stream.kind]
+        if stream.resumption is None or batch.mark <= lane.void:
+            return
+        first = batch.number
+        for raw, entries in messages:
+            lane.keep_message(first, first + entries, raw)
+            first += entries
 
     def deliver_effects(self, effects: Sequence[Effect]) -> None:
         """Add *effects* to their lanes, in order. Effects that no stream carries are left out."""
@@ -306,7 +406,7 @@ class Switchboard:
         """Returns the next entries that may share a message, at most *limit*. ``None``: nothing for *stream* right
         now."""
         lane = self._lanes[stream.kind]
-        if not lane.backlog or self._find_receiver(lane) is not stream:
+        if not lane.backlog or stream.held or self._find_receiver(lane) is not stream:
             return None
         if stream.flush is not None:
             limit = min(limit, stream.flush)
@@ -322,8 +422,10 @@ class Switchboard:
         if len(backlog) < HIGH_WATER // 2 and lane.size < HIGH_WATER_BYTES // 2:
             lane.room.set()
         lane.read_on += 1
+        number = lane.next
+        lane.next += len(entries)
         self._count_queued(self._queued - len(entries))
-        return Batch(entries, lane.read_on)
+        return Batch(entries, lane.read_on, number)
 
     def give_back(self, stream: Stream, batch: Batch, start: int = 0) -> None:
         """Put the entries of *batch* from *start* on, which were not sent, back, unless later ones have been taken
@@ -335,6 +437,8 @@ class Switchboard:
         self.note_sent(stream, batch, start)
         unsent = batch.entries[start:]
         lane.backlog.extendleft(reversed(unsent))
+        lane.next -= len(unsent)
+        lane.drop_kept_from(lane.next)
         if len(lane.backlog) > FEW_ENTRIES:
             lane.size += _count_bytes(unsent)
         self._count_queued(self._queued + len(unsent))

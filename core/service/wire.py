@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from operator import add, itemgetter
 from sys import intern
-from typing import Final
+from typing import Any, Final, cast
 
 from kornel.core.domain.allocation_ids import MOST_INSTANCES, allocation_id, taken_apart
 from kornel.core.domain.commands import (
@@ -28,6 +31,7 @@ from kornel.core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
+from kornel.core.domain.devices import DEVICE_TAGS, DeviceRequest, read_wants
 from kornel.core.domain.effects import (
     Allocated,
     AllocationEffect,
@@ -46,6 +50,7 @@ from kornel.core.domain.names import LONGEST_NAME
 from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import TOPOLOGY_TAGS, TopologyRequest, read_request
+from kornel.core.service.joined_fields import ENCODING, join_fields
 from kornel.si.v1 import si_pb2 as si
 
 PARTITION_ATTRIBUTE: Final = "si/node-partition"
@@ -64,13 +69,36 @@ LONGEST_CACHED: Final = 4_096
 
 _SECONDS: Final = re.compile(r"\+?[0-9]{1,11}", re.ASCII)
 
-_Said = tuple[int | None, str, str, tuple[tuple[str, str], ...], bool, int, int, bool, TopologyRequest | None]
+_Said = tuple[
+    int | None,
+    str,
+    str,
+    tuple[tuple[str, str], ...],
+    bool,
+    int,
+    int,
+    bool,
+    TopologyRequest | None,
+    DeviceRequest | None,
+]
 """The fields of an :class:`AllocationSpec` from ``created_s`` on: those that tags may set, with defaults between."""
 
-_UNTAGGED: Final = (None, "", "", (), False, 1, 0, False, None)
+UNTAGGED: Final = (None, "", "", (), False, 1, 0, False, None, None)
 """The same of an allocation without tags."""
 
 _new: Final = tuple.__new__
+
+_KEY: Final = itemgetter(AllocationSpec._fields.index("key"))
+_APPLICATION: Final = itemgetter(AllocationSpec._fields.index("application_id"))
+_INSTANCE: Final = itemgetter(AllocationSpec._fields.index("instance"))
+_SPEC: Final = itemgetter(Allocated._fields.index("spec"))
+_NODE: Final = itemgetter(Allocated._fields.index("node_id"))
+_TAGS: Final = itemgetter(Allocated._fields.index("tags"))
+_RESOURCES: Final = itemgetter(Allocated._fields.index("resources"))
+_SHARED: Final = itemgetter(
+    slice(AllocationSpec._fields.index("task_group"), AllocationSpec._fields.index("allow_preempt_other") + 1)
+)
+"""The fields of a spec, beside its amounts, that an answer repeats and many share."""
 
 
 class Decoder:
@@ -79,7 +107,8 @@ class Decoder:
     def __init__(self, ahead_s: Callable[[], int] = lambda: 0) -> None:
         """Makes a decoder. *ahead_s*: by how many seconds the wall clock, whose time shims report, is ahead of the
         core's time."""
-        self._resources: dict[bytes, Resources] = {}
+        self.resources_known: dict[bytes, Resources] = {}
+        """The resources that were read, by their bytes."""
         self._ahead_s = ahead_s
 
     def decode_registration(self, request: si.RegisterResourceManagerRequest) -> RegisterManager:
@@ -93,26 +122,32 @@ class Decoder:
             extra_config=sorted_items(request.extraConfig),
         )
 
-    def allocation_commands(self, request: si.AllocationRequest) -> Iterator[UpdateAllocations]:
+    def allocation_commands(
+        self, request: si.AllocationRequest, read: tuple[AllocationSpec, ...] | None = None
+    ) -> Iterator[UpdateAllocations]:
         """Yields commands that together mean *request*: allocations, asks, ask releases, releases, in that order
-        (3.4)."""
+        (3.4). *read*: the allocations, if somebody has read them already."""
         rm_id = request.rmID
-        names = _PartitionNames(rm_id)
+        names = PartitionNames(rm_id)
         releases = request.releases
         ask_releases = releases.allocationAsksToRelease
         final_releases = releases.allocationsToRelease
-        allocations, asks = request.allocations, request.asks
+        asks = request.asks
+        allocations: Sequence[Any] = request.allocations
+        decode: Callable[[Sequence[Any]], Iterator[AllocationSpec]] = partial(self._decode_allocations, names=names)
+        if read is not None:
+            allocations, decode = read, iter
         asked = sum(map(_count_meant, asks))
         if len(allocations) + asked + len(ask_releases) + len(final_releases) <= PIECE:
             yield UpdateAllocations(
                 rm_id,
-                (*self._decode_allocations(allocations, names), *self._asks(asks, names)),
+                (*decode(allocations), *self._asks(asks, names)),
                 _ask_releases(ask_releases, names),
                 _decode_releases(final_releases, names),
             )
             return
         for start in range(0, len(allocations), PIECE):
-            yield UpdateAllocations(rm_id, tuple(self._decode_allocations(allocations[start : start + PIECE], names)))
+            yield UpdateAllocations(rm_id, tuple(decode(allocations[start : start + PIECE])))
         for some in _split_asks(asks):
             yield UpdateAllocations(rm_id, tuple(self._asks(some, names)))
         for start in range(0, len(ask_releases), PIECE):
@@ -123,7 +158,7 @@ class Decoder:
     def application_commands(self, request: si.ApplicationRequest) -> Iterator[UpdateApplications]:
         """Yields commands that together mean *request*: all additions, then all removals."""
         rm_id = request.rmID
-        names = _PartitionNames(rm_id)
+        names = PartitionNames(rm_id)
         additions = [self._decode_application(message, names) for message in request.new]
         removals = [ApplicationRef(message.applicationID, names[message.partitionName]) for message in request.remove]
         if len(additions) + len(removals) <= PIECE:
@@ -137,23 +172,21 @@ class Decoder:
     def node_commands(self, request: si.NodeRequest) -> Iterator[UpdateNodes]:
         """Yields commands that together mean *request*."""
         rm_id = request.rmID
-        names = _PartitionNames(rm_id)
+        names = PartitionNames(rm_id)
         nodes = request.nodes
         if not nodes:
             yield UpdateNodes(rm_id, ())
         for some in _node_pieces(nodes):
             yield UpdateNodes(rm_id, tuple([self._decode_node(message, names) for message in some]))
 
-    def _decode_allocations(
-        self, messages: Sequence[si.Allocation], names: _PartitionNames
-    ) -> Iterator[AllocationSpec]:
-        known = self._resources
+    def _decode_allocations(self, messages: Sequence[si.Allocation], names: PartitionNames) -> Iterator[AllocationSpec]:
+        known = self.resources_known
         ahead_s = self._ahead_s()
         for message in messages:
             raw = message.resourcePerAlloc.SerializeToString()
             resources = known.get(raw)
             if resources is None:
-                resources = self._read_resources(raw, message.resourcePerAlloc)
+                resources = self.read_resources(raw, message.resourcePerAlloc)
                 if not raw and not message.HasField("resourcePerAlloc"):
                     resources = None
             preempt_self, preempt_other = True, False
@@ -175,11 +208,11 @@ class Decoder:
                 preempt_other,
             )
             # What tags say stands last, and the constructor of a named tuple would double what an ask costs.
-            spec = _new(AllocationSpec, fields + (_read_tags(tags, ahead_s) if tags else _UNTAGGED))
+            spec = _new(AllocationSpec, fields + (_read_tags(tags, ahead_s) if tags else UNTAGGED))
             given_id = message.allocationID or message.UUID
             yield spec._replace(instance=_find_instance(spec.key, given_id)) if given_id else spec
 
-    def _asks(self, messages: Sequence[si.AllocationAsk], names: _PartitionNames) -> Iterator[AllocationSpec]:
+    def _asks(self, messages: Sequence[si.AllocationAsk], names: PartitionNames) -> Iterator[AllocationSpec]:
         """Yields G2 asks as the current generation would send them (protocol.md 3.1, 3.4)."""
         ahead_s = self._ahead_s()
         for message in messages:
@@ -187,7 +220,7 @@ class Decoder:
             if message.HasField("preemptionPolicy"):
                 policy = message.preemptionPolicy
                 preempt_self, preempt_other = policy.allowPreemptSelf, policy.allowPreemptOther
-            said = _read_tags(message.tags, ahead_s) if message.tags else _UNTAGGED
+            said = _read_tags(message.tags, ahead_s) if message.tags else UNTAGGED
             yield AllocationSpec(
                 message.allocationKey,
                 message.applicationID,
@@ -203,7 +236,7 @@ class Decoder:
                 *said,
             )._replace(legacy=True, max_allocations=message.maxAllocations)
 
-    def _decode_application(self, message: si.AddApplicationRequest, names: _PartitionNames) -> ApplicationSpec:
+    def _decode_application(self, message: si.AddApplicationRequest, names: PartitionNames) -> ApplicationSpec:
         tags = sorted_items(message.tags)
         created_s = creation_time(tags, APPLICATION_TIME_TAG)
         if created_s is not None:
@@ -221,7 +254,7 @@ class Decoder:
             created_s=created_s,
         )
 
-    def _decode_node(self, message: si.NodeInfo, names: _PartitionNames) -> NodeSpec:
+    def _decode_node(self, message: si.NodeInfo, names: PartitionNames) -> NodeSpec:
         attributes = dict(message.attributes)
         partition = names[attributes.get(PARTITION_ATTRIBUTE, "")]
         attributes[PARTITION_ATTRIBUTE] = partition
@@ -251,17 +284,17 @@ class Decoder:
         if not given:
             return None
         raw = message.SerializeToString()
-        return self._resources.get(raw) or self._read_resources(raw, message)
+        return self.resources_known.get(raw) or self.read_resources(raw, message)
 
-    def _read_resources(self, raw: bytes, message: si.Resource) -> Resources:
+    def read_resources(self, raw: bytes, message: si.Resource) -> Resources:
         """Returns the amounts of *message*, remembered by its bytes *raw* unless there are none."""
         amounts = message.resources
         resources = Resources({name: amounts[name].value for name in sorted(amounts)})
         if 0 < len(raw) <= LONGEST_CACHED:
-            if len(self._resources) >= CACHE_SIZE:
+            if len(self.resources_known) >= CACHE_SIZE:
                 # Most shims ask for a few sizes over and over; for others, a cleverer eviction would not help either.
-                self._resources.clear()
-            self._resources[raw] = resources
+                self.resources_known.clear()
+            self.resources_known[raw] = resources
         return resources
 
 
@@ -269,24 +302,17 @@ class Encoder:
     """Encodes runs of effects that belong to one list of one response, and returns that response, serialised."""
 
     def __init__(self) -> None:
-        self._tails: dict[tuple[object, ...], bytes] = {}
+        self._tails: dict[tuple[object, ...], str] = {}
 
     def encode_allocations(self, run: Sequence[AllocationEffect]) -> bytes:
         """Returns a message for *run*, which holds effects of one :func:`list_key` only."""
         response = si.AllocationResponse()
+        if type(run[0]) is Allocated:
+            placed = cast("Sequence[Allocated]", run)
+            joined = self._join_placed(placed)
+            return self._build_placed(placed) if joined is None else joined
         for effect in run:
-            if isinstance(effect, Allocated):
-                spec = effect.spec
-                entry = response.new.add()
-                # Fields that many allocations share are merged in as bytes, which costs a third of setting them.
-                entry.MergeFromString(self._encode_tail(effect))
-                entry.allocationKey = spec.key
-                entry.nodeID = effect.node_id
-                entry.applicationID = spec.application_id
-                # Shims up to 1.4 read the ID from another field, and take a release without it for a release of
-                # everything.
-                entry.allocationID = entry.UUID = allocation_id(spec.key, spec.instance)
-            elif isinstance(effect, Released):
+            if isinstance(effect, Released):
                 known_as = allocation_id(effect.key, effect.instance)
                 response.released.add(
                     partitionName=effect.partition,
@@ -305,14 +331,41 @@ class Encoder:
                     terminationType=si.TerminationType.ValueType(effect.termination),
                     message=effect.message,
                 )
-            elif effect.legacy:
-                response.rejected.add(
-                    allocationKey=effect.key, applicationID=effect.application_id, reason=effect.reason
-                )
-            else:
-                response.rejectedAllocations.add(
-                    allocationKey=effect.key, applicationID=effect.application_id, reason=effect.reason
-                )
+            elif isinstance(effect, AllocationRejected):
+                rejected = response.rejected if effect.legacy else response.rejectedAllocations
+                rejected.add(allocationKey=effect.key, applicationID=effect.application_id, reason=effect.reason)
+        return response.SerializeToString()
+
+    def _join_placed(self, run: Sequence[Allocated]) -> bytes | None:
+        """Returns what :meth:`_build_placed` does, without an object for each entry; ``None`` if one has
+        tags, or a name of more bytes than characters."""
+        specs = list(map(_SPEC, run))
+        keys, applications, nodes = list(map(_KEY, specs)), list(map(_APPLICATION, specs)), list(map(_NODE, run))
+        if any(map(_TAGS, run)) or not "".join(chain(keys, applications, nodes)).isascii():
+            return None
+        tails = list(map(self._tails.get, zip(map(_RESOURCES, run), map(_SHARED, specs), strict=True)))
+        if None in tails:
+            tails = [tail or self._encode_tail(effect) for tail, effect in zip(tails, run, strict=True)]
+        ids = list(map(allocation_id, keys, map(_INSTANCE, specs)))
+        # The ID as UUID and as allocationID, see below.
+        named = join_fields(("\n", keys), ("\x1a", ids), ("B", nodes), ("J", applications), ("j", ids))
+        entries = list(map(add, named, cast("list[str]", tails)))
+        return "".join(join_fields(("\n", entries))).encode(ENCODING)
+
+    def _build_placed(self, run: Sequence[Allocated]) -> bytes:
+        """Returns a message with the allocations of *run*."""
+        response = si.AllocationResponse()
+        for effect in run:
+            spec = effect.spec
+            entry = response.new.add()
+            entry.MergeFromString(self._encode_tail(effect).encode(ENCODING))
+            entry.allocationKey = spec.key
+            entry.nodeID = effect.node_id
+            entry.applicationID = spec.application_id
+            # Shims up to 1.4 read the ID from another field, and take a release without it for a release of everything.
+            entry.allocationID = entry.UUID = allocation_id(spec.key, spec.instance)
+            if effect.tags:
+                entry.allocationTags.update(effect.tags)
         return response.SerializeToString()
 
     def applications(self, run: Sequence[ApplicationEffect]) -> bytes:
@@ -342,17 +395,10 @@ class Encoder:
                 response.rejected.add(nodeID=effect.node_id, reason=effect.reason)
         return response.SerializeToString()
 
-    def _encode_tail(self, effect: Allocated) -> bytes:
-        """Returns the fields that many new allocations share, serialised."""
+    def _encode_tail(self, effect: Allocated) -> str:
+        """Returns the fields that many new allocations share, with one character for each byte."""
         spec = effect.spec
-        shared = (
-            effect.resources,
-            spec.task_group,
-            spec.placeholder,
-            spec.originator,
-            spec.allow_preempt_self,
-            spec.allow_preempt_other,
-        )
+        shared = effect.resources, _SHARED(spec)
         tail = self._tails.get(shared)
         if tail is None:
             allocation = si.Allocation(
@@ -366,7 +412,7 @@ class Encoder:
             allocation.resourcePerAlloc.SetInParent()
             for name, amount in effect.resources.items():
                 allocation.resourcePerAlloc.resources[name].value = amount
-            tail = allocation.SerializeToString(deterministic=True)
+            tail = allocation.SerializeToString(deterministic=True).decode(ENCODING)
             if len(self._tails) >= CACHE_SIZE:
                 self._tails.clear()
             self._tails[shared] = tail
@@ -397,7 +443,7 @@ def sorted_items(items: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple([(key, items[key]) for key in sorted(items)])
 
 
-class _PartitionNames(dict[str, str]):
+class PartitionNames(dict[str, str]):
     """The full partition names of one manager, by the names in messages."""
 
     def __init__(self, rm_id: str) -> None:
@@ -422,6 +468,7 @@ def _read_tags(sent: Mapping[str, str], ahead_s: int) -> _Said:
     required_node = foreign = ""
     dependent = False
     topology: TopologyRequest | None = None
+    devices: DeviceRequest | None = None
     for key, value in tags:
         if key == CREATION_TIME_TAG:
             created_s = int(value) - ahead_s if _SECONDS.fullmatch(value) else None
@@ -433,7 +480,9 @@ def _read_tags(sent: Mapping[str, str], ahead_s: int) -> _Said:
             dependent = value == "true"
         elif key in TOPOLOGY_TAGS and topology is None:
             topology = read_request(tags)
-    return created_s, required_node, foreign, tags, False, 1, 0, dependent, topology
+        elif key in DEVICE_TAGS and devices is None:
+            devices = read_wants(tags)
+    return created_s, required_node, foreign, tags, False, 1, 0, dependent, topology, devices
 
 
 def _count_meant(ask: si.AllocationAsk) -> int:
@@ -472,7 +521,7 @@ def _node_pieces(nodes: Sequence[si.NodeInfo]) -> Iterator[list[si.NodeInfo]]:
         yield some
 
 
-def _ask_releases(messages: Sequence[si.AllocationAskRelease], names: _PartitionNames) -> tuple[ReleaseSpec, ...]:
+def _ask_releases(messages: Sequence[si.AllocationAskRelease], names: PartitionNames) -> tuple[ReleaseSpec, ...]:
     return tuple(
         [
             ReleaseSpec(
@@ -494,7 +543,7 @@ def _find_instance(key: str, given_id: str) -> int:
     return parts[1] if parts is not None and parts[0] == key else 0
 
 
-def _decode_releases(messages: Sequence[si.AllocationRelease], names: _PartitionNames) -> tuple[ReleaseSpec, ...]:
+def _decode_releases(messages: Sequence[si.AllocationRelease], names: PartitionNames) -> tuple[ReleaseSpec, ...]:
     """Returns releases by key, or by the ID with which G2 names an allocation (protocol.md 3.4)."""
     return tuple(
         [

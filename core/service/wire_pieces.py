@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
+from kornel.core.service.resuming import Kind
 from kornel.core.service.rpc import parse
 from kornel.core.service.status_codes import MalformedMessage, TooLarge
-from kornel.core.service.streams import Kind
 from kornel.core.service.wire import PIECE
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2
@@ -194,10 +194,10 @@ async def _survey_message(layout: Layout, raw: bytes) -> _Survey:
 def _walk_fields(layout: Layout, raw: bytes) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
     """Yields the path, start, start of the content and end of each field of *raw*, and of the fields within those that
     contain lists."""
-    for number, start, content, stop in _read_fields(raw, 0, len(raw)):
+    for number, start, content, stop in read_fields(raw, 0, len(raw)):
         yield (number,), start, content, stop
         if number in layout.within:
-            for inner, begun, held, ended in _read_fields(raw, content, stop):
+            for inner, begun, held, ended in read_fields(raw, content, stop):
                 yield (number, inner), begun, held, ended
 
 
@@ -209,7 +209,7 @@ def _check_entry(raw: bytes, start: int, end: int, layout: Layout) -> tuple[int,
     if end - start > LONGEST_ENTRY:
         raise TooLarge(f"an entry of more than {LONGEST_ENTRY:,} bytes in one {layout.message.DESCRIPTOR.name}")
     parts, entries = 0, 1
-    for parts, (number, *_) in enumerate(_read_fields(raw, start, end), 1):
+    for parts, (number, *_) in enumerate(read_fields(raw, start, end), 1):
         if parts > MOST_PARTS:
             raise TooLarge(f"an entry of more than {MOST_PARTS:,} fields in one {layout.message.DESCRIPTOR.name}")
         entries += number == layout.inner
@@ -238,7 +238,7 @@ def _split_entries(layout: Layout, found: _Survey, raw: bytes) -> Iterator[tuple
             yield path, b"".join(some)
 
 
-def _read_fields(raw: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def read_fields(raw: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Yields the number, start, start of the content and end of each field between *at* and *end*. Reads only
     prefixes."""
     try:

@@ -32,6 +32,7 @@ from kornel.core.domain.commands import (
     TerminationType,
     UpdateConfiguration,
 )
+from kornel.core.domain.devices import DeviceRequest, DeviceSpec
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.effects import (
     Allocated,
@@ -80,6 +81,7 @@ from kornel.core.model.allocations import Allocation, AskGroup, Reservation, Sta
 from kornel.core.model.applications import Application, SpentKind
 from kornel.core.model.callbacks import Callbacks, Inquiry, LinedUp
 from kornel.core.model.claims import Claims
+from kornel.core.model.devices import Device, NodeDevices
 from kornel.core.model.domains import Counted, Domain, Topology
 from kornel.core.model.failures import Failure, FailureLog
 from kornel.core.model.gang_units import GangUnit
@@ -214,7 +216,7 @@ VALUES_OF_SHIMS: Final = (
         AllocationSpec,
         "key application_id partition resources priority node_id task_group placeholder originator"
         " allow_preempt_self allow_preempt_other created_s required_node foreign tags legacy"
-        " max_allocations instance dependent topology",
+        " max_allocations instance dependent topology devices",
     ),
     Kept(
         ApplicationSpec,
@@ -228,6 +230,8 @@ VALUES_OF_SHIMS: Final = (
     Kept(RegisteredManager, "rm_id version policy_group build_info registered_ns"),
     Kept(TopologyLevel, "name attribute"),
     Kept(TopologyRequest, "wish level slice_size flaw"),
+    Kept(DeviceSpec, "device_id type memory link"),
+    Kept(DeviceRequest, "number share memory linked types given flaw"),
 )
 """Values that shims and operators sent."""
 
@@ -281,7 +285,7 @@ EFFECTS: Final = (
     Kept(ApplicationRejected, "application_id reason partition queue user"),
     Kept(ApplicationUpdated, "application_id state at_ns message partition queue user submitted_ns"),
     Kept(ApplicationRemoved, "application_id state at_ns partition queue user submitted_ns"),
-    Kept(Allocated, "spec node_id resources"),
+    Kept(Allocated, "spec node_id resources tags"),
     Kept(Released, "partition application_id key termination message instance"),
     Kept(AskReleased, "partition application_id key termination message"),
     Kept(AllocationRejected, "key application_id reason legacy partition"),
@@ -341,12 +345,14 @@ MODEL: Final = (
     Kept(Counted, "capacity free held"),
     Kept(Domain, "below capacity free held level nodes path", derived={"counted_rooms": _no_map}),
     Kept(Topology, "domains levels"),
+    Kept(Device, "free holders leaving spec"),
+    Kept(NodeDevices, "devices"),
     Kept(NodeGroup, "bound loose nodes places refused"),
     Kept(NodeOrder, "_groups _home _lasts _score _width"),
     Kept(ForeignLoad, "spec shape since_ns"),
     Kept(
         Node,
-        "allocated allocations attributes capacity claims counted domains drained_by_shim foreign"
+        "allocated allocations attributes capacity claims counted devices domains drained_by_shim foreign"
         " foreign_loads free held instance_type node_id occupied open operator_drain schedulable"
         " score version",
     ),
@@ -361,7 +367,7 @@ MODEL: Final = (
     Kept(TaskGroup, "asks count free name replaced shape stated_minimum timed_out topology"),
     Kept(Account, "applications held_back holders kind limit max_applications name parked queue used"),
     Kept(FreedSlot, "account"),
-    Kept(Shape, "has_holder no_room others pairs resources", derived={"_written": _no_text}),
+    Kept(Shape, "devices has_holder no_room others pairs resources", derived={"_written": _no_text}),
     Kept(
         ResourceTypes,
         "_asked _free _indexes _other _shapes names",
@@ -378,7 +384,7 @@ PARTITIONS: Final = (
         "name types preemption created_ns config resolver queues root nodes operator_drains"
         " node_order applications past recent_victims requests instances sharing_count foreign"
         " reservations effects callbacks recording allocation_count failed_starts too_large holders"
-        " no_room gained waiting_for_node topology waiting_for_domain waiting_for_turn autoscaling"
+        " no_room gained waiting_for_node topology waiting_for_domain sharing waiting_for_turn autoscaling"
         " held_count refused reserved_ready reserving gangs fair_terms_stale timers attempts_due"
         " _number guarantee notices changes rules moved stuck ignored unreported enforcement"
         " governor pace nodes_removed law_checks law_violations preemption_attempts search_cost"
@@ -402,7 +408,7 @@ PARTITIONS: Final = (
     Kept(RecentVictims, "_victims"),
     Kept(ReservingRecord, "candidates delay_ns due_ns kept left not_before_ns percent"),
     Kept(NodeScore, "_binpacking _weights"),
-    Kept(Members, "pairs number required_node refused together"),
+    Kept(Members, "pairs number required_node refused together devices"),
 )
 """What a partition remembers."""
 

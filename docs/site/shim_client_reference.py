@@ -15,10 +15,11 @@ from kornel import shim_client
 
 _GROUPS: Final = {
     "The client": ("ShimClient", "Credentials"),
-    "What a shim asks for": ("Ask", "Topology", "resource", "Generation"),
+    "What a shim asks for": ("Ask", "Topology", "Devices", "Device", "devices_attribute", "resource", "Generation"),
     "What the core says": (
         "Allocated", "Released", "AskReleased", "AskRejected", "ApplicationUpdated", "NodeAccepted", "NodeRejected",
         "ApplicationAccepted", "ApplicationRejected", "StreamReopened", "StreamKind", "Update", "UpdateHandler",
+        "devices_of",
     ),
     "Callbacks": (
         "CallbackHandler", "CallbackAttachment", "PredicatesQuestion", "PreemptionQuestion", "PreemptionNotice",

@@ -291,9 +291,9 @@ class CoreLink:
                 _LOGGER.error("the core refuses the machine %s: %s", name, reason)
                 self._known_nodes.discard(name)
                 asyncio.get_running_loop().call_later(REFUSED_AGAIN_S, self._report_again, name)
-            case StreamReopened(stream=stream):
+            case StreamReopened(stream=stream, exact=False):
                 self._send_again(stream)
-            case NodeAccepted() | NodeRejected() | _:
+            case NodeAccepted() | NodeRejected() | StreamReopened() | _:
                 pass
 
     def _confirm_report(self, key: str) -> None:

@@ -22,16 +22,6 @@ ROOMS_AND_REGISTRY = {
     *(module for module in FILES if any(within(module, room) for room in ROOMS.values())),
 }
 EXCEPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
-    "core.cli.explain": (("quota",), "what-if has a question called so"),
-    "core.service.explain_wire": (("quota",), "what-if has a question called so"),
-    "core.cli.text.status": (("monitor",), "the status has a part called so"),
-    "core.domain.ask_places": (("required-node", "quota"), "names what a parked ask waits for"),
-    "core.domain.reasons": (("required-node",), "names why an ask was not placed"),
-    "core.config.declared": (
-        ("guarantee", "quota"),
-        "reads a switch and the victim orders, which YuniKorn's keys name",
-    ),
-    "core.preemption.plan": (("guarantee",), "names what had to be freed for a plan"),
     "core.partition.state": (("guarantee", "quota", "monitor"), "holds the record of each kind that keeps one"),
     "core.partition.configuration.configure": (("quota",), "a max that is lowered starts a timer"),
     "core.snapshot.schema": (("guarantee", "quota", "monitor"), "lists the types of every record of a snapshot"),
@@ -80,9 +70,36 @@ def test_laws_share_no_code_with_planners(module: str) -> None:
 
 
 def texts(path: Path) -> Iterator[str]:
-    for node in list_nodes(path):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+    """Yields the texts in *path* but for the words of other vocabularies: what an enumeration defines, and what the
+    fields of a message are called."""
+    nodes = list(list_nodes(path))
+    words = {id(node) for each in nodes for node in list_words(each)}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in words:
             yield node.value
+
+
+def list_words(node: ast.AST) -> list[ast.expr]:
+    """Returns the values of an enumeration's members, the argument of ``HasField``, or what ``WhichOneof`` may be."""
+    match node:
+        case ast.ClassDef(bases=bases) if any(isinstance(base, ast.Name) and base.id == "StrEnum" for base in bases):
+            return [each.value for each in node.body if isinstance(each, ast.Assign)]
+        case ast.Call(func=ast.Attribute(attr="HasField"), args=arguments):
+            return arguments
+        case ast.Match(subject=ast.Call(func=ast.Attribute(attr="WhichOneof"))):
+            return [each.pattern.value for each in node.cases if isinstance(each.pattern, ast.MatchValue)]
+    return []
+
+
+def test_words_of_other_vocabularies_are_no_names_of_kinds(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(
+        'class Why(StrEnum):\n    A = "a"\n    b("b")\n'
+        'match message.WhichOneof("c"):\n    case "d":\n        f("e")\n'
+        'message.HasField("f")\nmatch "g":\n    case "h":\n        pass\n',
+        encoding="utf-8",
+    )
+    assert set(texts(path)) == {"b", "c", "e", "g", "h"}
 
 
 def imported_kinds(module: str) -> set[str]:

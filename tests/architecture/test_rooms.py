@@ -27,7 +27,7 @@ MODULES = {
                 "unit_paper", "unit_search", "victim_orders",
             )
         ),
-        *(f"preemption.quota.{name}" for name in ("combinations", "shares", "timer_rules", "victims")),
+        *(f"preemption.quota.{name}" for name in ("combinations", "gang_choice", "shares", "timer_rules", "victims")),
         *(
             f"preemption.monitor.{name}"
             for name in (
@@ -58,7 +58,7 @@ MODULES = {
     "scheduling": ("scheduling", "gangs.timeouts"),
     "cycles": ("scheduling.cycle", "preemption.rounds"),
     "intake": ("intake",),
-    "audit": ("books.audit", "books.domain_audit", "books.findings", "gangs.audit"),
+    "audit": ("books.audit", "books.device_audit", "books.domain_audit", "books.findings", "gangs.audit"),
     "engine": ("dissolving", "engine"),
 }  # fmt: skip
 """The rooms and what belongs to each: the longest beginning of a module's name decides."""

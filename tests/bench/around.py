@@ -64,8 +64,8 @@ VALUES: Final = f"{CORE}domain{os.sep}"
 """Values are of the engine where the engine calls them."""
 
 PARTS: Final = (
-    ("reading", ("service/wire.py", "service/wire_pieces.py", "service/rpc.py", "service/request_lengths.py")),
-    ("answering", ("service/streams.py",)),
+    ("reading", ("service/wire", "service/plain_asks.py", "service/rpc.py", "service/request_lengths.py")),
+    ("answering", ("service/streams.py", "service/joined_fields.py")),
     ("turns", ("service/runner.py", "service/sharing.py", "service/garbage.py", "service/callback_")),
     ("events", ("partition/history/", "service/event_")),
     ("counting", ("metrics/", "rest/", "service/health.py", "service/refusals.py", "service/durations.py")),

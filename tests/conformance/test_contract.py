@@ -18,6 +18,8 @@ GAP_DEADLINE_S = 0.5
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.id)
 async def test_case(case: Case, target: Target, gaps: dict[str, str]) -> None:
     """The core keeps the contract, except for the known gaps, none of which is kept by now."""
+    if case.group == "restarts":
+        pytest.skip("a core in this process cannot be killed: test_restarts.py")
     if target.core is None:
         result = judge_result(await run_case(case, target.address, target.clock, Settings()), gaps)
         if result.verdict is Verdict.GAP:

@@ -41,9 +41,9 @@ def check_deployment(kinds: Mapping[str, Manifest]) -> None:
     spec = deployment["spec"]
     pod = spec["template"]["spec"]
     [container] = pod["containers"]
-    assert spec["replicas"] == 1
     assert spec["strategy"] == {"type": "Recreate"}
     options = serve_options(container["args"])
+    check_journal(kinds, options)
     check_mounts(pod, container, options)
     check_ports(kinds, container, options)
     check_hardening(pod, container)
@@ -57,6 +57,37 @@ def check_deployment(kinds: Mapping[str, Manifest]) -> None:
         assert kinds["ServiceMonitor"]["spec"]["selector"]["matchLabels"].items() <= (
             kinds["Service"]["metadata"]["labels"].items()
         )
+
+
+def check_journal(kinds: Mapping[str, Manifest], options: Mapping[str, str | None]) -> None:
+    """One core has a journal on the volume that outlives it; several share a database, and have nothing to outlive."""
+    spec = kinds["Deployment"]["spec"]
+    pod = spec["template"]["spec"]
+    variables = {one["name"]: one for one in pod["containers"][0]["env"]}
+    state = next(volume for volume in pod["volumes"] if volume["name"] == "state")
+    journal = variables["KORNEL_JOURNAL"]
+    if "value" in journal:
+        assert PurePosixPath(journal["value"]).parent == PurePosixPath(variables["STATE_DIRECTORY"]["value"])
+        assert spec["replicas"] == 1
+        assert "PodDisruptionBudget" not in kinds
+        assert "--advertise" not in options
+        return
+    assert spec["replicas"] > 1
+    assert journal["valueFrom"]["secretKeyRef"]["key"] == "url"
+    assert variables["KORNEL_HISTORY"]["valueFrom"] == journal["valueFrom"]
+    assert state == {"name": "state", "emptyDir": {}}
+    assert "PersistentVolumeClaim" not in kinds
+    service = kinds["Service"]
+    assert str(options["--advertise"]).partition(".")[0] == service["metadata"]["name"]
+    assert str(options["--advertise"]).endswith(f".svc:{GRPC_PORT}")
+    budget = kinds["PodDisruptionBudget"]["spec"]
+    # The leader alone is ready.
+    assert budget["minAvailable"] == 1
+    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+    selector = spec["selector"]["matchLabels"]
+    assert budget["selector"]["matchLabels"] == selector
+    [spread] = pod["topologySpreadConstraints"]
+    assert spread["labelSelector"]["matchLabels"] == selector
 
 
 def check_mounts(pod: Manifest, container: Manifest, options: Mapping[str, str | None]) -> None:

@@ -52,8 +52,11 @@ EVERYTHING = {
     "affinity": {"nodeAffinity": {}},
     "priorityClassName": "system-cluster-critical",
 }
+SHARED = {**PLAIN, "journal": {"secretName": "kornel-database", "replicas": 3}}
 NO_POLICY = {**PLAIN, "networkPolicy": {"enabled": False}, "persistence": {"existingClaim": "mine"}}
-VALUES = pytest.mark.parametrize("values", [PLAIN, EVERYTHING, NO_POLICY], ids=["plain", "everything", "other-claim"])
+VALUES = pytest.mark.parametrize(
+    "values", [PLAIN, EVERYTHING, NO_POLICY, SHARED], ids=["plain", "everything", "other-claim", "shared"]
+)
 
 
 def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +143,7 @@ def test_what_the_switches_turn_off_is_not_there() -> None:
 
 def test_the_schema_takes_what_is_right_and_refuses_what_is_not() -> None:
     checker = jsonschema_rs.validator_for(SCHEMA)
-    for values in (PLAIN, EVERYTHING, NO_POLICY):
+    for values in (PLAIN, EVERYTHING, NO_POLICY, SHARED):
         checker.validate(merged(DEFAULTS, values))
     for wrong in (
         {"tsl": {}},
@@ -148,6 +151,7 @@ def test_the_schema_takes_what_is_right_and_refuses_what_is_not() -> None:
         {"service": {"grpcPort": "50051"}},
         {"networkPolicy": {"namespaceLabels": {"kornel.access": None}}, "log": {"level": "loud"}},
         {"persistence": {"size": "much"}},
+        {"journal": {"replicas": 0}},
     ):
         assert not checker.is_valid(merged(DEFAULTS, wrong)), wrong
 
@@ -167,6 +171,15 @@ def test_every_value_is_used() -> None:
         inner = SCHEMA["properties"][name].get("properties") if name != "queues" else None
         paths = [f"{name}.{key}" for key in value] if inner else [name]
         assert not [path for path in paths if f".Values.{path}" not in text]
+
+
+def test_cores_that_share_a_database_have_to_reach_it() -> None:
+    """The notes say so while the NetworkPolicy lets nothing out, and who is ready."""
+    notes = rendered(SHARED)["NOTES.txt"]
+    assert "3 cores share the database of the Secret kornel-database" in notes
+    assert "networkPolicy.egress needs rules" in notes
+    egress = {"networkPolicy": {"egress": [{"ports": [{"port": 5432}]}]}}
+    assert "needs rules" not in rendered(merged(SHARED, egress))["NOTES.txt"]
 
 
 def test_the_notes_say_where_it_serves() -> None:

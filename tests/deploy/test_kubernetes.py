@@ -13,6 +13,7 @@ import yaml
 from tests.deploy.manifests import by_kind, check_deployment, check_texts
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy/kubernetes"
+STANDBY = FOLDER.with_name("kubernetes-standby")
 
 
 def manifests(*, commented: bool = True) -> list[dict[str, Any]]:
@@ -40,11 +41,58 @@ def test_configuration_and_security_file_load_where_they_are_mounted(tmp_path: P
     assert {"name": "config", "configMap": {"name": generated["name"]}} in volumes
 
 
-def test_kustomize_builds_them() -> None:
+def patched() -> list[dict[str, Any]]:
+    """The manifests of deploy/kubernetes-standby: those of deploy/kubernetes with its patches."""
+    kustomization = yaml.safe_load((STANDBY / "kustomization.yaml").read_text())
+    base, *own = kustomization["resources"]
+    assert (STANDBY / base).resolve() == FOLDER
+    found = manifests(commented=False) + [yaml.safe_load((STANDBY / name).read_text()) for name in own]
+    for patch in kustomization["patches"]:
+        [target] = [one for one in found if (one["kind"], one["metadata"]["name"]) == tuple(patch["target"].values())]
+        changes = yaml.safe_load(patch["patch"])
+        if isinstance(changes, dict):
+            assert changes.pop("$patch") == "delete"
+            found.remove(target)
+        else:
+            for change in changes:
+                apply_change(target, change)
+    return found
+
+
+def apply_change(document: dict[str, Any], change: dict[str, Any]) -> None:
+    """As much of JSON Patch as is used. A path that leads nowhere fails."""
+    *above, last = change["path"].strip("/").split("/")
+    place: Any = document
+    for part in above:
+        place = place[int(part)] if isinstance(place, list) else place[part]
+    if isinstance(place, list) and change["op"] == "add":
+        assert last == "-"
+        place.append(change["value"])
+        return
+    key: Any = int(last) if isinstance(place, list) else last
+    if change["op"] == "replace":
+        assert isinstance(place, list) or key in place
+        # Whatever has a name stays what it is, so that a patch does not hit its neighbour.
+        if isinstance(place, list):
+            assert place[key]["name"] == change["value"]["name"]
+    else:
+        assert change["op"] == "add"
+    place[key] = change["value"]
+
+
+def test_two_cores_share_a_database() -> None:
+    kinds = by_kind(patched())
+    check_deployment(kinds)
+    assert kinds["Deployment"]["spec"]["replicas"] == 2
+    assert {port["port"] for rule in kinds["NetworkPolicy"]["spec"]["egress"] for port in rule["ports"]} == {5432, 53}
+
+
+@pytest.mark.parametrize("folder", [FOLDER, STANDBY], ids=lambda folder: folder.name)
+def test_kustomize_builds_them(folder: Path) -> None:
     kustomize = shutil.which("kustomize")
     if kustomize is None:
         pytest.skip("kustomize is not installed")
-    done = subprocess.run([kustomize, "build", FOLDER], capture_output=True, text=True, check=True)
+    done = subprocess.run([kustomize, "build", folder], capture_output=True, text=True, check=True)
     built = by_kind(yaml.safe_load_all(done.stdout))
     check_deployment(built)
     assert {document["metadata"].get("namespace", "kornel") for document in built.values()} == {"kornel"}

@@ -72,6 +72,8 @@ def test_the_container_serves_secured_and_its_probes_succeed(source: Any, tmp_pa
         for one in container["args"]
     ]
     variables = environment() | {"STATE_DIRECTORY": str(tmp_path / "state")}
+    [journal] = [one["value"] for one in container["env"] if one["name"] == "KORNEL_JOURNAL"]
+    variables["KORNEL_JOURNAL"] = journal.replace("/var/lib/kornel", str(tmp_path / "state"))
     command = [python(), "-m", "kornel", *arguments]
     with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -91,3 +93,4 @@ def test_the_container_serves_secured_and_its_probes_succeed(source: Any, tmp_pa
             process.terminate()
             process.wait(PATIENCE_S)
     assert process.returncode == 0
+    assert (tmp_path / "state/journal.db").is_file()

@@ -9,7 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import typer.main
 
+from kornel.core.cli.app import app
 from tests.deploy.manifests import serve_options
 
 UNIT = Path(__file__).resolve().parents[2] / "deploy/systemd/kornel.service"
@@ -39,6 +41,20 @@ def test_the_command_has_only_options_that_exist_and_files_that_are_there() -> N
     for name in ("--security", "--config"):
         assert str(given[name]).startswith(f"/etc/{configuration}/")
     assert setting("StateDirectory") == ["kornel"]
+
+
+def test_two_hosts_share_a_database() -> None:
+    """The address of the database stands where root alone reads it, by variables that the core knows."""
+    assert setting("Environment") == ["KORNEL_JOURNAL=%S/kornel/journal.db"]
+    text = (UNIT.parent / "kornel.service.d/standby.conf").read_text()
+    known = {one.envvar for one in typer.main.get_command(app).commands["serve"].params}  # type: ignore[attr-defined]
+    named = set(re.findall(r"^#\s+(KORNEL_\w+)=", text, re.MULTILINE))
+    assert named == {"KORNEL_JOURNAL", "KORNEL_HISTORY", "KORNEL_ADVERTISE"}
+    assert named <= known
+    assert re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE) == [
+        ("EnvironmentFile", "/etc/kornel/standby.env"),
+        ("Restart", "always"),
+    ]
 
 
 def test_reload_is_the_signal_that_the_core_reads_files_on() -> None:

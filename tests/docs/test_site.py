@@ -19,10 +19,10 @@ from docs.site import asks_page, commands_reference, grpc_reference, reasons_pag
 from kornel import shim_client
 from kornel.core.config import declared, properties
 from kornel.core.preemption.registry import KINDS
+from tests.browsers import find_browser
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 # Blocks of text with arrows in them that are wider than the column, so that a part is not seen until somebody scrolls.
 CUT_DIAGRAMS = """() => [...document.querySelectorAll("pre > code")]
   .filter((code) => /[▼►]/.test(code.textContent) && code.scrollWidth > code.clientWidth)
@@ -52,10 +52,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if not CHROMIUM.exists():
-        pytest.skip(f"no browser at {CHROMIUM}")
+    path = find_browser()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
         browser.close()
 

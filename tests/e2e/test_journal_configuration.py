@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import grpc
+import grpc.aio
 import pytest
 
 from kornel.core.service.configuration_history import Origin
@@ -92,6 +94,59 @@ async def test_what_an_operator_rolled_back_to_is_not_replaced_by_the_file(tmp_p
         core.server.reload()
         await core.settle()
         assert in_force(core) == CONFIG
+
+
+def versions(core: Core) -> list[tuple[int, str, str, bool, str]]:
+    """The versions that the core shows, each with what tells it from others."""
+    kept = core.server.managers.first.configurator.history.kept_versions()
+    return [(each.number, str(each.origin), each.text, each.applied, each.principal) for each in kept]
+
+
+async def rollback(core: Core, version: int = 0, *, undo: bool = False) -> None:
+    stub = configuration_pb2_grpc.ConfigurationServiceStub(core.channel)
+    await stub.RollbackConfiguration(pb.RollbackConfigurationRequest(version=version, undo=undo))
+
+
+async def test_versions_and_what_may_be_rolled_back_to_survive(tmp_path: Path) -> None:
+    """Accepted and refused ones, whoever brought them; a version of an earlier core can be rolled back to."""
+    async with journalling(tmp_path, OTHER) as core:
+        await core.register("rm-1", CONFIG)
+        await update(core, THIRD)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await update(core, "nonsense: [")
+        seen = versions(core)
+        assert [each[3] for each in seen] == [True, True, False]
+    for _ in range(2):
+        async with journalling(tmp_path, OTHER) as core:
+            assert versions(core) == seen
+            assert in_force(core) == THIRD
+    async with journalling(tmp_path, OTHER) as core:
+        await rollback(core, 1)
+        assert in_force(core) == CONFIG
+        assert [each[0] for each in versions(core)] == [1, 2, 3, 4]
+
+
+async def test_a_rollback_holds_across_cores(tmp_path: Path) -> None:
+    """A shim that brings again what was rolled back does not undo it; undoing it brings the shim's text back."""
+    async with journalling(tmp_path, OTHER) as core:
+        await core.register("rm-1", CONFIG)
+        await update(core, THIRD)
+        await rollback(core, 1)
+        held = core.server.managers.first.configurator.rollback_held
+        assert held is not None
+    async with journalling(tmp_path, OTHER) as core:
+        assert core.server.managers.first.configurator.rollback_held == held
+        await update(core, THIRD)
+        assert in_force(core) == CONFIG
+    async with journalling(tmp_path, OTHER) as core:
+        kept = core.server.managers.first.configurator.rollback_held
+        assert kept is not None
+        assert kept.kept_out == 1
+        await rollback(core, undo=True)
+        assert in_force(core) == THIRD
+    async with journalling(tmp_path, OTHER) as core:
+        assert core.server.managers.first.configurator.rollback_held is None
+        assert in_force(core) == THIRD
 
 
 async def test_nothing_is_in_force_once_the_manager_was_unregistered(tmp_path: Path) -> None:

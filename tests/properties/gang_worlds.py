@@ -227,6 +227,14 @@ class Play:
         return self.settled
 
     def _set_up(self) -> None:
+        self.run_load()
+        unit = self.world.unit
+        self._add_application(unit.application, unit.queue, unit.members)
+        for member in unit.members:
+            self._send(member)
+
+    def run_load(self) -> None:
+        """Has the nodes come, and everything run that runs at the beginning."""
         world = self.world
         written = json.loads(configuration(World(world.queues, world.nodes, world.running, ())))
         if world.racks:
@@ -239,10 +247,6 @@ class Play:
         for task, node in world.running:
             self._send(task, node)
         self._apply_nodes(NodeAction.DRAIN_NODE, [node for node in world.nodes if node.drained])
-        unit = world.unit
-        self._add_application(unit.application, unit.queue, unit.members)
-        for member in unit.members:
-            self._send(member)
 
     @property
     def _now_ns(self) -> int:

@@ -23,7 +23,7 @@ from kornel.core.partition import lifecycle
 from kornel.core.partition.asks import moves, questions
 from kornel.core.partition.books import ledger
 from kornel.core.partition.gangs import pools
-from kornel.core.partition.intake import allocation_intake, node_intake
+from kornel.core.partition.intake import allocation_intake, application_intake, node_intake
 from kornel.core.partition.scheduling import vetting
 from kornel.core.partition.waiting import admission, inquiries, places, waking
 from kornel.core.preemption import eviction
@@ -148,6 +148,7 @@ def _twice(original: Callable[..., None]) -> Callable[..., None]:
 
 
 PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
+    "gangs are torn": (application_intake, "bind_members", lambda _: _nothing),
     "a full queue admits": (Queue, "admits", lambda _: lambda *_: True),
     "a victim that left stays booked": (ledger, "unbook_victim", lambda _: _nothing),
     "a freed node wakes nobody": (waking, "wake_for_node", lambda _: _nothing),

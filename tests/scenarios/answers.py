@@ -7,6 +7,7 @@ from typing import Final
 
 from kornel.core.domain.application_states import AppEvent
 from kornel.core.domain.commands import TerminationType
+from kornel.core.domain.devices import GIVEN_TAG
 from kornel.core.domain.effects import (
     Allocated,
     AllocationRejected,
@@ -58,8 +59,9 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
         case ApplicationUpdated(application_id, state, _, message):
             why = "" if message in _DEFAULT_EVENTS else f" {message}"
             return f"app {application_id} {state}{why}"
-        case Allocated(spec, node_id, _):
-            return f"allocate {_instance(spec.key, spec.instance)} on {node_id}"
+        case Allocated(spec, node_id, _, tags):
+            which = f" with {dict(tags)[GIVEN_TAG]}" if tags else ""
+            return f"allocate {_instance(spec.key, spec.instance)} on {node_id}{which}"
         case Released(partition, application_id, key, termination, _, instance):
             preemptor = preemptors.get((application_id, key))
             by = f" for={preemptor}" if preemptor and termination == TerminationType.PREEMPTED_BY_SCHEDULER else ""
@@ -91,8 +93,9 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
             return f"pause {queue or application or 'all'} {outcome}: {detail}"
         case PreemptionDecided(outcome=Outcome.SHADOW | Outcome.VICTIM_STUCK as outcome, key=key, victims=victims):
             return f"refuse {key} {outcome} {','.join(victim.key for victim in victims)}"
-        case PreemptionDecided(outcome=Outcome.TRIGGERED, key=key, node_id=node_id):
-            return f"reserve {node_id} for={key}"
+        case PreemptionDecided(outcome=Outcome.TRIGGERED, key=key, node_id=node_id, detail=detail):
+            _, _, torn = detail.partition("; gang ")
+            return f"reserve {node_id} for={key}" + (f"; gang {torn}" if torn else "")
         case PreemptionDecided(key=key, outcome=outcome):
             return f"refuse {key} {outcome}"
     raise AssertionError(f"nobody knows how to show {effect!r}")

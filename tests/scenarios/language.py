@@ -17,12 +17,14 @@ starts with ``+`` belongs to the same request as the line before.
     yaml TEXT                         the whole configuration, in one line of flow style
     register [RM]   update-config [RM]    with the configuration lines since the last one
     node N [RES] draining attr.NAME=VALUE action=N occupied={..}      + existing KEY ...
-    resize N [RES]   drain N   undrain N   decommission N
+                 devices=g0:A100:80Gi:link,g1:A100:80Gi               id, type, memory, link group; ``-``: none
+    resize N [RES] devices=..   drain N   undrain N   decommission N
     app A queue=PATH user=U groups=G,H force gang={..} timeout=60s style=Hard tag.NAME=VALUE       remove-app A
     ask K app=A [RES] p=N created=T required=N self=no other=yes originator group=G placeholder legacy
                                       instance=N: which of its key; maxallocations=N on legacy asks
                                       dependent: on other placements, so asked about in turn
                                       topology=required:rack or preferred:rack:4, with the size of slices
+                                      want=2 or 2,same or 0.25 or 16Gi or 1,A100: devices; held=g0,g1: it holds these
                                       minimum=N: members of its task group that are of use to anybody
     run K node=N ...                  as ask, already running on N
     resize-ask K [RES] node=N         what is known of K again, with another size

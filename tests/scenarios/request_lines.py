@@ -5,6 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from kornel.core.domain.commands import ApplicationSpec, NodeAction, NodeSpec
+from kornel.core.domain.devices import (
+    COUNT_TAG,
+    DEVICES_ATTRIBUTE,
+    FRACTION_TAG,
+    GIVEN_TAG,
+    MEMORY_TAG,
+    DeviceSpec,
+    want_tags,
+    write_devices,
+)
 from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.resources import Resources
 from kornel.core.service.wire import APPLICATION_TIME_TAG, creation_time
@@ -35,8 +45,9 @@ def make_node(line: Line) -> NodeSpec:
         node_id="" if line.name == "-" else line.name,
         action=int(line.options.get("action", action)),
         partition=partition_of(line),
-        attributes=tuple(
-            (key.removeprefix("attr."), value) for key, value in line.options.items() if key.startswith("attr.")
+        attributes=(
+            *((key.removeprefix("attr."), value) for key, value in line.options.items() if key.startswith("attr.")),
+            *(((DEVICES_ATTRIBUTE, devices_of(line.options["devices"])),) if "devices" in line.options else ()),
         ),
         capacity=line.resources(default),
         occupied=line.amounts("occupied"),
@@ -49,6 +60,24 @@ def topology_tags(text: str) -> tuple[tuple[str, str], ...]:
     level, _, size = rest.partition(":")
     tags = ((f"kornel.topology.{wish}", level),) if text else ()
     return (*tags, ("kornel.topology.sliceSize", size)) if size else tags
+
+
+def devices_of(text: str) -> str:
+    """The list of devices that ``g0:A100:80Gi:link,g1`` stands for."""
+    devices = []
+    for entry in filter(None, text.strip("-").split(",")):
+        name, kind, memory, link, *_ = *entry.split(":"), "", "", ""
+        devices.append(DeviceSpec(name, kind, int(memory.removesuffix("Gi") or 0) * 2**30, link))
+    return write_devices(devices)
+
+
+def device_tags(want: str, held: str) -> tuple[tuple[str, str], ...]:
+    """The tags that ``2,same`` or ``0.25`` stand for, and the devices that an allocation holds."""
+    amount, *more = want.split(",")
+    types = [word for word in more if word != "same"]
+    tag = FRACTION_TAG if "." in amount else MEMORY_TAG if amount.endswith("i") else COUNT_TAG
+    tags = ((tag, amount), *want_tags(linked="same" in more, types=types)) if want else ()
+    return (*tags, (GIVEN_TAG, held)) if held else tags
 
 
 def make_application(line: Line) -> ApplicationSpec:

@@ -9,6 +9,7 @@ from kornel.core.domain.priorities import NOTHING_WAITS, PRIORITY_MIN
 from kornel.core.model.allocations import Allocation, identity_of
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
+from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Vector
 from kornel.core.partition.state import PartitionState
@@ -84,9 +85,20 @@ def _show_node(state: PartitionState, node_id: str, fields: list[str]) -> str:
         "score": lambda: f"{node.score:g}",
         "schedulable": lambda: "yes" if node.schedulable else "no",
         "reserved": lambda: ",".join(node.reservations) or "-",
+        "devices": lambda: _devices(node),
         "attributes": lambda: ",".join(f"{key}:{value}" for key, value in node.attributes) or "-",
     }
     return f"node {node_id} {_fields(known, fields, 'free')}"
+
+
+def _devices(node: Node) -> str:
+    """The devices with what is free of them, and who holds the rest."""
+    shown_: list[str] = []
+    for device in node.devices or ():
+        holders = "".join(f" {holder.key}={share}" for holder, share in device.holders.items())
+        leaving = " leaving" if device.leaving else ""
+        shown_.append(f"{device.spec.device_id}:{device.free}{holders}{leaving}")
+    return ",".join(shown_) or "-"
 
 
 def _show_domain(state: PartitionState, path: str, _: list[str]) -> str:

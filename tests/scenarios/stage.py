@@ -27,6 +27,7 @@ from kornel.core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
+from kornel.core.domain.devices import read_wants
 from kornel.core.domain.effects import (
     ApplicationUpdated,
     Effect,
@@ -51,6 +52,7 @@ from tests.scenarios.request_lines import (
     NODE_ACTIONS,
     RELEASES,
     REQUESTS,
+    device_tags,
     make_application,
     make_node,
     partition_of,
@@ -288,6 +290,7 @@ class Stage:
         created = options.get("created")
         foreign = line.directive == "foreign"
         topology = topology_tags(options.get("topology", ""))
+        devices = device_tags(options.get("want", ""), options.get("held", ""))
         minimum = ((MINIMUM_TAG, options["minimum"]),) if "minimum" in options else ()
         spec = AllocationSpec(
             key="" if line.name == "-" else line.name,
@@ -309,7 +312,8 @@ class Stage:
             instance=int(options.get("instance", "0")),
             dependent=line.flag("dependent"),
             topology=read_request(topology),
-            tags=(*minimum, *topology),
+            devices=read_wants(devices),
+            tags=(*minimum, *topology, *devices),
         )
         if line.directive != "resize-ask":
             return spec

@@ -7,13 +7,16 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.examples import PART, scale_examples
 from tests.missing_programs import PROGRAMS, describe_missing
-from tests.workers import COSTS, group_tests, name_unit
+from tests.temporary import prefer_memory
+from tests.workers import BROWSERS, COSTS, Occupancy, group_tests, name_unit
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,11 +83,11 @@ def test_a_file_that_cannot_be_collected_gets_none(tmp_path: Path) -> None:
 
 
 def test_programs_that_are_missing_are_told_in_one_line() -> None:
-    reasons = ["no browser at /usr/bin/chromium: install it"] * 2
+    reasons = ["no browser at /usr/bin/chromium-headless-shell: install it"] * 2
     reasons += ["helm is not installed", "curl is not installed", "no token is revoked here"]
     assert describe_missing(reasons) == (
         "4 tests skipped, because these are missing: a browser (2), helm (1), curl (1)."
-        " To get them: apt-get install chromium curl, https://helm.sh/docs/intro/install"
+        " To get them: apt-get install chromium-headless-shell curl, https://helm.sh/docs/intro/install"
     )
     assert describe_missing(["no token is revoked here"]) == ""
 
@@ -104,7 +107,8 @@ def test_what_tells_a_missing_program_is_what_tests_say() -> None:
     [
         ("tests/unit/test_a.py::test_b[c::d]", "tests/unit/test_a.py"),
         ("tests/e2e/test_a.py::test_b[c::d]", "tests/e2e/test_a.py::test_b[c::d]"),
-        ("tests/e2e/web/test_page.py::test_b", "tests/e2e/web/test_page.py"),
+        ("tests/architecture/test_a.py::test_b[core/c.py]", "tests/architecture"),
+        ("tests/e2e/toy_kind/test_a.py::test_b", "tests/e2e/toy_kind/test_a.py"),
     ],
 )
 def test_files_that_share_something_stay_together(test: str, unit: str) -> None:
@@ -117,13 +121,67 @@ def test_the_costliest_units_come_first() -> None:
     assert group_tests(tests, costs) == [[4], [3], [0, 2], [1]]
 
 
+@pytest.mark.parametrize(
+    ("units", "idle", "then"),
+    [(6, 20, 8), (11, 90, 12), (8, 3, 8), (8, 0, 7), (6, 0, 6)],
+    ids=["more", "most", "as many", "fewer", "least"],
+)
+def test_as_many_units_run_as_keep_processors_busy(units: int, idle: int, then: int) -> None:
+    assert Occupancy(6, 12).adapt(units, idle, 100) == then
+
+
+BROWSES = """
+import os, pathlib, pytest, time
+@pytest.mark.parametrize("n", range(8))
+def test_it(n):
+    pathlib.Path("browsed", str(os.getpid())).touch()
+    pathlib.Path("test", str(n)).touch()
+"""
+WAITS_FOR_THEM = """
+import pathlib, time
+def test_it():
+    while len(list(pathlib.Path("test").iterdir())) < 8: time.sleep(0.01)
+"""
+
+
+def test_few_workers_start_a_browser(tmp_path: Path) -> None:
+    """Others take nothing that needs one, even if they have nothing else to do."""
+    for folder in ("browsed", "test", "tests/e2e/web", "tests/unit"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "tests/e2e/web/test_made.py").write_text(BROWSES, encoding="utf-8")
+    (tmp_path / "tests/unit/test_made.py").write_text(WAITS_FOR_THEM, encoding="utf-8")
+    done = run(tmp_path, "--workers", "6", "--import-mode=importlib")
+    assert "9 passed" in done.stdout, done.stdout
+    assert 1 <= len(list((tmp_path / "browsed").iterdir())) <= BROWSERS
+
+
+def test_temporary_files_are_kept_in_memory_if_programs_can_run_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.delenv("TMPDIR", raising=False)
+    prefer_memory(tmp_path / "missing", 0)
+    prefer_memory(tmp_path, 2**60)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC, f_bavail=2**40, f_frsize=1))
+        prefer_memory(tmp_path, 0)
+    assert "TMPDIR" not in os.environ
+    prefer_memory(tmp_path, 0)
+    assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(tmp_path)
+    monkeypatch.setenv("TMPDIR", "/elsewhere")
+    prefer_memory(tmp_path, 0)
+    assert os.environ["TMPDIR"] == "/elsewhere"
+
+
 def test_costs_are_those_of_tests_that_exist() -> None:
     """``make test-costs`` writes them again."""
     known: dict[str, float] = json.loads(COSTS.read_text(encoding="utf-8"))
     for unit in known:
         file, *test = unit.partition("[")[0].split("::")
-        assert (ROOT / file).is_file(), unit
-        assert not test or f"def {test[-1]}(" in (ROOT / file).read_text(encoding="utf-8"), unit
+        assert (ROOT / file).exists(), unit
+        text = (ROOT / file).read_text(encoding="utf-8") if test else ""
+        # A machine of Hypothesis has a test that it has not written.
+        assert all(re.search(rf"\b{name}\b", text) for name in test if name != "runTest"), unit
 
 
 SHARES = """

@@ -26,6 +26,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// The kinds of streams between a manager and the core.
+type JournalStream int32
+
+const (
+	// Never written.
+	JournalStream_JOURNAL_STREAM_UNSPECIFIED JournalStream = 0
+	// UpdateNode.
+	JournalStream_JOURNAL_STREAM_NODES JournalStream = 1
+	// UpdateApplication.
+	JournalStream_JOURNAL_STREAM_APPLICATIONS JournalStream = 2
+	// UpdateAllocation.
+	JournalStream_JOURNAL_STREAM_ALLOCATIONS JournalStream = 3
+)
+
+// Enum value maps for JournalStream.
+var (
+	JournalStream_name = map[int32]string{
+		0: "JOURNAL_STREAM_UNSPECIFIED",
+		1: "JOURNAL_STREAM_NODES",
+		2: "JOURNAL_STREAM_APPLICATIONS",
+		3: "JOURNAL_STREAM_ALLOCATIONS",
+	}
+	JournalStream_value = map[string]int32{
+		"JOURNAL_STREAM_UNSPECIFIED":  0,
+		"JOURNAL_STREAM_NODES":        1,
+		"JOURNAL_STREAM_APPLICATIONS": 2,
+		"JOURNAL_STREAM_ALLOCATIONS":  3,
+	}
+)
+
+func (x JournalStream) Enum() *JournalStream {
+	p := new(JournalStream)
+	*p = x
+	return p
+}
+
+func (x JournalStream) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (JournalStream) Descriptor() protoreflect.EnumDescriptor {
+	return file_kornel_v1_journal_proto_enumTypes[0].Descriptor()
+}
+
+func (JournalStream) Type() protoreflect.EnumType {
+	return &file_kornel_v1_journal_proto_enumTypes[0]
+}
+
+func (x JournalStream) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use JournalStream.Descriptor instead.
+func (JournalStream) EnumDescriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{0}
+}
+
 // What of the engine was called.
 type JournalCall int32
 
@@ -42,6 +99,8 @@ const (
 	JournalCall_JOURNAL_CALL_SLICE JournalCall = 4
 	// A round of the preemption cycle ran.
 	JournalCall_JOURNAL_CALL_PREEMPTION JournalCall = 5
+	// Nothing was called: a note for the next core.
+	JournalCall_JOURNAL_CALL_NOTE JournalCall = 6
 )
 
 // Enum value maps for JournalCall.
@@ -53,6 +112,7 @@ var (
 		3: "JOURNAL_CALL_COMMAND",
 		4: "JOURNAL_CALL_SLICE",
 		5: "JOURNAL_CALL_PREEMPTION",
+		6: "JOURNAL_CALL_NOTE",
 	}
 	JournalCall_value = map[string]int32{
 		"JOURNAL_CALL_UNSPECIFIED":   0,
@@ -61,6 +121,7 @@ var (
 		"JOURNAL_CALL_COMMAND":       3,
 		"JOURNAL_CALL_SLICE":         4,
 		"JOURNAL_CALL_PREEMPTION":    5,
+		"JOURNAL_CALL_NOTE":          6,
 	}
 )
 
@@ -75,11 +136,11 @@ func (x JournalCall) String() string {
 }
 
 func (JournalCall) Descriptor() protoreflect.EnumDescriptor {
-	return file_kornel_v1_journal_proto_enumTypes[0].Descriptor()
+	return file_kornel_v1_journal_proto_enumTypes[1].Descriptor()
 }
 
 func (JournalCall) Type() protoreflect.EnumType {
-	return &file_kornel_v1_journal_proto_enumTypes[0]
+	return &file_kornel_v1_journal_proto_enumTypes[1]
 }
 
 func (x JournalCall) Number() protoreflect.EnumNumber {
@@ -88,7 +149,7 @@ func (x JournalCall) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JournalCall.Descriptor instead.
 func (JournalCall) EnumDescriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{0}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{1}
 }
 
 // How a call of the engine ended.
@@ -128,11 +189,11 @@ func (x JournalOutcome) String() string {
 }
 
 func (JournalOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_kornel_v1_journal_proto_enumTypes[1].Descriptor()
+	return file_kornel_v1_journal_proto_enumTypes[2].Descriptor()
 }
 
 func (JournalOutcome) Type() protoreflect.EnumType {
-	return &file_kornel_v1_journal_proto_enumTypes[1]
+	return &file_kornel_v1_journal_proto_enumTypes[2]
 }
 
 func (x JournalOutcome) Number() protoreflect.EnumNumber {
@@ -141,7 +202,7 @@ func (x JournalOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JournalOutcome.Descriptor instead.
 func (JournalOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{1}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{2}
 }
 
 // One call of the engine, and what came of it.
@@ -163,8 +224,14 @@ type JournalRecord struct {
 	Effects uint32 `protobuf:"varint,7,opt,name=effects,proto3" json:"effects,omitempty"`
 	// CRC-32 of all effects since the beginning of the epoch, those of this call included. Left out when it had none.
 	EffectsChecksum uint32 `protobuf:"fixed32,8,opt,name=effects_checksum,json=effectsChecksum,proto3" json:"effects_checksum,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// By what its manager can go on at the next core. Set for a registration only.
+	Registered *JournalRegistered `protobuf:"bytes,9,opt,name=registered,proto3" json:"registered,omitempty"`
+	// What the manager need not send again. Set for commands from streams that are resumed only.
+	Received *JournalReceived `protobuf:"bytes,10,opt,name=received,proto3" json:"received,omitempty"`
+	// What the next core has to know beside the state of the engine. Set for JOURNAL_CALL_NOTE only.
+	Note          *JournalNote `protobuf:"bytes,11,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JournalRecord) Reset() {
@@ -253,6 +320,752 @@ func (x *JournalRecord) GetEffectsChecksum() uint32 {
 	return 0
 }
 
+func (x *JournalRecord) GetRegistered() *JournalRegistered {
+	if x != nil {
+		return x.Registered
+	}
+	return nil
+}
+
+func (x *JournalRecord) GetReceived() *JournalReceived {
+	if x != nil {
+		return x.Received
+	}
+	return nil
+}
+
+func (x *JournalRecord) GetNote() *JournalNote {
+	if x != nil {
+		return x.Note
+	}
+	return nil
+}
+
+// A registration, and the session that made it.
+type JournalRegistered struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the registration.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The name that the program gave itself. Empty: none.
+	Session       string `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalRegistered) Reset() {
+	*x = JournalRegistered{}
+	mi := &file_kornel_v1_journal_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalRegistered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalRegistered) ProtoMessage() {}
+
+func (x *JournalRegistered) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_journal_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalRegistered.ProtoReflect.Descriptor instead.
+func (*JournalRegistered) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *JournalRegistered) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *JournalRegistered) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+// Entries that the session has sent since it registered.
+type JournalReceived struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// On which streams.
+	Kind JournalStream `protobuf:"varint,1,opt,name=kind,proto3,enum=kornel.v1.JournalStream" json:"kind,omitempty"`
+	// How many were applied, those of this call included.
+	Entries       uint64 `protobuf:"varint,2,opt,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalReceived) Reset() {
+	*x = JournalReceived{}
+	mi := &file_kornel_v1_journal_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalReceived) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalReceived) ProtoMessage() {}
+
+func (x *JournalReceived) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_journal_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalReceived.ProtoReflect.Descriptor instead.
+func (*JournalReceived) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *JournalReceived) GetKind() JournalStream {
+	if x != nil {
+		return x.Kind
+	}
+	return JournalStream_JOURNAL_STREAM_UNSPECIFIED
+}
+
+func (x *JournalReceived) GetEntries() uint64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+// What changed of the configurations that a core remembers.
+type JournalNote struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Versions that were added.
+	Versions []*JournalVersion `protobuf:"bytes,1,rep,name=versions,proto3" json:"versions,omitempty"`
+	// The state afterwards.
+	State         *JournalConfigurations `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalNote) Reset() {
+	*x = JournalNote{}
+	mi := &file_kornel_v1_journal_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalNote) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalNote) ProtoMessage() {}
+
+func (x *JournalNote) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_journal_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalNote.ProtoReflect.Descriptor instead.
+func (*JournalNote) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *JournalNote) GetVersions() []*JournalVersion {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+func (x *JournalNote) GetState() *JournalConfigurations {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+// One version of the configuration, as `kornel config history` lists it.
+type JournalVersion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From 1, never given twice.
+	Number int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// When the core decided on it, in nanoseconds of the core's time.
+	AtNs int64 `protobuf:"varint,2,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	// How it came.
+	Origin string `protobuf:"bytes,3,opt,name=origin,proto3" json:"origin,omitempty"`
+	// The manager that it was for.
+	RmId string `protobuf:"bytes,4,opt,name=rm_id,json=rmId,proto3" json:"rm_id,omitempty"`
+	// Its checksum.
+	Checksum string `protobuf:"bytes,5,opt,name=checksum,proto3" json:"checksum,omitempty"`
+	// The configuration as text.
+	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	// It came into force.
+	Applied bool `protobuf:"varint,7,opt,name=applied,proto3" json:"applied,omitempty"`
+	// Why it did not.
+	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Errors and warnings in the order of the text, at most a hundred.
+	Problems []*JournalProblem `protobuf:"bytes,9,rep,name=problems,proto3" json:"problems,omitempty"`
+	// Who brought it.
+	Principal string `protobuf:"bytes,10,opt,name=principal,proto3" json:"principal,omitempty"`
+	// What came of a rollback with it.
+	Note          string `protobuf:"bytes,11,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalVersion) Reset() {
+	*x = JournalVersion{}
+	mi := &file_kornel_v1_journal_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalVersion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalVersion) ProtoMessage() {}
+
+func (x *JournalVersion) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_journal_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalVersion.ProtoReflect.Descriptor instead.
+func (*JournalVersion) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *JournalVersion) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *JournalVersion) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
+func (x *JournalVersion) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *JournalVersion) GetRmId() string {
+	if x != nil {
+		return x.RmId
+	}
+	return ""
+}
+
+func (x *JournalVersion) GetChecksum() string {
+	if x != nil {
+		return x.Checksum
+	}
+	return ""
+}
+
+func (x *JournalVersion) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *JournalVersion) GetApplied() bool {
+	if x != nil {
+		return x.Applied
+	}
+	return false
+}
+
+func (x *JournalVersion) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *JournalVersion) GetProblems() []*JournalProblem {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+func (x *JournalVersion) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *JournalVersion) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+// A problem of a configuration.
+type JournalProblem struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "error" or "warning".
+	Severity string `protobuf:"bytes,1,opt,name=severity,proto3" json:"severity,omitempty"`
+	// The line, from 1. 0: it has no place.
+	Line int64 `protobuf:"zigzag64,2,opt,name=line,proto3" json:"line,omitempty"`
+	// The column, from 1.
+	Column int64 `protobuf:"zigzag64,3,opt,name=column,proto3" json:"column,omitempty"`
+	// The keys that lead there.
+	Path string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	// What is wrong.
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	// What would be right.
+	Expected      string `protobuf:"bytes,6,opt,name=expected,proto3" json:"expected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalProblem) Reset() {
+	*x = JournalProblem{}
+	mi := &file_kornel_v1_journal_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalProblem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalProblem) ProtoMessage() {}
+
+func (x *JournalProblem) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_journal_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalProblem.ProtoReflect.Descriptor instead.
+func (*JournalProblem) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *JournalProblem) GetSeverity() string {
+	if x != nil {
+		return x.Severity
+	}
+	return ""
+}
+
+func (x *JournalProblem) GetLine() int64 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *JournalProblem) GetColumn() int64 {
+	if x != nil {
+		return x.Column
+	}
+	return 0
+}
+
+func (x *JournalProblem) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *JournalProblem) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *JournalProblem) GetExpected() string {
+	if x != nil {
+		return x.Expected
+	}
+	return ""
+}
+
+// The text of a configuration.
+type JournalText struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Exactly one is set.
+	//
+	// Types that are valid to be assigned to Of:
+	//
+	//	*JournalText_Version
+	//	*JournalText_Text
+	Of            isJournalText_Of `protobuf_oneof:"of"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalText) Reset() {
+	*x = JournalText{}
+	mi := &file_kornel_v1_journal_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalText) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalText) ProtoMessage() {}
+
+func (x *JournalText) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_journal_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalText.ProtoReflect.Descriptor instead.
+func (*JournalText) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *JournalText) GetOf() isJournalText_Of {
+	if x != nil {
+		return x.Of
+	}
+	return nil
+}
+
+func (x *JournalText) GetVersion() int64 {
+	if x != nil {
+		if x, ok := x.Of.(*JournalText_Version); ok {
+			return x.Version
+		}
+	}
+	return 0
+}
+
+func (x *JournalText) GetText() string {
+	if x != nil {
+		if x, ok := x.Of.(*JournalText_Text); ok {
+			return x.Text
+		}
+	}
+	return ""
+}
+
+type isJournalText_Of interface {
+	isJournalText_Of()
+}
+
+type JournalText_Version struct {
+	// The number of the version that has this text.
+	Version int64 `protobuf:"varint,1,opt,name=version,proto3,oneof"`
+}
+
+type JournalText_Text struct {
+	// The text itself.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3,oneof"`
+}
+
+func (*JournalText_Version) isJournalText_Of() {}
+
+func (*JournalText_Text) isJournalText_Of() {}
+
+// The last text that came in one way.
+type JournalBrought struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The way: the origin of a version.
+	Origin string `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	// The text.
+	Text          *JournalText `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalBrought) Reset() {
+	*x = JournalBrought{}
+	mi := &file_kornel_v1_journal_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalBrought) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalBrought) ProtoMessage() {}
+
+func (x *JournalBrought) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_journal_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalBrought.ProtoReflect.Descriptor instead.
+func (*JournalBrought) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *JournalBrought) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *JournalBrought) GetText() *JournalText {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
+// A rollback that holds.
+type JournalRollback struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the version that was rolled back to.
+	Version int64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Its text.
+	Text *JournalText `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// The manager whose configuration it is.
+	RmId string `protobuf:"bytes,3,opt,name=rm_id,json=rmId,proto3" json:"rm_id,omitempty"`
+	// When that was, in nanoseconds of the core's time.
+	AtNs int64 `protobuf:"varint,4,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	// Who rolled back.
+	Principal string `protobuf:"bytes,5,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The texts that were brought before it.
+	Brought []*JournalText `protobuf:"bytes,6,rep,name=brought,proto3" json:"brought,omitempty"`
+	// How often one of them came since.
+	KeptOut       int64 `protobuf:"zigzag64,7,opt,name=kept_out,json=keptOut,proto3" json:"kept_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalRollback) Reset() {
+	*x = JournalRollback{}
+	mi := &file_kornel_v1_journal_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalRollback) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalRollback) ProtoMessage() {}
+
+func (x *JournalRollback) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_journal_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalRollback.ProtoReflect.Descriptor instead.
+func (*JournalRollback) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *JournalRollback) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *JournalRollback) GetText() *JournalText {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
+func (x *JournalRollback) GetRmId() string {
+	if x != nil {
+		return x.RmId
+	}
+	return ""
+}
+
+func (x *JournalRollback) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
+func (x *JournalRollback) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *JournalRollback) GetBrought() []*JournalText {
+	if x != nil {
+		return x.Brought
+	}
+	return nil
+}
+
+func (x *JournalRollback) GetKeptOut() int64 {
+	if x != nil {
+		return x.KeptOut
+	}
+	return 0
+}
+
+// What of configurations a core remembers beside their versions.
+type JournalConfigurations struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The manager's latest text. Empty: it brings none.
+	Brought *JournalText `protobuf:"bytes,1,opt,name=brought,proto3" json:"brought,omitempty"`
+	// The last text of each way.
+	BroughtBy []*JournalBrought `protobuf:"bytes,2,rep,name=brought_by,json=broughtBy,proto3" json:"brought_by,omitempty"`
+	// The core's file is in force, or would be without a rollback.
+	FileHolds bool `protobuf:"varint,3,opt,name=file_holds,json=fileHolds,proto3" json:"file_holds,omitempty"`
+	// The last command that was accepted, without its text.
+	Last *JournalConfiguration `protobuf:"bytes,4,opt,name=last,proto3" json:"last,omitempty"`
+	// The text of the last command.
+	LastText *JournalText `protobuf:"bytes,5,opt,name=last_text,json=lastText,proto3" json:"last_text,omitempty"`
+	// The rollback that holds. Absent: none.
+	Rollback      *JournalRollback `protobuf:"bytes,6,opt,name=rollback,proto3" json:"rollback,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalConfigurations) Reset() {
+	*x = JournalConfigurations{}
+	mi := &file_kornel_v1_journal_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalConfigurations) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalConfigurations) ProtoMessage() {}
+
+func (x *JournalConfigurations) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_journal_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalConfigurations.ProtoReflect.Descriptor instead.
+func (*JournalConfigurations) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *JournalConfigurations) GetBrought() *JournalText {
+	if x != nil {
+		return x.Brought
+	}
+	return nil
+}
+
+func (x *JournalConfigurations) GetBroughtBy() []*JournalBrought {
+	if x != nil {
+		return x.BroughtBy
+	}
+	return nil
+}
+
+func (x *JournalConfigurations) GetFileHolds() bool {
+	if x != nil {
+		return x.FileHolds
+	}
+	return false
+}
+
+func (x *JournalConfigurations) GetLast() *JournalConfiguration {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+func (x *JournalConfigurations) GetLastText() *JournalText {
+	if x != nil {
+		return x.LastText
+	}
+	return nil
+}
+
+func (x *JournalConfigurations) GetRollback() *JournalRollback {
+	if x != nil {
+		return x.Rollback
+	}
+	return nil
+}
+
 // A core that begins to write.
 type JournalBeginning struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -270,7 +1083,7 @@ type JournalBeginning struct {
 
 func (x *JournalBeginning) Reset() {
 	*x = JournalBeginning{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[1]
+	mi := &file_kornel_v1_journal_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +1095,7 @@ func (x *JournalBeginning) String() string {
 func (*JournalBeginning) ProtoMessage() {}
 
 func (x *JournalBeginning) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[1]
+	mi := &file_kornel_v1_journal_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +1108,7 @@ func (x *JournalBeginning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalBeginning.ProtoReflect.Descriptor instead.
 func (*JournalBeginning) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{1}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *JournalBeginning) GetVersion() string {
@@ -350,7 +1163,7 @@ type JournalCommand struct {
 
 func (x *JournalCommand) Reset() {
 	*x = JournalCommand{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[2]
+	mi := &file_kornel_v1_journal_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -362,7 +1175,7 @@ func (x *JournalCommand) String() string {
 func (*JournalCommand) ProtoMessage() {}
 
 func (x *JournalCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[2]
+	mi := &file_kornel_v1_journal_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -375,7 +1188,7 @@ func (x *JournalCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalCommand.ProtoReflect.Descriptor instead.
 func (*JournalCommand) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{2}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JournalCommand) GetCommand() isJournalCommand_Command {
@@ -562,7 +1375,7 @@ type JournalPair struct {
 
 func (x *JournalPair) Reset() {
 	*x = JournalPair{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[3]
+	mi := &file_kornel_v1_journal_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -574,7 +1387,7 @@ func (x *JournalPair) String() string {
 func (*JournalPair) ProtoMessage() {}
 
 func (x *JournalPair) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[3]
+	mi := &file_kornel_v1_journal_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -587,7 +1400,7 @@ func (x *JournalPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalPair.ProtoReflect.Descriptor instead.
 func (*JournalPair) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{3}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *JournalPair) GetName() string {
@@ -617,7 +1430,7 @@ type JournalAmount struct {
 
 func (x *JournalAmount) Reset() {
 	*x = JournalAmount{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[4]
+	mi := &file_kornel_v1_journal_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +1442,7 @@ func (x *JournalAmount) String() string {
 func (*JournalAmount) ProtoMessage() {}
 
 func (x *JournalAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[4]
+	mi := &file_kornel_v1_journal_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +1455,7 @@ func (x *JournalAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalAmount.ProtoReflect.Descriptor instead.
 func (*JournalAmount) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{4}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JournalAmount) GetType() string {
@@ -670,7 +1483,7 @@ type JournalResources struct {
 
 func (x *JournalResources) Reset() {
 	*x = JournalResources{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[5]
+	mi := &file_kornel_v1_journal_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +1495,7 @@ func (x *JournalResources) String() string {
 func (*JournalResources) ProtoMessage() {}
 
 func (x *JournalResources) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[5]
+	mi := &file_kornel_v1_journal_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +1508,7 @@ func (x *JournalResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalResources.ProtoReflect.Descriptor instead.
 func (*JournalResources) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{5}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *JournalResources) GetAmounts() []*JournalAmount {
@@ -728,7 +1541,7 @@ type JournalRegistration struct {
 
 func (x *JournalRegistration) Reset() {
 	*x = JournalRegistration{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[6]
+	mi := &file_kornel_v1_journal_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +1553,7 @@ func (x *JournalRegistration) String() string {
 func (*JournalRegistration) ProtoMessage() {}
 
 func (x *JournalRegistration) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[6]
+	mi := &file_kornel_v1_journal_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +1566,7 @@ func (x *JournalRegistration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalRegistration.ProtoReflect.Descriptor instead.
 func (*JournalRegistration) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{6}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *JournalRegistration) GetRmId() string {
@@ -816,7 +1629,7 @@ type JournalUnregistration struct {
 
 func (x *JournalUnregistration) Reset() {
 	*x = JournalUnregistration{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[7]
+	mi := &file_kornel_v1_journal_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +1641,7 @@ func (x *JournalUnregistration) String() string {
 func (*JournalUnregistration) ProtoMessage() {}
 
 func (x *JournalUnregistration) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[7]
+	mi := &file_kornel_v1_journal_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +1654,7 @@ func (x *JournalUnregistration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalUnregistration.ProtoReflect.Descriptor instead.
 func (*JournalUnregistration) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{7}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JournalUnregistration) GetRmId() string {
@@ -870,7 +1683,7 @@ type JournalConfiguration struct {
 
 func (x *JournalConfiguration) Reset() {
 	*x = JournalConfiguration{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[8]
+	mi := &file_kornel_v1_journal_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +1695,7 @@ func (x *JournalConfiguration) String() string {
 func (*JournalConfiguration) ProtoMessage() {}
 
 func (x *JournalConfiguration) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[8]
+	mi := &file_kornel_v1_journal_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +1708,7 @@ func (x *JournalConfiguration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalConfiguration.ProtoReflect.Descriptor instead.
 func (*JournalConfiguration) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{8}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JournalConfiguration) GetRmId() string {
@@ -980,7 +1793,7 @@ type JournalAllocation struct {
 
 func (x *JournalAllocation) Reset() {
 	*x = JournalAllocation{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[9]
+	mi := &file_kornel_v1_journal_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1805,7 @@ func (x *JournalAllocation) String() string {
 func (*JournalAllocation) ProtoMessage() {}
 
 func (x *JournalAllocation) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[9]
+	mi := &file_kornel_v1_journal_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1818,7 @@ func (x *JournalAllocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalAllocation.ProtoReflect.Descriptor instead.
 func (*JournalAllocation) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{9}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JournalAllocation) GetKey() string {
@@ -1154,7 +1967,7 @@ type JournalAllocationRun struct {
 
 func (x *JournalAllocationRun) Reset() {
 	*x = JournalAllocationRun{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[10]
+	mi := &file_kornel_v1_journal_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1979,7 @@ func (x *JournalAllocationRun) String() string {
 func (*JournalAllocationRun) ProtoMessage() {}
 
 func (x *JournalAllocationRun) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[10]
+	mi := &file_kornel_v1_journal_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1992,7 @@ func (x *JournalAllocationRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalAllocationRun.ProtoReflect.Descriptor instead.
 func (*JournalAllocationRun) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{10}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JournalAllocationRun) GetFirst() *JournalAllocation {
@@ -1217,7 +2030,7 @@ type JournalRelease struct {
 
 func (x *JournalRelease) Reset() {
 	*x = JournalRelease{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[11]
+	mi := &file_kornel_v1_journal_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +2042,7 @@ func (x *JournalRelease) String() string {
 func (*JournalRelease) ProtoMessage() {}
 
 func (x *JournalRelease) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[11]
+	mi := &file_kornel_v1_journal_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +2055,7 @@ func (x *JournalRelease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalRelease.ProtoReflect.Descriptor instead.
 func (*JournalRelease) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{11}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JournalRelease) GetPartition() string {
@@ -1300,7 +2113,7 @@ type JournalReleaseRun struct {
 
 func (x *JournalReleaseRun) Reset() {
 	*x = JournalReleaseRun{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[12]
+	mi := &file_kornel_v1_journal_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +2125,7 @@ func (x *JournalReleaseRun) String() string {
 func (*JournalReleaseRun) ProtoMessage() {}
 
 func (x *JournalReleaseRun) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[12]
+	mi := &file_kornel_v1_journal_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +2138,7 @@ func (x *JournalReleaseRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalReleaseRun.ProtoReflect.Descriptor instead.
 func (*JournalReleaseRun) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{12}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JournalReleaseRun) GetFirst() *JournalRelease {
@@ -1359,7 +2172,7 @@ type JournalAllocations struct {
 
 func (x *JournalAllocations) Reset() {
 	*x = JournalAllocations{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[13]
+	mi := &file_kornel_v1_journal_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +2184,7 @@ func (x *JournalAllocations) String() string {
 func (*JournalAllocations) ProtoMessage() {}
 
 func (x *JournalAllocations) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[13]
+	mi := &file_kornel_v1_journal_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +2197,7 @@ func (x *JournalAllocations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalAllocations.ProtoReflect.Descriptor instead.
 func (*JournalAllocations) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{13}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JournalAllocations) GetRmId() string {
@@ -1438,7 +2251,7 @@ type JournalNode struct {
 
 func (x *JournalNode) Reset() {
 	*x = JournalNode{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[14]
+	mi := &file_kornel_v1_journal_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +2263,7 @@ func (x *JournalNode) String() string {
 func (*JournalNode) ProtoMessage() {}
 
 func (x *JournalNode) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[14]
+	mi := &file_kornel_v1_journal_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +2276,7 @@ func (x *JournalNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalNode.ProtoReflect.Descriptor instead.
 func (*JournalNode) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{14}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JournalNode) GetNodeId() string {
@@ -1528,7 +2341,7 @@ type JournalNodes struct {
 
 func (x *JournalNodes) Reset() {
 	*x = JournalNodes{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[15]
+	mi := &file_kornel_v1_journal_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +2353,7 @@ func (x *JournalNodes) String() string {
 func (*JournalNodes) ProtoMessage() {}
 
 func (x *JournalNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[15]
+	mi := &file_kornel_v1_journal_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +2366,7 @@ func (x *JournalNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalNodes.ProtoReflect.Descriptor instead.
 func (*JournalNodes) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{15}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *JournalNodes) GetRmId() string {
@@ -1589,7 +2402,7 @@ type JournalDrain struct {
 
 func (x *JournalDrain) Reset() {
 	*x = JournalDrain{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[16]
+	mi := &file_kornel_v1_journal_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +2414,7 @@ func (x *JournalDrain) String() string {
 func (*JournalDrain) ProtoMessage() {}
 
 func (x *JournalDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[16]
+	mi := &file_kornel_v1_journal_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +2427,7 @@ func (x *JournalDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalDrain.ProtoReflect.Descriptor instead.
 func (*JournalDrain) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{16}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JournalDrain) GetRmId() string {
@@ -1685,7 +2498,7 @@ type JournalApplication struct {
 
 func (x *JournalApplication) Reset() {
 	*x = JournalApplication{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[17]
+	mi := &file_kornel_v1_journal_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +2510,7 @@ func (x *JournalApplication) String() string {
 func (*JournalApplication) ProtoMessage() {}
 
 func (x *JournalApplication) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[17]
+	mi := &file_kornel_v1_journal_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +2523,7 @@ func (x *JournalApplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalApplication.ProtoReflect.Descriptor instead.
 func (*JournalApplication) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{17}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *JournalApplication) GetApplicationId() string {
@@ -1810,7 +2623,7 @@ type JournalApplicationRef struct {
 
 func (x *JournalApplicationRef) Reset() {
 	*x = JournalApplicationRef{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[18]
+	mi := &file_kornel_v1_journal_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +2635,7 @@ func (x *JournalApplicationRef) String() string {
 func (*JournalApplicationRef) ProtoMessage() {}
 
 func (x *JournalApplicationRef) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[18]
+	mi := &file_kornel_v1_journal_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +2648,7 @@ func (x *JournalApplicationRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalApplicationRef.ProtoReflect.Descriptor instead.
 func (*JournalApplicationRef) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{18}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *JournalApplicationRef) GetApplicationId() string {
@@ -1867,7 +2680,7 @@ type JournalApplications struct {
 
 func (x *JournalApplications) Reset() {
 	*x = JournalApplications{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[19]
+	mi := &file_kornel_v1_journal_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +2692,7 @@ func (x *JournalApplications) String() string {
 func (*JournalApplications) ProtoMessage() {}
 
 func (x *JournalApplications) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[19]
+	mi := &file_kornel_v1_journal_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +2705,7 @@ func (x *JournalApplications) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalApplications.ProtoReflect.Descriptor instead.
 func (*JournalApplications) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{19}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *JournalApplications) GetRmId() string {
@@ -1941,7 +2754,7 @@ type JournalAttachment struct {
 
 func (x *JournalAttachment) Reset() {
 	*x = JournalAttachment{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[20]
+	mi := &file_kornel_v1_journal_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1953,7 +2766,7 @@ func (x *JournalAttachment) String() string {
 func (*JournalAttachment) ProtoMessage() {}
 
 func (x *JournalAttachment) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[20]
+	mi := &file_kornel_v1_journal_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +2779,7 @@ func (x *JournalAttachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalAttachment.ProtoReflect.Descriptor instead.
 func (*JournalAttachment) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{20}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JournalAttachment) GetRmId() string {
@@ -2036,7 +2849,7 @@ type JournalDetachment struct {
 
 func (x *JournalDetachment) Reset() {
 	*x = JournalDetachment{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[21]
+	mi := &file_kornel_v1_journal_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2048,7 +2861,7 @@ func (x *JournalDetachment) String() string {
 func (*JournalDetachment) ProtoMessage() {}
 
 func (x *JournalDetachment) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[21]
+	mi := &file_kornel_v1_journal_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2061,7 +2874,7 @@ func (x *JournalDetachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalDetachment.ProtoReflect.Descriptor instead.
 func (*JournalDetachment) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{21}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JournalDetachment) GetRmId() string {
@@ -2086,7 +2899,7 @@ type JournalPredicatesAnswer struct {
 
 func (x *JournalPredicatesAnswer) Reset() {
 	*x = JournalPredicatesAnswer{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[22]
+	mi := &file_kornel_v1_journal_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2911,7 @@ func (x *JournalPredicatesAnswer) String() string {
 func (*JournalPredicatesAnswer) ProtoMessage() {}
 
 func (x *JournalPredicatesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[22]
+	mi := &file_kornel_v1_journal_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2924,7 @@ func (x *JournalPredicatesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalPredicatesAnswer.ProtoReflect.Descriptor instead.
 func (*JournalPredicatesAnswer) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{22}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JournalPredicatesAnswer) GetQuestion() int64 {
@@ -2150,7 +2963,7 @@ type JournalPreemptionAnswer struct {
 
 func (x *JournalPreemptionAnswer) Reset() {
 	*x = JournalPreemptionAnswer{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[23]
+	mi := &file_kornel_v1_journal_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +2975,7 @@ func (x *JournalPreemptionAnswer) String() string {
 func (*JournalPreemptionAnswer) ProtoMessage() {}
 
 func (x *JournalPreemptionAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[23]
+	mi := &file_kornel_v1_journal_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +2988,7 @@ func (x *JournalPreemptionAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalPreemptionAnswer.ProtoReflect.Descriptor instead.
 func (*JournalPreemptionAnswer) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{23}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JournalPreemptionAnswer) GetQuestion() int64 {
@@ -2212,7 +3025,7 @@ type JournalCheckpoint struct {
 
 func (x *JournalCheckpoint) Reset() {
 	*x = JournalCheckpoint{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[24]
+	mi := &file_kornel_v1_journal_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2224,7 +3037,7 @@ func (x *JournalCheckpoint) String() string {
 func (*JournalCheckpoint) ProtoMessage() {}
 
 func (x *JournalCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[24]
+	mi := &file_kornel_v1_journal_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2237,7 +3050,7 @@ func (x *JournalCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalCheckpoint.ProtoReflect.Descriptor instead.
 func (*JournalCheckpoint) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{24}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *JournalCheckpoint) GetKey() string {
@@ -2271,7 +3084,7 @@ type JournalNoticeAnswer struct {
 
 func (x *JournalNoticeAnswer) Reset() {
 	*x = JournalNoticeAnswer{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[25]
+	mi := &file_kornel_v1_journal_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2283,7 +3096,7 @@ func (x *JournalNoticeAnswer) String() string {
 func (*JournalNoticeAnswer) ProtoMessage() {}
 
 func (x *JournalNoticeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[25]
+	mi := &file_kornel_v1_journal_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +3109,7 @@ func (x *JournalNoticeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalNoticeAnswer.ProtoReflect.Descriptor instead.
 func (*JournalNoticeAnswer) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{25}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *JournalNoticeAnswer) GetNotice() int64 {
@@ -2342,7 +3155,7 @@ type JournalPlacement struct {
 
 func (x *JournalPlacement) Reset() {
 	*x = JournalPlacement{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[26]
+	mi := &file_kornel_v1_journal_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2354,7 +3167,7 @@ func (x *JournalPlacement) String() string {
 func (*JournalPlacement) ProtoMessage() {}
 
 func (x *JournalPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[26]
+	mi := &file_kornel_v1_journal_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2367,7 +3180,7 @@ func (x *JournalPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalPlacement.ProtoReflect.Descriptor instead.
 func (*JournalPlacement) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{26}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *JournalPlacement) GetPartition() string {
@@ -2410,7 +3223,7 @@ type JournalAnswers struct {
 
 func (x *JournalAnswers) Reset() {
 	*x = JournalAnswers{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[27]
+	mi := &file_kornel_v1_journal_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +3235,7 @@ func (x *JournalAnswers) String() string {
 func (*JournalAnswers) ProtoMessage() {}
 
 func (x *JournalAnswers) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[27]
+	mi := &file_kornel_v1_journal_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +3248,7 @@ func (x *JournalAnswers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalAnswers.ProtoReflect.Descriptor instead.
 func (*JournalAnswers) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{27}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *JournalAnswers) GetRmId() string {
@@ -2473,11 +3286,121 @@ func (x *JournalAnswers) GetAcknowledged() []*JournalPlacement {
 	return nil
 }
 
+// What stands at the beginning of a snapshot that is kept with a journal: behind which record it was taken
+// (docs/journal.md). The state is a SnapshotState, deflated, behind it.
+type JournalSnapshot struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of the core that wrote the record.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The number of the record, the last one of its block.
+	Sequence int64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The epoch of the record.
+	Epoch int64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The number of the record with which the engine began empty.
+	Life int64 `protobuf:"varint,4,opt,name=life,proto3" json:"life,omitempty"`
+	// The checksum of the record.
+	Chain uint32 `protobuf:"fixed32,5,opt,name=chain,proto3" json:"chain,omitempty"`
+	// The core's time at the record, in nanoseconds.
+	AtNs int64 `protobuf:"varint,6,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	// CRC-32 of all effects of the epoch up to the record.
+	EffectsChecksum uint32 `protobuf:"fixed32,7,opt,name=effects_checksum,json=effectsChecksum,proto3" json:"effects_checksum,omitempty"`
+	// The number of the last record whose responses had been handed to the transport.
+	Delivered     int64 `protobuf:"varint,8,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalSnapshot) Reset() {
+	*x = JournalSnapshot{}
+	mi := &file_kornel_v1_journal_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalSnapshot) ProtoMessage() {}
+
+func (x *JournalSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_journal_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalSnapshot.ProtoReflect.Descriptor instead.
+func (*JournalSnapshot) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *JournalSnapshot) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *JournalSnapshot) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *JournalSnapshot) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *JournalSnapshot) GetLife() int64 {
+	if x != nil {
+		return x.Life
+	}
+	return 0
+}
+
+func (x *JournalSnapshot) GetChain() uint32 {
+	if x != nil {
+		return x.Chain
+	}
+	return 0
+}
+
+func (x *JournalSnapshot) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
+func (x *JournalSnapshot) GetEffectsChecksum() uint32 {
+	if x != nil {
+		return x.EffectsChecksum
+	}
+	return 0
+}
+
+func (x *JournalSnapshot) GetDelivered() int64 {
+	if x != nil {
+		return x.Delivered
+	}
+	return 0
+}
+
 var File_kornel_v1_journal_proto protoreflect.FileDescriptor
 
 const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\n" +
-	"\x17kornel/v1/journal.proto\x12\tkornel.v1\"\xd8\x02\n" +
+	"\x17kornel/v1/journal.proto\x12\tkornel.v1\"\xfa\x03\n" +
 	"\rJournalRecord\x12*\n" +
 	"\x04call\x18\x01 \x01(\x0e2\x16.kornel.v1.JournalCallR\x04call\x12\x19\n" +
 	"\bafter_ns\x18\x02 \x01(\x12R\aafterNs\x12\x16\n" +
@@ -2486,7 +3409,66 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\tbeginning\x18\x05 \x01(\v2\x1b.kornel.v1.JournalBeginningR\tbeginning\x123\n" +
 	"\aoutcome\x18\x06 \x01(\x0e2\x19.kornel.v1.JournalOutcomeR\aoutcome\x12\x18\n" +
 	"\aeffects\x18\a \x01(\rR\aeffects\x12)\n" +
-	"\x10effects_checksum\x18\b \x01(\aR\x0feffectsChecksum\"\xc5\x01\n" +
+	"\x10effects_checksum\x18\b \x01(\aR\x0feffectsChecksum\x12<\n" +
+	"\n" +
+	"registered\x18\t \x01(\v2\x1c.kornel.v1.JournalRegisteredR\n" +
+	"registered\x126\n" +
+	"\breceived\x18\n" +
+	" \x01(\v2\x1a.kornel.v1.JournalReceivedR\breceived\x12*\n" +
+	"\x04note\x18\v \x01(\v2\x16.kornel.v1.JournalNoteR\x04note\"C\n" +
+	"\x11JournalRegistered\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12\x18\n" +
+	"\asession\x18\x02 \x01(\tR\asession\"Y\n" +
+	"\x0fJournalReceived\x12,\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x18.kornel.v1.JournalStreamR\x04kind\x12\x18\n" +
+	"\aentries\x18\x02 \x01(\x04R\aentries\"|\n" +
+	"\vJournalNote\x125\n" +
+	"\bversions\x18\x01 \x03(\v2\x19.kornel.v1.JournalVersionR\bversions\x126\n" +
+	"\x05state\x18\x02 \x01(\v2 .kornel.v1.JournalConfigurationsR\x05state\"\xb5\x02\n" +
+	"\x0eJournalVersion\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x13\n" +
+	"\x05at_ns\x18\x02 \x01(\x03R\x04atNs\x12\x16\n" +
+	"\x06origin\x18\x03 \x01(\tR\x06origin\x12\x13\n" +
+	"\x05rm_id\x18\x04 \x01(\tR\x04rmId\x12\x1a\n" +
+	"\bchecksum\x18\x05 \x01(\tR\bchecksum\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\x12\x18\n" +
+	"\aapplied\x18\a \x01(\bR\aapplied\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x125\n" +
+	"\bproblems\x18\t \x03(\v2\x19.kornel.v1.JournalProblemR\bproblems\x12\x1c\n" +
+	"\tprincipal\x18\n" +
+	" \x01(\tR\tprincipal\x12\x12\n" +
+	"\x04note\x18\v \x01(\tR\x04note\"\xa2\x01\n" +
+	"\x0eJournalProblem\x12\x1a\n" +
+	"\bseverity\x18\x01 \x01(\tR\bseverity\x12\x12\n" +
+	"\x04line\x18\x02 \x01(\x12R\x04line\x12\x16\n" +
+	"\x06column\x18\x03 \x01(\x12R\x06column\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12\x1a\n" +
+	"\bexpected\x18\x06 \x01(\tR\bexpected\"E\n" +
+	"\vJournalText\x12\x1a\n" +
+	"\aversion\x18\x01 \x01(\x03H\x00R\aversion\x12\x14\n" +
+	"\x04text\x18\x02 \x01(\tH\x00R\x04textB\x04\n" +
+	"\x02of\"T\n" +
+	"\x0eJournalBrought\x12\x16\n" +
+	"\x06origin\x18\x01 \x01(\tR\x06origin\x12*\n" +
+	"\x04text\x18\x02 \x01(\v2\x16.kornel.v1.JournalTextR\x04text\"\xec\x01\n" +
+	"\x0fJournalRollback\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\x12*\n" +
+	"\x04text\x18\x02 \x01(\v2\x16.kornel.v1.JournalTextR\x04text\x12\x13\n" +
+	"\x05rm_id\x18\x03 \x01(\tR\x04rmId\x12\x13\n" +
+	"\x05at_ns\x18\x04 \x01(\x03R\x04atNs\x12\x1c\n" +
+	"\tprincipal\x18\x05 \x01(\tR\tprincipal\x120\n" +
+	"\abrought\x18\x06 \x03(\v2\x16.kornel.v1.JournalTextR\abrought\x12\x19\n" +
+	"\bkept_out\x18\a \x01(\x12R\akeptOut\"\xc4\x02\n" +
+	"\x15JournalConfigurations\x120\n" +
+	"\abrought\x18\x01 \x01(\v2\x16.kornel.v1.JournalTextR\abrought\x128\n" +
+	"\n" +
+	"brought_by\x18\x02 \x03(\v2\x19.kornel.v1.JournalBroughtR\tbroughtBy\x12\x1d\n" +
+	"\n" +
+	"file_holds\x18\x03 \x01(\bR\tfileHolds\x123\n" +
+	"\x04last\x18\x04 \x01(\v2\x1f.kornel.v1.JournalConfigurationR\x04last\x123\n" +
+	"\tlast_text\x18\x05 \x01(\v2\x16.kornel.v1.JournalTextR\blastText\x126\n" +
+	"\brollback\x18\x06 \x01(\v2\x1a.kornel.v1.JournalRollbackR\brollback\"\xc5\x01\n" +
 	"\x10JournalBeginning\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06afresh\x18\x02 \x01(\bR\x06afresh\x125\n" +
@@ -2664,14 +3646,29 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"predicates\x12W\n" +
 	"\x15preemption_predicates\x18\x03 \x03(\v2\".kornel.v1.JournalPreemptionAnswerR\x14preemptionPredicates\x128\n" +
 	"\anotices\x18\x04 \x03(\v2\x1e.kornel.v1.JournalNoticeAnswerR\anotices\x12?\n" +
-	"\facknowledged\x18\x05 \x03(\v2\x1b.kornel.v1.JournalPlacementR\facknowledged*\xb2\x01\n" +
+	"\facknowledged\x18\x05 \x03(\v2\x1b.kornel.v1.JournalPlacementR\facknowledged\"\xe5\x01\n" +
+	"\x0fJournalSnapshot\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x12\x12\n" +
+	"\x04life\x18\x04 \x01(\x03R\x04life\x12\x14\n" +
+	"\x05chain\x18\x05 \x01(\aR\x05chain\x12\x13\n" +
+	"\x05at_ns\x18\x06 \x01(\x03R\x04atNs\x12)\n" +
+	"\x10effects_checksum\x18\a \x01(\aR\x0feffectsChecksum\x12\x1c\n" +
+	"\tdelivered\x18\b \x01(\x03R\tdelivered*\x8a\x01\n" +
+	"\rJournalStream\x12\x1e\n" +
+	"\x1aJOURNAL_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14JOURNAL_STREAM_NODES\x10\x01\x12\x1f\n" +
+	"\x1bJOURNAL_STREAM_APPLICATIONS\x10\x02\x12\x1e\n" +
+	"\x1aJOURNAL_STREAM_ALLOCATIONS\x10\x03*\xc9\x01\n" +
 	"\vJournalCall\x12\x1c\n" +
 	"\x18JOURNAL_CALL_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12JOURNAL_CALL_BEGIN\x10\x01\x12\x1e\n" +
 	"\x1aJOURNAL_CALL_RECORD_EVENTS\x10\x02\x12\x18\n" +
 	"\x14JOURNAL_CALL_COMMAND\x10\x03\x12\x16\n" +
 	"\x12JOURNAL_CALL_SLICE\x10\x04\x12\x1b\n" +
-	"\x17JOURNAL_CALL_PREEMPTION\x10\x05*j\n" +
+	"\x17JOURNAL_CALL_PREEMPTION\x10\x05\x12\x15\n" +
+	"\x11JOURNAL_CALL_NOTE\x10\x06*j\n" +
 	"\x0eJournalOutcome\x12\x1f\n" +
 	"\x1bJOURNAL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17JOURNAL_OUTCOME_REFUSED\x10\x01\x12\x1a\n" +
@@ -2689,86 +3686,112 @@ func file_kornel_v1_journal_proto_rawDescGZIP() []byte {
 	return file_kornel_v1_journal_proto_rawDescData
 }
 
-var file_kornel_v1_journal_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_kornel_v1_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_kornel_v1_journal_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_kornel_v1_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_kornel_v1_journal_proto_goTypes = []any{
-	(JournalCall)(0),                // 0: kornel.v1.JournalCall
-	(JournalOutcome)(0),             // 1: kornel.v1.JournalOutcome
-	(*JournalRecord)(nil),           // 2: kornel.v1.JournalRecord
-	(*JournalBeginning)(nil),        // 3: kornel.v1.JournalBeginning
-	(*JournalCommand)(nil),          // 4: kornel.v1.JournalCommand
-	(*JournalPair)(nil),             // 5: kornel.v1.JournalPair
-	(*JournalAmount)(nil),           // 6: kornel.v1.JournalAmount
-	(*JournalResources)(nil),        // 7: kornel.v1.JournalResources
-	(*JournalRegistration)(nil),     // 8: kornel.v1.JournalRegistration
-	(*JournalUnregistration)(nil),   // 9: kornel.v1.JournalUnregistration
-	(*JournalConfiguration)(nil),    // 10: kornel.v1.JournalConfiguration
-	(*JournalAllocation)(nil),       // 11: kornel.v1.JournalAllocation
-	(*JournalAllocationRun)(nil),    // 12: kornel.v1.JournalAllocationRun
-	(*JournalRelease)(nil),          // 13: kornel.v1.JournalRelease
-	(*JournalReleaseRun)(nil),       // 14: kornel.v1.JournalReleaseRun
-	(*JournalAllocations)(nil),      // 15: kornel.v1.JournalAllocations
-	(*JournalNode)(nil),             // 16: kornel.v1.JournalNode
-	(*JournalNodes)(nil),            // 17: kornel.v1.JournalNodes
-	(*JournalDrain)(nil),            // 18: kornel.v1.JournalDrain
-	(*JournalApplication)(nil),      // 19: kornel.v1.JournalApplication
-	(*JournalApplicationRef)(nil),   // 20: kornel.v1.JournalApplicationRef
-	(*JournalApplications)(nil),     // 21: kornel.v1.JournalApplications
-	(*JournalAttachment)(nil),       // 22: kornel.v1.JournalAttachment
-	(*JournalDetachment)(nil),       // 23: kornel.v1.JournalDetachment
-	(*JournalPredicatesAnswer)(nil), // 24: kornel.v1.JournalPredicatesAnswer
-	(*JournalPreemptionAnswer)(nil), // 25: kornel.v1.JournalPreemptionAnswer
-	(*JournalCheckpoint)(nil),       // 26: kornel.v1.JournalCheckpoint
-	(*JournalNoticeAnswer)(nil),     // 27: kornel.v1.JournalNoticeAnswer
-	(*JournalPlacement)(nil),        // 28: kornel.v1.JournalPlacement
-	(*JournalAnswers)(nil),          // 29: kornel.v1.JournalAnswers
+	(JournalStream)(0),              // 0: kornel.v1.JournalStream
+	(JournalCall)(0),                // 1: kornel.v1.JournalCall
+	(JournalOutcome)(0),             // 2: kornel.v1.JournalOutcome
+	(*JournalRecord)(nil),           // 3: kornel.v1.JournalRecord
+	(*JournalRegistered)(nil),       // 4: kornel.v1.JournalRegistered
+	(*JournalReceived)(nil),         // 5: kornel.v1.JournalReceived
+	(*JournalNote)(nil),             // 6: kornel.v1.JournalNote
+	(*JournalVersion)(nil),          // 7: kornel.v1.JournalVersion
+	(*JournalProblem)(nil),          // 8: kornel.v1.JournalProblem
+	(*JournalText)(nil),             // 9: kornel.v1.JournalText
+	(*JournalBrought)(nil),          // 10: kornel.v1.JournalBrought
+	(*JournalRollback)(nil),         // 11: kornel.v1.JournalRollback
+	(*JournalConfigurations)(nil),   // 12: kornel.v1.JournalConfigurations
+	(*JournalBeginning)(nil),        // 13: kornel.v1.JournalBeginning
+	(*JournalCommand)(nil),          // 14: kornel.v1.JournalCommand
+	(*JournalPair)(nil),             // 15: kornel.v1.JournalPair
+	(*JournalAmount)(nil),           // 16: kornel.v1.JournalAmount
+	(*JournalResources)(nil),        // 17: kornel.v1.JournalResources
+	(*JournalRegistration)(nil),     // 18: kornel.v1.JournalRegistration
+	(*JournalUnregistration)(nil),   // 19: kornel.v1.JournalUnregistration
+	(*JournalConfiguration)(nil),    // 20: kornel.v1.JournalConfiguration
+	(*JournalAllocation)(nil),       // 21: kornel.v1.JournalAllocation
+	(*JournalAllocationRun)(nil),    // 22: kornel.v1.JournalAllocationRun
+	(*JournalRelease)(nil),          // 23: kornel.v1.JournalRelease
+	(*JournalReleaseRun)(nil),       // 24: kornel.v1.JournalReleaseRun
+	(*JournalAllocations)(nil),      // 25: kornel.v1.JournalAllocations
+	(*JournalNode)(nil),             // 26: kornel.v1.JournalNode
+	(*JournalNodes)(nil),            // 27: kornel.v1.JournalNodes
+	(*JournalDrain)(nil),            // 28: kornel.v1.JournalDrain
+	(*JournalApplication)(nil),      // 29: kornel.v1.JournalApplication
+	(*JournalApplicationRef)(nil),   // 30: kornel.v1.JournalApplicationRef
+	(*JournalApplications)(nil),     // 31: kornel.v1.JournalApplications
+	(*JournalAttachment)(nil),       // 32: kornel.v1.JournalAttachment
+	(*JournalDetachment)(nil),       // 33: kornel.v1.JournalDetachment
+	(*JournalPredicatesAnswer)(nil), // 34: kornel.v1.JournalPredicatesAnswer
+	(*JournalPreemptionAnswer)(nil), // 35: kornel.v1.JournalPreemptionAnswer
+	(*JournalCheckpoint)(nil),       // 36: kornel.v1.JournalCheckpoint
+	(*JournalNoticeAnswer)(nil),     // 37: kornel.v1.JournalNoticeAnswer
+	(*JournalPlacement)(nil),        // 38: kornel.v1.JournalPlacement
+	(*JournalAnswers)(nil),          // 39: kornel.v1.JournalAnswers
+	(*JournalSnapshot)(nil),         // 40: kornel.v1.JournalSnapshot
 }
 var file_kornel_v1_journal_proto_depIdxs = []int32{
-	0,  // 0: kornel.v1.JournalRecord.call:type_name -> kornel.v1.JournalCall
-	4,  // 1: kornel.v1.JournalRecord.command:type_name -> kornel.v1.JournalCommand
-	3,  // 2: kornel.v1.JournalRecord.beginning:type_name -> kornel.v1.JournalBeginning
-	1,  // 3: kornel.v1.JournalRecord.outcome:type_name -> kornel.v1.JournalOutcome
-	8,  // 4: kornel.v1.JournalCommand.register:type_name -> kornel.v1.JournalRegistration
-	9,  // 5: kornel.v1.JournalCommand.unregister:type_name -> kornel.v1.JournalUnregistration
-	10, // 6: kornel.v1.JournalCommand.configuration:type_name -> kornel.v1.JournalConfiguration
-	17, // 7: kornel.v1.JournalCommand.nodes:type_name -> kornel.v1.JournalNodes
-	18, // 8: kornel.v1.JournalCommand.drain:type_name -> kornel.v1.JournalDrain
-	21, // 9: kornel.v1.JournalCommand.applications:type_name -> kornel.v1.JournalApplications
-	15, // 10: kornel.v1.JournalCommand.allocations:type_name -> kornel.v1.JournalAllocations
-	22, // 11: kornel.v1.JournalCommand.attach:type_name -> kornel.v1.JournalAttachment
-	23, // 12: kornel.v1.JournalCommand.detach:type_name -> kornel.v1.JournalDetachment
-	29, // 13: kornel.v1.JournalCommand.answers:type_name -> kornel.v1.JournalAnswers
-	6,  // 14: kornel.v1.JournalResources.amounts:type_name -> kornel.v1.JournalAmount
-	5,  // 15: kornel.v1.JournalRegistration.build_info:type_name -> kornel.v1.JournalPair
-	5,  // 16: kornel.v1.JournalRegistration.extra_config:type_name -> kornel.v1.JournalPair
-	5,  // 17: kornel.v1.JournalConfiguration.extra_config:type_name -> kornel.v1.JournalPair
-	7,  // 18: kornel.v1.JournalAllocation.resources:type_name -> kornel.v1.JournalResources
-	5,  // 19: kornel.v1.JournalAllocation.tags:type_name -> kornel.v1.JournalPair
-	11, // 20: kornel.v1.JournalAllocationRun.first:type_name -> kornel.v1.JournalAllocation
-	13, // 21: kornel.v1.JournalReleaseRun.first:type_name -> kornel.v1.JournalRelease
-	12, // 22: kornel.v1.JournalAllocations.allocations:type_name -> kornel.v1.JournalAllocationRun
-	14, // 23: kornel.v1.JournalAllocations.ask_releases:type_name -> kornel.v1.JournalReleaseRun
-	14, // 24: kornel.v1.JournalAllocations.releases:type_name -> kornel.v1.JournalReleaseRun
-	5,  // 25: kornel.v1.JournalNode.attributes:type_name -> kornel.v1.JournalPair
-	7,  // 26: kornel.v1.JournalNode.capacity:type_name -> kornel.v1.JournalResources
-	7,  // 27: kornel.v1.JournalNode.occupied:type_name -> kornel.v1.JournalResources
-	11, // 28: kornel.v1.JournalNode.existing:type_name -> kornel.v1.JournalAllocation
-	16, // 29: kornel.v1.JournalNodes.nodes:type_name -> kornel.v1.JournalNode
-	5,  // 30: kornel.v1.JournalApplication.tags:type_name -> kornel.v1.JournalPair
-	7,  // 31: kornel.v1.JournalApplication.placeholder_ask:type_name -> kornel.v1.JournalResources
-	19, // 32: kornel.v1.JournalApplications.add:type_name -> kornel.v1.JournalApplication
-	20, // 33: kornel.v1.JournalApplications.remove:type_name -> kornel.v1.JournalApplicationRef
-	5,  // 34: kornel.v1.JournalPredicatesAnswer.refused:type_name -> kornel.v1.JournalPair
-	26, // 35: kornel.v1.JournalNoticeAnswer.checkpoints:type_name -> kornel.v1.JournalCheckpoint
-	24, // 36: kornel.v1.JournalAnswers.predicates:type_name -> kornel.v1.JournalPredicatesAnswer
-	25, // 37: kornel.v1.JournalAnswers.preemption_predicates:type_name -> kornel.v1.JournalPreemptionAnswer
-	27, // 38: kornel.v1.JournalAnswers.notices:type_name -> kornel.v1.JournalNoticeAnswer
-	28, // 39: kornel.v1.JournalAnswers.acknowledged:type_name -> kornel.v1.JournalPlacement
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	1,  // 0: kornel.v1.JournalRecord.call:type_name -> kornel.v1.JournalCall
+	14, // 1: kornel.v1.JournalRecord.command:type_name -> kornel.v1.JournalCommand
+	13, // 2: kornel.v1.JournalRecord.beginning:type_name -> kornel.v1.JournalBeginning
+	2,  // 3: kornel.v1.JournalRecord.outcome:type_name -> kornel.v1.JournalOutcome
+	4,  // 4: kornel.v1.JournalRecord.registered:type_name -> kornel.v1.JournalRegistered
+	5,  // 5: kornel.v1.JournalRecord.received:type_name -> kornel.v1.JournalReceived
+	6,  // 6: kornel.v1.JournalRecord.note:type_name -> kornel.v1.JournalNote
+	0,  // 7: kornel.v1.JournalReceived.kind:type_name -> kornel.v1.JournalStream
+	7,  // 8: kornel.v1.JournalNote.versions:type_name -> kornel.v1.JournalVersion
+	12, // 9: kornel.v1.JournalNote.state:type_name -> kornel.v1.JournalConfigurations
+	8,  // 10: kornel.v1.JournalVersion.problems:type_name -> kornel.v1.JournalProblem
+	9,  // 11: kornel.v1.JournalBrought.text:type_name -> kornel.v1.JournalText
+	9,  // 12: kornel.v1.JournalRollback.text:type_name -> kornel.v1.JournalText
+	9,  // 13: kornel.v1.JournalRollback.brought:type_name -> kornel.v1.JournalText
+	9,  // 14: kornel.v1.JournalConfigurations.brought:type_name -> kornel.v1.JournalText
+	10, // 15: kornel.v1.JournalConfigurations.brought_by:type_name -> kornel.v1.JournalBrought
+	20, // 16: kornel.v1.JournalConfigurations.last:type_name -> kornel.v1.JournalConfiguration
+	9,  // 17: kornel.v1.JournalConfigurations.last_text:type_name -> kornel.v1.JournalText
+	11, // 18: kornel.v1.JournalConfigurations.rollback:type_name -> kornel.v1.JournalRollback
+	18, // 19: kornel.v1.JournalCommand.register:type_name -> kornel.v1.JournalRegistration
+	19, // 20: kornel.v1.JournalCommand.unregister:type_name -> kornel.v1.JournalUnregistration
+	20, // 21: kornel.v1.JournalCommand.configuration:type_name -> kornel.v1.JournalConfiguration
+	27, // 22: kornel.v1.JournalCommand.nodes:type_name -> kornel.v1.JournalNodes
+	28, // 23: kornel.v1.JournalCommand.drain:type_name -> kornel.v1.JournalDrain
+	31, // 24: kornel.v1.JournalCommand.applications:type_name -> kornel.v1.JournalApplications
+	25, // 25: kornel.v1.JournalCommand.allocations:type_name -> kornel.v1.JournalAllocations
+	32, // 26: kornel.v1.JournalCommand.attach:type_name -> kornel.v1.JournalAttachment
+	33, // 27: kornel.v1.JournalCommand.detach:type_name -> kornel.v1.JournalDetachment
+	39, // 28: kornel.v1.JournalCommand.answers:type_name -> kornel.v1.JournalAnswers
+	16, // 29: kornel.v1.JournalResources.amounts:type_name -> kornel.v1.JournalAmount
+	15, // 30: kornel.v1.JournalRegistration.build_info:type_name -> kornel.v1.JournalPair
+	15, // 31: kornel.v1.JournalRegistration.extra_config:type_name -> kornel.v1.JournalPair
+	15, // 32: kornel.v1.JournalConfiguration.extra_config:type_name -> kornel.v1.JournalPair
+	17, // 33: kornel.v1.JournalAllocation.resources:type_name -> kornel.v1.JournalResources
+	15, // 34: kornel.v1.JournalAllocation.tags:type_name -> kornel.v1.JournalPair
+	21, // 35: kornel.v1.JournalAllocationRun.first:type_name -> kornel.v1.JournalAllocation
+	23, // 36: kornel.v1.JournalReleaseRun.first:type_name -> kornel.v1.JournalRelease
+	22, // 37: kornel.v1.JournalAllocations.allocations:type_name -> kornel.v1.JournalAllocationRun
+	24, // 38: kornel.v1.JournalAllocations.ask_releases:type_name -> kornel.v1.JournalReleaseRun
+	24, // 39: kornel.v1.JournalAllocations.releases:type_name -> kornel.v1.JournalReleaseRun
+	15, // 40: kornel.v1.JournalNode.attributes:type_name -> kornel.v1.JournalPair
+	17, // 41: kornel.v1.JournalNode.capacity:type_name -> kornel.v1.JournalResources
+	17, // 42: kornel.v1.JournalNode.occupied:type_name -> kornel.v1.JournalResources
+	21, // 43: kornel.v1.JournalNode.existing:type_name -> kornel.v1.JournalAllocation
+	26, // 44: kornel.v1.JournalNodes.nodes:type_name -> kornel.v1.JournalNode
+	15, // 45: kornel.v1.JournalApplication.tags:type_name -> kornel.v1.JournalPair
+	17, // 46: kornel.v1.JournalApplication.placeholder_ask:type_name -> kornel.v1.JournalResources
+	29, // 47: kornel.v1.JournalApplications.add:type_name -> kornel.v1.JournalApplication
+	30, // 48: kornel.v1.JournalApplications.remove:type_name -> kornel.v1.JournalApplicationRef
+	15, // 49: kornel.v1.JournalPredicatesAnswer.refused:type_name -> kornel.v1.JournalPair
+	36, // 50: kornel.v1.JournalNoticeAnswer.checkpoints:type_name -> kornel.v1.JournalCheckpoint
+	34, // 51: kornel.v1.JournalAnswers.predicates:type_name -> kornel.v1.JournalPredicatesAnswer
+	35, // 52: kornel.v1.JournalAnswers.preemption_predicates:type_name -> kornel.v1.JournalPreemptionAnswer
+	37, // 53: kornel.v1.JournalAnswers.notices:type_name -> kornel.v1.JournalNoticeAnswer
+	38, // 54: kornel.v1.JournalAnswers.acknowledged:type_name -> kornel.v1.JournalPlacement
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_journal_proto_init() }
@@ -2776,8 +3799,12 @@ func file_kornel_v1_journal_proto_init() {
 	if File_kornel_v1_journal_proto != nil {
 		return
 	}
-	file_kornel_v1_journal_proto_msgTypes[1].OneofWrappers = []any{}
-	file_kornel_v1_journal_proto_msgTypes[2].OneofWrappers = []any{
+	file_kornel_v1_journal_proto_msgTypes[6].OneofWrappers = []any{
+		(*JournalText_Version)(nil),
+		(*JournalText_Text)(nil),
+	}
+	file_kornel_v1_journal_proto_msgTypes[10].OneofWrappers = []any{}
+	file_kornel_v1_journal_proto_msgTypes[11].OneofWrappers = []any{
 		(*JournalCommand_Register)(nil),
 		(*JournalCommand_Unregister)(nil),
 		(*JournalCommand_Configuration)(nil),
@@ -2789,16 +3816,16 @@ func file_kornel_v1_journal_proto_init() {
 		(*JournalCommand_Detach)(nil),
 		(*JournalCommand_Answers)(nil),
 	}
-	file_kornel_v1_journal_proto_msgTypes[9].OneofWrappers = []any{}
-	file_kornel_v1_journal_proto_msgTypes[17].OneofWrappers = []any{}
-	file_kornel_v1_journal_proto_msgTypes[25].OneofWrappers = []any{}
+	file_kornel_v1_journal_proto_msgTypes[18].OneofWrappers = []any{}
+	file_kornel_v1_journal_proto_msgTypes[26].OneofWrappers = []any{}
+	file_kornel_v1_journal_proto_msgTypes[34].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_journal_proto_rawDesc), len(file_kornel_v1_journal_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   28,
+			NumEnums:      3,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -23,6 +23,180 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Numbers of entries, counted over all streams of a kind since the registration.
+type StreamCounts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Entries of UpdateNode.
+	Nodes uint64 `protobuf:"varint,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// Entries of UpdateApplication.
+	Applications uint64 `protobuf:"varint,2,opt,name=applications,proto3" json:"applications,omitempty"`
+	// Entries of UpdateAllocation.
+	Allocations   uint64 `protobuf:"varint,3,opt,name=allocations,proto3" json:"allocations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamCounts) Reset() {
+	*x = StreamCounts{}
+	mi := &file_kornel_v1_manager_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamCounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamCounts) ProtoMessage() {}
+
+func (x *StreamCounts) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_manager_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamCounts.ProtoReflect.Descriptor instead.
+func (*StreamCounts) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_manager_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *StreamCounts) GetNodes() uint64 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *StreamCounts) GetApplications() uint64 {
+	if x != nil {
+		return x.Applications
+	}
+	return 0
+}
+
+func (x *StreamCounts) GetAllocations() uint64 {
+	if x != nil {
+		return x.Allocations
+	}
+	return 0
+}
+
+// What a shim has received.
+type AcknowledgeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// RM. Required.
+	RmId string `protobuf:"bytes,1,opt,name=rm_id,json=rmId,proto3" json:"rm_id,omitempty"`
+	// Epoch that the core named when the stream was opened from which an entry was received last. Required.
+	Epoch string `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Entries that were received.
+	Received      *StreamCounts `protobuf:"bytes,3,opt,name=received,proto3" json:"received,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcknowledgeRequest) Reset() {
+	*x = AcknowledgeRequest{}
+	mi := &file_kornel_v1_manager_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcknowledgeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcknowledgeRequest) ProtoMessage() {}
+
+func (x *AcknowledgeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_manager_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcknowledgeRequest.ProtoReflect.Descriptor instead.
+func (*AcknowledgeRequest) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_manager_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AcknowledgeRequest) GetRmId() string {
+	if x != nil {
+		return x.RmId
+	}
+	return ""
+}
+
+func (x *AcknowledgeRequest) GetEpoch() string {
+	if x != nil {
+		return x.Epoch
+	}
+	return ""
+}
+
+func (x *AcknowledgeRequest) GetReceived() *StreamCounts {
+	if x != nil {
+		return x.Received
+	}
+	return nil
+}
+
+// What the core has received.
+type AcknowledgeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Entries of the session that were applied, and are recorded if the core keeps a journal.
+	Applied       *StreamCounts `protobuf:"bytes,1,opt,name=applied,proto3" json:"applied,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcknowledgeResponse) Reset() {
+	*x = AcknowledgeResponse{}
+	mi := &file_kornel_v1_manager_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcknowledgeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcknowledgeResponse) ProtoMessage() {}
+
+func (x *AcknowledgeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_manager_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcknowledgeResponse.ProtoReflect.Descriptor instead.
+func (*AcknowledgeResponse) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_manager_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AcknowledgeResponse) GetApplied() *StreamCounts {
+	if x != nil {
+		return x.Applied
+	}
+	return nil
+}
+
 // Who leaves.
 type UnregisterResourceManagerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -34,7 +208,7 @@ type UnregisterResourceManagerRequest struct {
 
 func (x *UnregisterResourceManagerRequest) Reset() {
 	*x = UnregisterResourceManagerRequest{}
-	mi := &file_kornel_v1_manager_proto_msgTypes[0]
+	mi := &file_kornel_v1_manager_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -46,7 +220,7 @@ func (x *UnregisterResourceManagerRequest) String() string {
 func (*UnregisterResourceManagerRequest) ProtoMessage() {}
 
 func (x *UnregisterResourceManagerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_manager_proto_msgTypes[0]
+	mi := &file_kornel_v1_manager_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -59,7 +233,7 @@ func (x *UnregisterResourceManagerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnregisterResourceManagerRequest.ProtoReflect.Descriptor instead.
 func (*UnregisterResourceManagerRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_manager_proto_rawDescGZIP(), []int{0}
+	return file_kornel_v1_manager_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *UnregisterResourceManagerRequest) GetRmId() string {
@@ -78,7 +252,7 @@ type UnregisterResourceManagerResponse struct {
 
 func (x *UnregisterResourceManagerResponse) Reset() {
 	*x = UnregisterResourceManagerResponse{}
-	mi := &file_kornel_v1_manager_proto_msgTypes[1]
+	mi := &file_kornel_v1_manager_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -90,7 +264,7 @@ func (x *UnregisterResourceManagerResponse) String() string {
 func (*UnregisterResourceManagerResponse) ProtoMessage() {}
 
 func (x *UnregisterResourceManagerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_manager_proto_msgTypes[1]
+	mi := &file_kornel_v1_manager_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -103,18 +277,29 @@ func (x *UnregisterResourceManagerResponse) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use UnregisterResourceManagerResponse.ProtoReflect.Descriptor instead.
 func (*UnregisterResourceManagerResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_manager_proto_rawDescGZIP(), []int{1}
+	return file_kornel_v1_manager_proto_rawDescGZIP(), []int{4}
 }
 
 var File_kornel_v1_manager_proto protoreflect.FileDescriptor
 
 const file_kornel_v1_manager_proto_rawDesc = "" +
 	"\n" +
-	"\x17kornel/v1/manager.proto\x12\tkornel.v1\"7\n" +
+	"\x17kornel/v1/manager.proto\x12\tkornel.v1\"j\n" +
+	"\fStreamCounts\x12\x14\n" +
+	"\x05nodes\x18\x01 \x01(\x04R\x05nodes\x12\"\n" +
+	"\fapplications\x18\x02 \x01(\x04R\fapplications\x12 \n" +
+	"\vallocations\x18\x03 \x01(\x04R\vallocations\"t\n" +
+	"\x12AcknowledgeRequest\x12\x13\n" +
+	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\tR\x05epoch\x123\n" +
+	"\breceived\x18\x03 \x01(\v2\x17.kornel.v1.StreamCountsR\breceived\"H\n" +
+	"\x13AcknowledgeResponse\x121\n" +
+	"\aapplied\x18\x01 \x01(\v2\x17.kornel.v1.StreamCountsR\aapplied\"7\n" +
 	" UnregisterResourceManagerRequest\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\"#\n" +
-	"!UnregisterResourceManagerResponse2\x88\x01\n" +
-	"\x0eManagerService\x12v\n" +
+	"!UnregisterResourceManagerResponse2\xd6\x01\n" +
+	"\x0eManagerService\x12L\n" +
+	"\vAcknowledge\x12\x1d.kornel.v1.AcknowledgeRequest\x1a\x1e.kornel.v1.AcknowledgeResponse\x12v\n" +
 	"\x19UnregisterResourceManager\x12+.kornel.v1.UnregisterResourceManagerRequest\x1a,.kornel.v1.UnregisterResourceManagerResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3"
 
 var (
@@ -129,19 +314,26 @@ func file_kornel_v1_manager_proto_rawDescGZIP() []byte {
 	return file_kornel_v1_manager_proto_rawDescData
 }
 
-var file_kornel_v1_manager_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_kornel_v1_manager_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_kornel_v1_manager_proto_goTypes = []any{
-	(*UnregisterResourceManagerRequest)(nil),  // 0: kornel.v1.UnregisterResourceManagerRequest
-	(*UnregisterResourceManagerResponse)(nil), // 1: kornel.v1.UnregisterResourceManagerResponse
+	(*StreamCounts)(nil),                      // 0: kornel.v1.StreamCounts
+	(*AcknowledgeRequest)(nil),                // 1: kornel.v1.AcknowledgeRequest
+	(*AcknowledgeResponse)(nil),               // 2: kornel.v1.AcknowledgeResponse
+	(*UnregisterResourceManagerRequest)(nil),  // 3: kornel.v1.UnregisterResourceManagerRequest
+	(*UnregisterResourceManagerResponse)(nil), // 4: kornel.v1.UnregisterResourceManagerResponse
 }
 var file_kornel_v1_manager_proto_depIdxs = []int32{
-	0, // 0: kornel.v1.ManagerService.UnregisterResourceManager:input_type -> kornel.v1.UnregisterResourceManagerRequest
-	1, // 1: kornel.v1.ManagerService.UnregisterResourceManager:output_type -> kornel.v1.UnregisterResourceManagerResponse
-	1, // [1:2] is the sub-list for method output_type
-	0, // [0:1] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	0, // 0: kornel.v1.AcknowledgeRequest.received:type_name -> kornel.v1.StreamCounts
+	0, // 1: kornel.v1.AcknowledgeResponse.applied:type_name -> kornel.v1.StreamCounts
+	1, // 2: kornel.v1.ManagerService.Acknowledge:input_type -> kornel.v1.AcknowledgeRequest
+	3, // 3: kornel.v1.ManagerService.UnregisterResourceManager:input_type -> kornel.v1.UnregisterResourceManagerRequest
+	2, // 4: kornel.v1.ManagerService.Acknowledge:output_type -> kornel.v1.AcknowledgeResponse
+	4, // 5: kornel.v1.ManagerService.UnregisterResourceManager:output_type -> kornel.v1.UnregisterResourceManagerResponse
+	4, // [4:6] is the sub-list for method output_type
+	2, // [2:4] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_manager_proto_init() }
@@ -155,7 +347,7 @@ func file_kornel_v1_manager_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_manager_proto_rawDesc), len(file_kornel_v1_manager_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,6 +21,7 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
+	ManagerService_Acknowledge_FullMethodName               = "/kornel.v1.ManagerService/Acknowledge"
 	ManagerService_UnregisterResourceManager_FullMethodName = "/kornel.v1.ManagerService/UnregisterResourceManager"
 )
 
@@ -30,6 +31,10 @@ const (
 //
 // Ends what RegisterResourceManager of si.v1 began.
 type ManagerServiceClient interface {
+	// Says how much of what each side sent the other one has, on streams that are opened with `kornel-resume`
+	// (docs/serving.md): what the caller has received, the core need not keep, and the other way round. FAILED_PRECONDITION
+	// when the epoch is none of the registration that is in force.
+	Acknowledge(ctx context.Context, in *AcknowledgeRequest, opts ...grpc.CallOption) (*AcknowledgeResponse, error)
 	// Forgets the RM and everything it reported, silently, as registering it again would do, and leaves the core free for
 	// another one. Its streams end FAILED_PRECONDITION. FAILED_PRECONDITION when the RM is not registered.
 	UnregisterResourceManager(ctx context.Context, in *UnregisterResourceManagerRequest, opts ...grpc.CallOption) (*UnregisterResourceManagerResponse, error)
@@ -41,6 +46,16 @@ type managerServiceClient struct {
 
 func NewManagerServiceClient(cc grpc.ClientConnInterface) ManagerServiceClient {
 	return &managerServiceClient{cc}
+}
+
+func (c *managerServiceClient) Acknowledge(ctx context.Context, in *AcknowledgeRequest, opts ...grpc.CallOption) (*AcknowledgeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcknowledgeResponse)
+	err := c.cc.Invoke(ctx, ManagerService_Acknowledge_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (c *managerServiceClient) UnregisterResourceManager(ctx context.Context, in *UnregisterResourceManagerRequest, opts ...grpc.CallOption) (*UnregisterResourceManagerResponse, error) {
@@ -59,6 +74,10 @@ func (c *managerServiceClient) UnregisterResourceManager(ctx context.Context, in
 //
 // Ends what RegisterResourceManager of si.v1 began.
 type ManagerServiceServer interface {
+	// Says how much of what each side sent the other one has, on streams that are opened with `kornel-resume`
+	// (docs/serving.md): what the caller has received, the core need not keep, and the other way round. FAILED_PRECONDITION
+	// when the epoch is none of the registration that is in force.
+	Acknowledge(context.Context, *AcknowledgeRequest) (*AcknowledgeResponse, error)
 	// Forgets the RM and everything it reported, silently, as registering it again would do, and leaves the core free for
 	// another one. Its streams end FAILED_PRECONDITION. FAILED_PRECONDITION when the RM is not registered.
 	UnregisterResourceManager(context.Context, *UnregisterResourceManagerRequest) (*UnregisterResourceManagerResponse, error)
@@ -72,6 +91,9 @@ type ManagerServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedManagerServiceServer struct{}
 
+func (UnimplementedManagerServiceServer) Acknowledge(context.Context, *AcknowledgeRequest) (*AcknowledgeResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method Acknowledge not implemented")
+}
 func (UnimplementedManagerServiceServer) UnregisterResourceManager(context.Context, *UnregisterResourceManagerRequest) (*UnregisterResourceManagerResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method UnregisterResourceManager not implemented")
 }
@@ -94,6 +116,24 @@ func RegisterManagerServiceServer(s grpc.ServiceRegistrar, srv ManagerServiceSer
 		t.testEmbeddedByValue()
 	}
 	s.RegisterService(&ManagerService_ServiceDesc, srv)
+}
+
+func _ManagerService_Acknowledge_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcknowledgeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ManagerServiceServer).Acknowledge(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ManagerService_Acknowledge_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ManagerServiceServer).Acknowledge(ctx, req.(*AcknowledgeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
 }
 
 func _ManagerService_UnregisterResourceManager_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
@@ -121,6 +161,10 @@ var ManagerService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "kornel.v1.ManagerService",
 	HandlerType: (*ManagerServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Acknowledge",
+			Handler:    _ManagerService_Acknowledge_Handler,
+		},
 		{
 			MethodName: "UnregisterResourceManager",
 			Handler:    _ManagerService_UnregisterResourceManager_Handler,

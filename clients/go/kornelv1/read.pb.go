@@ -1581,8 +1581,10 @@ type GetNodeResponse struct {
 	DrainedBy string `protobuf:"bytes,7,opt,name=drained_by,json=drainedBy,proto3" json:"drained_by,omitempty"`
 	// Since when, Unix nanoseconds.
 	DrainedSinceNs int64 `protobuf:"varint,8,opt,name=drained_since_ns,json=drainedSinceNs,proto3" json:"drained_since_ns,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The devices that it has reported, in that order.
+	Devices       []*DeviceInfo `protobuf:"bytes,9,rep,name=devices,proto3" json:"devices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetNodeResponse) Reset() {
@@ -1671,6 +1673,177 @@ func (x *GetNodeResponse) GetDrainedSinceNs() int64 {
 	return 0
 }
 
+func (x *GetNodeResponse) GetDevices() []*DeviceInfo {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+// A device of a node.
+type DeviceInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its ID, which no other device of the node has.
+	DeviceId string `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
+	// Its type. Empty: the node has not said.
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// Its memory in bytes. 0: the node has not said.
+	Memory int64 `protobuf:"varint,3,opt,name=memory,proto3" json:"memory,omitempty"`
+	// Its link group. Empty: it is linked with no other device.
+	Link string `protobuf:"bytes,4,opt,name=link,proto3" json:"link,omitempty"`
+	// The thousandths of it that nobody holds: 1,000 of a free device.
+	Free int32 `protobuf:"varint,5,opt,name=free,proto3" json:"free,omitempty"`
+	// Its node reports it no more, and it is gone once it is free.
+	Leaving bool `protobuf:"varint,6,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	// Who holds it, by key.
+	Holders       []*DeviceHolder `protobuf:"bytes,7,rep,name=holders,proto3" json:"holders,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeviceInfo) Reset() {
+	*x = DeviceInfo{}
+	mi := &file_kornel_v1_read_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeviceInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeviceInfo) ProtoMessage() {}
+
+func (x *DeviceInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeviceInfo.ProtoReflect.Descriptor instead.
+func (*DeviceInfo) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *DeviceInfo) GetDeviceId() string {
+	if x != nil {
+		return x.DeviceId
+	}
+	return ""
+}
+
+func (x *DeviceInfo) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *DeviceInfo) GetMemory() int64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *DeviceInfo) GetLink() string {
+	if x != nil {
+		return x.Link
+	}
+	return ""
+}
+
+func (x *DeviceInfo) GetFree() int32 {
+	if x != nil {
+		return x.Free
+	}
+	return 0
+}
+
+func (x *DeviceInfo) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
+}
+
+func (x *DeviceInfo) GetHolders() []*DeviceHolder {
+	if x != nil {
+		return x.Holders
+	}
+	return nil
+}
+
+// An allocation that holds a device, or a part of one.
+type DeviceHolder struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its key.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// Its application.
+	ApplicationId string `protobuf:"bytes,2,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
+	// The thousandths of the device that it holds: 1,000 for a whole one.
+	Share         int32 `protobuf:"varint,3,opt,name=share,proto3" json:"share,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeviceHolder) Reset() {
+	*x = DeviceHolder{}
+	mi := &file_kornel_v1_read_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeviceHolder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeviceHolder) ProtoMessage() {}
+
+func (x *DeviceHolder) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeviceHolder.ProtoReflect.Descriptor instead.
+func (*DeviceHolder) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *DeviceHolder) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *DeviceHolder) GetApplicationId() string {
+	if x != nil {
+		return x.ApplicationId
+	}
+	return ""
+}
+
+func (x *DeviceHolder) GetShare() int32 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
 // Which domains to list.
 type ListDomainsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1688,7 +1861,7 @@ type ListDomainsRequest struct {
 
 func (x *ListDomainsRequest) Reset() {
 	*x = ListDomainsRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[18]
+	mi := &file_kornel_v1_read_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +1873,7 @@ func (x *ListDomainsRequest) String() string {
 func (*ListDomainsRequest) ProtoMessage() {}
 
 func (x *ListDomainsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[18]
+	mi := &file_kornel_v1_read_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +1886,7 @@ func (x *ListDomainsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDomainsRequest.ProtoReflect.Descriptor instead.
 func (*ListDomainsRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{18}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListDomainsRequest) GetPartition() string {
@@ -1759,7 +1932,7 @@ type ListDomainsResponse struct {
 
 func (x *ListDomainsResponse) Reset() {
 	*x = ListDomainsResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[19]
+	mi := &file_kornel_v1_read_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1771,7 +1944,7 @@ func (x *ListDomainsResponse) String() string {
 func (*ListDomainsResponse) ProtoMessage() {}
 
 func (x *ListDomainsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[19]
+	mi := &file_kornel_v1_read_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1784,7 +1957,7 @@ func (x *ListDomainsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDomainsResponse.ProtoReflect.Descriptor instead.
 func (*ListDomainsResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{19}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListDomainsResponse) GetLevels() []*TopologyLevel {
@@ -1827,7 +2000,7 @@ type TopologyLevel struct {
 
 func (x *TopologyLevel) Reset() {
 	*x = TopologyLevel{}
-	mi := &file_kornel_v1_read_proto_msgTypes[20]
+	mi := &file_kornel_v1_read_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +2012,7 @@ func (x *TopologyLevel) String() string {
 func (*TopologyLevel) ProtoMessage() {}
 
 func (x *TopologyLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[20]
+	mi := &file_kornel_v1_read_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +2025,7 @@ func (x *TopologyLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyLevel.ProtoReflect.Descriptor instead.
 func (*TopologyLevel) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{20}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TopologyLevel) GetName() string {
@@ -1913,7 +2086,7 @@ type DomainInfo struct {
 
 func (x *DomainInfo) Reset() {
 	*x = DomainInfo{}
-	mi := &file_kornel_v1_read_proto_msgTypes[21]
+	mi := &file_kornel_v1_read_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1925,7 +2098,7 @@ func (x *DomainInfo) String() string {
 func (*DomainInfo) ProtoMessage() {}
 
 func (x *DomainInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[21]
+	mi := &file_kornel_v1_read_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1938,7 +2111,7 @@ func (x *DomainInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DomainInfo.ProtoReflect.Descriptor instead.
 func (*DomainInfo) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{21}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DomainInfo) GetLevel() string {
@@ -1999,7 +2172,7 @@ type GetHealthReportRequest struct {
 
 func (x *GetHealthReportRequest) Reset() {
 	*x = GetHealthReportRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[22]
+	mi := &file_kornel_v1_read_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2184,7 @@ func (x *GetHealthReportRequest) String() string {
 func (*GetHealthReportRequest) ProtoMessage() {}
 
 func (x *GetHealthReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[22]
+	mi := &file_kornel_v1_read_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2197,7 @@ func (x *GetHealthReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthReportRequest.ProtoReflect.Descriptor instead.
 func (*GetHealthReportRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{22}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{24}
 }
 
 // The report.
@@ -2042,7 +2215,7 @@ type GetHealthReportResponse struct {
 
 func (x *GetHealthReportResponse) Reset() {
 	*x = GetHealthReportResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[23]
+	mi := &file_kornel_v1_read_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2227,7 @@ func (x *GetHealthReportResponse) String() string {
 func (*GetHealthReportResponse) ProtoMessage() {}
 
 func (x *GetHealthReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[23]
+	mi := &file_kornel_v1_read_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2240,7 @@ func (x *GetHealthReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthReportResponse.ProtoReflect.Descriptor instead.
 func (*GetHealthReportResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{23}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetHealthReportResponse) GetHealthy() bool {
@@ -2108,7 +2281,7 @@ type HealthCheckResult struct {
 
 func (x *HealthCheckResult) Reset() {
 	*x = HealthCheckResult{}
-	mi := &file_kornel_v1_read_proto_msgTypes[24]
+	mi := &file_kornel_v1_read_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2120,7 +2293,7 @@ func (x *HealthCheckResult) String() string {
 func (*HealthCheckResult) ProtoMessage() {}
 
 func (x *HealthCheckResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[24]
+	mi := &file_kornel_v1_read_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2133,7 +2306,7 @@ func (x *HealthCheckResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthCheckResult.ProtoReflect.Descriptor instead.
 func (*HealthCheckResult) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{24}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HealthCheckResult) GetName() string {
@@ -2179,7 +2352,7 @@ type ListRefusalsRequest struct {
 
 func (x *ListRefusalsRequest) Reset() {
 	*x = ListRefusalsRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[25]
+	mi := &file_kornel_v1_read_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2191,7 +2364,7 @@ func (x *ListRefusalsRequest) String() string {
 func (*ListRefusalsRequest) ProtoMessage() {}
 
 func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[25]
+	mi := &file_kornel_v1_read_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2204,7 +2377,7 @@ func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsRequest.ProtoReflect.Descriptor instead.
 func (*ListRefusalsRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{25}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListRefusalsRequest) GetPartition() string {
@@ -2241,7 +2414,7 @@ type ListRefusalsResponse struct {
 
 func (x *ListRefusalsResponse) Reset() {
 	*x = ListRefusalsResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[26]
+	mi := &file_kornel_v1_read_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2426,7 @@ func (x *ListRefusalsResponse) String() string {
 func (*ListRefusalsResponse) ProtoMessage() {}
 
 func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[26]
+	mi := &file_kornel_v1_read_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2439,7 @@ func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsResponse.ProtoReflect.Descriptor instead.
 func (*ListRefusalsResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{26}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListRefusalsResponse) GetRefusals() []*Refusal {
@@ -2314,7 +2487,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_kornel_v1_read_proto_msgTypes[27]
+	mi := &file_kornel_v1_read_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2499,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[27]
+	mi := &file_kornel_v1_read_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2512,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{27}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Refusal) GetNumber() int64 {
@@ -2594,7 +2767,7 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"G\n" +
 	"\x0eGetNodeRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x17\n" +
-	"\anode_id\x18\x02 \x01(\tR\x06nodeId\"\xc9\x03\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\"\xfa\x03\n" +
 	"\x0fGetNodeResponse\x120\n" +
 	"\asummary\x18\x01 \x01(\v2\x16.kornel.v1.NodeSummaryR\asummary\x12J\n" +
 	"\n" +
@@ -2606,10 +2779,24 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x12drained_by_manager\x18\x06 \x01(\bR\x10drainedByManager\x12\x1d\n" +
 	"\n" +
 	"drained_by\x18\a \x01(\tR\tdrainedBy\x12(\n" +
-	"\x10drained_since_ns\x18\b \x01(\x03R\x0edrainedSinceNs\x1a=\n" +
+	"\x10drained_since_ns\x18\b \x01(\x03R\x0edrainedSinceNs\x12/\n" +
+	"\adevices\x18\t \x03(\v2\x15.kornel.v1.DeviceInfoR\adevices\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x84\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xca\x01\n" +
+	"\n" +
+	"DeviceInfo\x12\x1b\n" +
+	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x16\n" +
+	"\x06memory\x18\x03 \x01(\x03R\x06memory\x12\x12\n" +
+	"\x04link\x18\x04 \x01(\tR\x04link\x12\x12\n" +
+	"\x04free\x18\x05 \x01(\x05R\x04free\x12\x18\n" +
+	"\aleaving\x18\x06 \x01(\bR\aleaving\x121\n" +
+	"\aholders\x18\a \x03(\v2\x17.kornel.v1.DeviceHolderR\aholders\"]\n" +
+	"\fDeviceHolder\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
+	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x14\n" +
+	"\x05share\x18\x03 \x01(\x05R\x05share\"\x84\x01\n" +
 	"\x12ListDomainsRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x1b\n" +
@@ -2714,7 +2901,7 @@ func file_kornel_v1_read_proto_rawDescGZIP() []byte {
 }
 
 var file_kornel_v1_read_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_kornel_v1_read_proto_goTypes = []any{
 	(ApplicationKind)(0),             // 0: kornel.v1.ApplicationKind
 	(RefusalKind)(0),                 // 1: kornel.v1.RefusalKind
@@ -2736,102 +2923,106 @@ var file_kornel_v1_read_proto_goTypes = []any{
 	(*NodeSummary)(nil),              // 17: kornel.v1.NodeSummary
 	(*GetNodeRequest)(nil),           // 18: kornel.v1.GetNodeRequest
 	(*GetNodeResponse)(nil),          // 19: kornel.v1.GetNodeResponse
-	(*ListDomainsRequest)(nil),       // 20: kornel.v1.ListDomainsRequest
-	(*ListDomainsResponse)(nil),      // 21: kornel.v1.ListDomainsResponse
-	(*TopologyLevel)(nil),            // 22: kornel.v1.TopologyLevel
-	(*DomainInfo)(nil),               // 23: kornel.v1.DomainInfo
-	(*GetHealthReportRequest)(nil),   // 24: kornel.v1.GetHealthReportRequest
-	(*GetHealthReportResponse)(nil),  // 25: kornel.v1.GetHealthReportResponse
-	(*HealthCheckResult)(nil),        // 26: kornel.v1.HealthCheckResult
-	(*ListRefusalsRequest)(nil),      // 27: kornel.v1.ListRefusalsRequest
-	(*ListRefusalsResponse)(nil),     // 28: kornel.v1.ListRefusalsResponse
-	(*Refusal)(nil),                  // 29: kornel.v1.Refusal
-	nil,                              // 30: kornel.v1.QueueInfo.GuaranteedEntry
-	nil,                              // 31: kornel.v1.QueueInfo.MaxEntry
-	nil,                              // 32: kornel.v1.QueueInfo.UsedEntry
-	nil,                              // 33: kornel.v1.QueueInfo.PendingEntry
-	nil,                              // 34: kornel.v1.QueueInfo.PreemptingEntry
-	nil,                              // 35: kornel.v1.QueueInfo.HeadroomEntry
-	nil,                              // 36: kornel.v1.QueueInfo.PropertiesEntry
-	nil,                              // 37: kornel.v1.ApplicationSummary.UsedEntry
-	nil,                              // 38: kornel.v1.ApplicationSummary.PlaceholderEntry
-	nil,                              // 39: kornel.v1.ApplicationSummary.PendingEntry
-	nil,                              // 40: kornel.v1.GetApplicationResponse.MaxUsedEntry
-	nil,                              // 41: kornel.v1.AskInfo.ResourcesEntry
-	nil,                              // 42: kornel.v1.AllocationInfo.ResourcesEntry
-	nil,                              // 43: kornel.v1.NodeSummary.CapacityEntry
-	nil,                              // 44: kornel.v1.NodeSummary.AllocatedEntry
-	nil,                              // 45: kornel.v1.NodeSummary.OccupiedEntry
-	nil,                              // 46: kornel.v1.NodeSummary.AvailableEntry
-	nil,                              // 47: kornel.v1.GetNodeResponse.AttributesEntry
-	nil,                              // 48: kornel.v1.DomainInfo.CapacityEntry
-	nil,                              // 49: kornel.v1.DomainInfo.FreeEntry
-	nil,                              // 50: kornel.v1.DomainInfo.HeldEntry
-	nil,                              // 51: kornel.v1.ListRefusalsResponse.CountsEntry
+	(*DeviceInfo)(nil),               // 20: kornel.v1.DeviceInfo
+	(*DeviceHolder)(nil),             // 21: kornel.v1.DeviceHolder
+	(*ListDomainsRequest)(nil),       // 22: kornel.v1.ListDomainsRequest
+	(*ListDomainsResponse)(nil),      // 23: kornel.v1.ListDomainsResponse
+	(*TopologyLevel)(nil),            // 24: kornel.v1.TopologyLevel
+	(*DomainInfo)(nil),               // 25: kornel.v1.DomainInfo
+	(*GetHealthReportRequest)(nil),   // 26: kornel.v1.GetHealthReportRequest
+	(*GetHealthReportResponse)(nil),  // 27: kornel.v1.GetHealthReportResponse
+	(*HealthCheckResult)(nil),        // 28: kornel.v1.HealthCheckResult
+	(*ListRefusalsRequest)(nil),      // 29: kornel.v1.ListRefusalsRequest
+	(*ListRefusalsResponse)(nil),     // 30: kornel.v1.ListRefusalsResponse
+	(*Refusal)(nil),                  // 31: kornel.v1.Refusal
+	nil,                              // 32: kornel.v1.QueueInfo.GuaranteedEntry
+	nil,                              // 33: kornel.v1.QueueInfo.MaxEntry
+	nil,                              // 34: kornel.v1.QueueInfo.UsedEntry
+	nil,                              // 35: kornel.v1.QueueInfo.PendingEntry
+	nil,                              // 36: kornel.v1.QueueInfo.PreemptingEntry
+	nil,                              // 37: kornel.v1.QueueInfo.HeadroomEntry
+	nil,                              // 38: kornel.v1.QueueInfo.PropertiesEntry
+	nil,                              // 39: kornel.v1.ApplicationSummary.UsedEntry
+	nil,                              // 40: kornel.v1.ApplicationSummary.PlaceholderEntry
+	nil,                              // 41: kornel.v1.ApplicationSummary.PendingEntry
+	nil,                              // 42: kornel.v1.GetApplicationResponse.MaxUsedEntry
+	nil,                              // 43: kornel.v1.AskInfo.ResourcesEntry
+	nil,                              // 44: kornel.v1.AllocationInfo.ResourcesEntry
+	nil,                              // 45: kornel.v1.NodeSummary.CapacityEntry
+	nil,                              // 46: kornel.v1.NodeSummary.AllocatedEntry
+	nil,                              // 47: kornel.v1.NodeSummary.OccupiedEntry
+	nil,                              // 48: kornel.v1.NodeSummary.AvailableEntry
+	nil,                              // 49: kornel.v1.GetNodeResponse.AttributesEntry
+	nil,                              // 50: kornel.v1.DomainInfo.CapacityEntry
+	nil,                              // 51: kornel.v1.DomainInfo.FreeEntry
+	nil,                              // 52: kornel.v1.DomainInfo.HeldEntry
+	nil,                              // 53: kornel.v1.ListRefusalsResponse.CountsEntry
 }
 var file_kornel_v1_read_proto_depIdxs = []int32{
 	6,  // 0: kornel.v1.ListQueuesResponse.queues:type_name -> kornel.v1.QueueInfo
 	6,  // 1: kornel.v1.GetQueueResponse.queue:type_name -> kornel.v1.QueueInfo
-	30, // 2: kornel.v1.QueueInfo.guaranteed:type_name -> kornel.v1.QueueInfo.GuaranteedEntry
-	31, // 3: kornel.v1.QueueInfo.max:type_name -> kornel.v1.QueueInfo.MaxEntry
-	32, // 4: kornel.v1.QueueInfo.used:type_name -> kornel.v1.QueueInfo.UsedEntry
-	33, // 5: kornel.v1.QueueInfo.pending:type_name -> kornel.v1.QueueInfo.PendingEntry
-	34, // 6: kornel.v1.QueueInfo.preempting:type_name -> kornel.v1.QueueInfo.PreemptingEntry
-	35, // 7: kornel.v1.QueueInfo.headroom:type_name -> kornel.v1.QueueInfo.HeadroomEntry
-	36, // 8: kornel.v1.QueueInfo.properties:type_name -> kornel.v1.QueueInfo.PropertiesEntry
+	32, // 2: kornel.v1.QueueInfo.guaranteed:type_name -> kornel.v1.QueueInfo.GuaranteedEntry
+	33, // 3: kornel.v1.QueueInfo.max:type_name -> kornel.v1.QueueInfo.MaxEntry
+	34, // 4: kornel.v1.QueueInfo.used:type_name -> kornel.v1.QueueInfo.UsedEntry
+	35, // 5: kornel.v1.QueueInfo.pending:type_name -> kornel.v1.QueueInfo.PendingEntry
+	36, // 6: kornel.v1.QueueInfo.preempting:type_name -> kornel.v1.QueueInfo.PreemptingEntry
+	37, // 7: kornel.v1.QueueInfo.headroom:type_name -> kornel.v1.QueueInfo.HeadroomEntry
+	38, // 8: kornel.v1.QueueInfo.properties:type_name -> kornel.v1.QueueInfo.PropertiesEntry
 	0,  // 9: kornel.v1.ListApplicationsRequest.kind:type_name -> kornel.v1.ApplicationKind
 	9,  // 10: kornel.v1.ListApplicationsResponse.applications:type_name -> kornel.v1.ApplicationSummary
-	37, // 11: kornel.v1.ApplicationSummary.used:type_name -> kornel.v1.ApplicationSummary.UsedEntry
-	38, // 12: kornel.v1.ApplicationSummary.placeholder:type_name -> kornel.v1.ApplicationSummary.PlaceholderEntry
-	39, // 13: kornel.v1.ApplicationSummary.pending:type_name -> kornel.v1.ApplicationSummary.PendingEntry
+	39, // 11: kornel.v1.ApplicationSummary.used:type_name -> kornel.v1.ApplicationSummary.UsedEntry
+	40, // 12: kornel.v1.ApplicationSummary.placeholder:type_name -> kornel.v1.ApplicationSummary.PlaceholderEntry
+	41, // 13: kornel.v1.ApplicationSummary.pending:type_name -> kornel.v1.ApplicationSummary.PendingEntry
 	9,  // 14: kornel.v1.GetApplicationResponse.summary:type_name -> kornel.v1.ApplicationSummary
-	40, // 15: kornel.v1.GetApplicationResponse.max_used:type_name -> kornel.v1.GetApplicationResponse.MaxUsedEntry
+	42, // 15: kornel.v1.GetApplicationResponse.max_used:type_name -> kornel.v1.GetApplicationResponse.MaxUsedEntry
 	12, // 16: kornel.v1.GetApplicationResponse.states:type_name -> kornel.v1.StateEntry
 	13, // 17: kornel.v1.GetApplicationResponse.asks:type_name -> kornel.v1.AskInfo
 	14, // 18: kornel.v1.GetApplicationResponse.allocations:type_name -> kornel.v1.AllocationInfo
-	41, // 19: kornel.v1.AskInfo.resources:type_name -> kornel.v1.AskInfo.ResourcesEntry
-	42, // 20: kornel.v1.AllocationInfo.resources:type_name -> kornel.v1.AllocationInfo.ResourcesEntry
+	43, // 19: kornel.v1.AskInfo.resources:type_name -> kornel.v1.AskInfo.ResourcesEntry
+	44, // 20: kornel.v1.AllocationInfo.resources:type_name -> kornel.v1.AllocationInfo.ResourcesEntry
 	17, // 21: kornel.v1.ListNodesResponse.nodes:type_name -> kornel.v1.NodeSummary
-	43, // 22: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
-	44, // 23: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
-	45, // 24: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
-	46, // 25: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
+	45, // 22: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
+	46, // 23: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
+	47, // 24: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
+	48, // 25: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
 	17, // 26: kornel.v1.GetNodeResponse.summary:type_name -> kornel.v1.NodeSummary
-	47, // 27: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
+	49, // 27: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
 	14, // 28: kornel.v1.GetNodeResponse.allocations:type_name -> kornel.v1.AllocationInfo
-	22, // 29: kornel.v1.ListDomainsResponse.levels:type_name -> kornel.v1.TopologyLevel
-	23, // 30: kornel.v1.ListDomainsResponse.domains:type_name -> kornel.v1.DomainInfo
-	48, // 31: kornel.v1.DomainInfo.capacity:type_name -> kornel.v1.DomainInfo.CapacityEntry
-	49, // 32: kornel.v1.DomainInfo.free:type_name -> kornel.v1.DomainInfo.FreeEntry
-	50, // 33: kornel.v1.DomainInfo.held:type_name -> kornel.v1.DomainInfo.HeldEntry
-	26, // 34: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
-	1,  // 35: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
-	29, // 36: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
-	51, // 37: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
-	1,  // 38: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
-	2,  // 39: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
-	4,  // 40: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
-	7,  // 41: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
-	10, // 42: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
-	15, // 43: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
-	18, // 44: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
-	20, // 45: kornel.v1.ReadService.ListDomains:input_type -> kornel.v1.ListDomainsRequest
-	24, // 46: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
-	27, // 47: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
-	3,  // 48: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
-	5,  // 49: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
-	8,  // 50: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
-	11, // 51: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
-	16, // 52: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
-	19, // 53: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
-	21, // 54: kornel.v1.ReadService.ListDomains:output_type -> kornel.v1.ListDomainsResponse
-	25, // 55: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
-	28, // 56: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
-	48, // [48:57] is the sub-list for method output_type
-	39, // [39:48] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	20, // 29: kornel.v1.GetNodeResponse.devices:type_name -> kornel.v1.DeviceInfo
+	21, // 30: kornel.v1.DeviceInfo.holders:type_name -> kornel.v1.DeviceHolder
+	24, // 31: kornel.v1.ListDomainsResponse.levels:type_name -> kornel.v1.TopologyLevel
+	25, // 32: kornel.v1.ListDomainsResponse.domains:type_name -> kornel.v1.DomainInfo
+	50, // 33: kornel.v1.DomainInfo.capacity:type_name -> kornel.v1.DomainInfo.CapacityEntry
+	51, // 34: kornel.v1.DomainInfo.free:type_name -> kornel.v1.DomainInfo.FreeEntry
+	52, // 35: kornel.v1.DomainInfo.held:type_name -> kornel.v1.DomainInfo.HeldEntry
+	28, // 36: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
+	1,  // 37: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
+	31, // 38: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
+	53, // 39: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
+	1,  // 40: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
+	2,  // 41: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
+	4,  // 42: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
+	7,  // 43: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
+	10, // 44: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
+	15, // 45: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
+	18, // 46: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
+	22, // 47: kornel.v1.ReadService.ListDomains:input_type -> kornel.v1.ListDomainsRequest
+	26, // 48: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
+	29, // 49: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
+	3,  // 50: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
+	5,  // 51: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
+	8,  // 52: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
+	11, // 53: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
+	16, // 54: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
+	19, // 55: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
+	23, // 56: kornel.v1.ReadService.ListDomains:output_type -> kornel.v1.ListDomainsResponse
+	27, // 57: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
+	30, // 58: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
+	50, // [50:59] is the sub-list for method output_type
+	41, // [41:50] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_read_proto_init() }
@@ -2845,7 +3036,7 @@ func file_kornel_v1_read_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_read_proto_rawDesc), len(file_kornel_v1_read_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   50,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

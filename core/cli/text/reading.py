@@ -19,6 +19,9 @@ from kornel.core.cli.text.times import format_age, format_moment
 from kornel.v1 import read_pb2 as pb
 from kornel.v1.history_pb2 import UsagePoint
 
+_DEVICES: Final = "kornel.devices"
+"""The attribute of a node that lists its devices, which are shown as a table instead."""
+
 BARS: Final = (16, 10, 6, 0)
 """The possible lengths of bars, of which the first one is used for which a table fits."""
 
@@ -248,10 +251,36 @@ def render_node(found: pb.GetNodeResponse, now_ns: int) -> str:
         *wrap_text(f"room held for {', '.join(found.reservations) or 'nobody'}", indent="  "),
     ]
     if found.attributes:
-        lines += wrap_text(" ".join(f"{key}={found.attributes[key]}" for key in sorted(found.attributes)), indent="  ")
+        shown = {key: value for key, value in found.attributes.items() if key != _DEVICES}
+        lines += wrap_text(" ".join(f"{key}={shown[key]}" for key in sorted(shown)), indent="  ")
+    if found.devices:
+        lines += ["", *format_table(_device_rows(found.devices), ("memory", "type"))]
     if found.allocations:
         lines += ["", *_allocation_lines(found.allocations, now_ns)]
     return join_lines(lines)
+
+
+def _device_rows(devices: Sequence[pb.DeviceInfo]) -> Rows:
+    """Returns a row for each device, with who holds how much of it."""
+    return [
+        ("device", "type", "memory", "link", "free", "held by"),
+        *(
+            (
+                device.device_id,
+                device.type or "-",
+                format_quantity("memory", device.memory) if device.memory else "-",
+                device.link or "-",
+                _write_share(device.free) + (", leaving" if device.leaving else ""),
+                ", ".join(f"{holder.key} {_write_share(holder.share)}" for holder in device.holders) or "-",
+            )
+            for device in devices
+        ),
+    ]
+
+
+def _write_share(share: int) -> str:
+    """Returns thousandths as a decimal fraction: ``0.25``."""
+    return f"{share / 1000:.3f}".rstrip("0").rstrip(".")
 
 
 def _drained_by(found: pb.GetNodeResponse, now_ns: int) -> str:

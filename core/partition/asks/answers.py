@@ -11,3 +11,10 @@ def answer_release(state: PartitionState, allocation: Allocation, termination: i
     """Returns the answer that names *allocation* as gone, or as one that is to go."""
     spec = allocation.spec
     return Released(state.name, spec.application_id, spec.key, termination, message, spec.instance)
+
+
+def device_tags(allocation: Allocation) -> tuple[tuple[str, str], ...]:
+    """Returns the tags with which the shim is to report *allocation*: its devices, and what it wanted; none if it holds
+    no devices."""
+    request = allocation.shape.devices
+    return request._replace(given=allocation.devices).tags if request is not None and allocation.devices else ()

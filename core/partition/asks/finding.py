@@ -16,7 +16,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
-from kornel.core.partition.asks import group_domains
+from kornel.core.partition.asks import group_domains, node_devices
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
@@ -71,7 +71,7 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
         return limited
     if ask.spec.required_node:
         node = state.nodes.get(ask.spec.required_node)
-        if node is None or not node.has_room(shape.pairs):
+        if node is None or not node.has_room_for(shape):
             return NotPlaced(Unschedulable.REQUIRED_NODE)
         if ask.refused is not None and node.node_id in ask.refused:
             return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
@@ -83,7 +83,8 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
     # The mark says that no node has gained room since an ask of this shape tried all nodes: a full cluster is searched
     # once for each shape, not for each ask.
     if not shape.no_room:
-        node = state.node_order.first_fit(shape.pairs)
+        plain = shape.devices is None
+        node = state.node_order.first_fit(shape.pairs) if plain else node_devices.first_node(state, ask)
         if node is not None and ask.refused is not None and node.node_id in ask.refused:
             node = next(acceptable_nodes(state, ask), None)
             return node if node is not None else NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
@@ -99,5 +100,7 @@ def acceptable_nodes(state: PartitionState, ask: Allocation) -> Iterator[Node]:
     """Yields the open nodes, in order, that have room for *ask* and that the shim has not refused for it."""
     if ask.spec.topology is not None and not ask.spec.required_node:
         return group_domains.nodes_for(state, ask)
+    if ask.shape.devices is not None:
+        return node_devices.nodes_for(state, ask)
     refused = ask.refused or {}
     return (node for node in state.node_order.fitting_nodes(ask.shape.pairs) if node.node_id not in refused)

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.topology import TopologyRequest, Wish
-from kornel.core.model.allocations import Allocation, together_of
+from kornel.core.model.allocations import Allocation, stand_together, together_of
 from kornel.core.model.domains import Domain, DomainPath, Topology, count_on_node
 from kornel.core.model.nodes import Node
-from kornel.core.model.shapes import Pairs
+from kornel.core.model.shapes import Shape
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.topology_choice import Room, Shares, Shortfall, choose_domains
 
@@ -40,7 +40,9 @@ def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
         yield from _in_order_within(topology, next(iter(found.items())), ask)
     elif request.wish != Wish.REQUIRED:
         refused = ask.refused or {}
-        yield from (node for node in state.node_order.fitting_nodes(ask.shape.pairs) if node.node_id not in refused)
+        for node in state.node_order.fitting_nodes(ask.shape.pairs):
+            if node.node_id not in refused and node.has_devices(ask.shape.devices):
+                yield node
 
 
 def _fewer_members(request: TopologyRequest, taken: dict[DomainPath, int], room: int, missing: int) -> int:
@@ -73,9 +75,10 @@ def rooms_for(topology: Topology, ask: Allocation, depth: int, taken: dict[Domai
 
 def room_in(domain: Domain, ask: Allocation) -> int:
     """Returns how many asks such as *ask* fit into *domain* now, on nodes that the shim has not refused for it."""
-    if not ask.refused:
-        return domain.count_room(ask.shape.pairs)
-    return sum(count_on_node(node, ask.shape.pairs) for node in domain.nodes if node.node_id not in ask.refused)
+    refused, shape = ask.refused or {}, ask.shape
+    if not refused and shape.devices is None:
+        return domain.count_room(shape.pairs)
+    return sum(count_on_node(node, shape.pairs, shape.devices) for node in domain.nodes if node.node_id not in refused)
 
 
 def count_missing(ask: Allocation) -> int:
@@ -100,11 +103,9 @@ def count_taken(ask: Allocation, depth: int, *, first_only: bool = False) -> dic
         placed += [(member, member.held_on) for member in application.asks.values()]
     taken: dict[DomainPath, int] = {}
     for member, node in placed:
-        if node is None or member.spec.task_group != spec.task_group or len(node.domains) < depth:
+        if node is None or len(node.domains) < depth:
             continue
-        # Without a task group, all asks with the same request belong together; in a task group, real asks need not
-        # repeat it.
-        if not spec.task_group and member.spec.topology != spec.topology:
+        if not stand_together(member.spec, spec):
             continue
         path = node.domains[depth - 1].path
         taken[path] = taken.get(path, 0) + 1
@@ -140,26 +141,32 @@ def _in_order_within(topology: Topology, share: tuple[DomainPath, int], ask: All
     """Yields the nodes of a domain that have room for *ask*: first those in the inner domains that suit the members of
     *share* best, then the others."""
     path, members = share
-    pairs = ask.shape.pairs
+    shape = ask.shape
     refused = ask.refused or {}
     seen: set[Node] = set()
-    for domain in reversed(_narrow_down(topology, path, members, pairs)):
-        fitting = [n for n in domain.nodes if n not in seen and n.has_room(pairs) and n.node_id not in refused]
+    for domain in reversed(_narrow_down(topology, path, members, shape)):
+        fitting = [n for n in domain.nodes if n not in seen and n.has_room_for(shape) and n.node_id not in refused]
         seen.update(fitting)
         yield from sorted([node for node in fitting if node.schedulable], key=_place_of)
 
 
-def _narrow_down(topology: Topology, path: DomainPath, members: int, pairs: Pairs) -> list[Domain]:
+def _narrow_down(topology: Topology, path: DomainPath, members: int, shape: Shape) -> list[Domain]:
     """Returns the domain at *path* and, level by level, the inner one in which the first of *members* is placed."""
     found = [topology.domains[path]]
     for level in topology.levels[len(path) :]:
-        rooms = [Room(inner.path, inner.count_room(pairs)) for inner in found[-1].below.values()]
+        rooms = [Room(inner.path, _count_room(inner, shape)) for inner in found[-1].below.values()]
         shares = choose_domains(rooms, members, TopologyRequest(Wish.PREFERRED, level.name))
         if isinstance(shares, Shortfall):
             break
         path, members = next(iter(shares.items()))
         found.append(topology.domains[path])
     return found
+
+
+def _count_room(domain: Domain, shape: Shape) -> int:
+    if shape.devices is None:
+        return domain.count_room(shape.pairs)
+    return sum(count_on_node(node, shape.pairs, shape.devices) for node in domain.nodes)
 
 
 def _place_of(node: Node) -> tuple[float, str]:

@@ -19,7 +19,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Vector
 from kornel.core.model.users import WILDCARD, Account, AccountKind, Limit
-from kornel.core.partition.books import domain_audit
+from kornel.core.partition.books import device_audit, domain_audit
 from kornel.core.partition.books.findings import Broken
 from kornel.core.partition.gangs import audit as gangs_audit
 from kornel.core.partition.state import PartitionState
@@ -44,6 +44,7 @@ def check(state: PartitionState) -> list[Broken]:
         *_check_failed_starts(state),
         *_check_notices(state),
         *domain_audit.check(state),
+        *device_audit.check(state),
         *[Broken("20", str(what), "was gained, and nobody who waits for it was woken") for what in state.gained],
     ]
 
@@ -146,7 +147,7 @@ def _lends_priority(state: PartitionState, ask: Allocation) -> bool:
     if at is None or at is group.application.held_groups or at is group.application.backoff_room:
         return True
     waits_for_room = at is state.no_room.get(group.shape) or at is state.root.parked.get(group.shape)
-    return waits_for_room and any(n.schedulable and n.could_hold(group.shape.pairs) for n in state.nodes.values())
+    return waits_for_room and any(n.schedulable and n.could_hold_shape(group.shape) for n in state.nodes.values())
 
 
 def _queues_below(queue: Queue) -> Iterable[Queue]:

@@ -16,7 +16,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts, unbook_amounts
-from kornel.core.partition.books import user_accounting
+from kornel.core.partition.books import device_books, user_accounting
 from kornel.core.partition.history.queue_events import settings_of
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.queue_order import fair_terms
@@ -79,6 +79,8 @@ def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
     state.held_count += 1
     ask.application.held_count += 1
     node.charge_pairs(ask.shape.pairs)
+    if ask.shape.devices is not None:
+        device_books.take_devices(state, ask, node, ask.shape.devices)
     state.node_order.refresh_node(node)
     if not ask.spec.placeholder:
         book_amounts(ask.application.real, ask.shape.pairs)
@@ -89,6 +91,8 @@ def unbook_hold(state: PartitionState, ask: Allocation) -> None:
     """Books *ask*, which was HELD and is not placed there after all, as pending again."""
     node = _end_hold(state, ask)
     node.refund_pairs(ask.shape.pairs)
+    if ask.shape.devices is not None:
+        device_books.give_back_devices(state, ask, node)
     if ask.reservation is not None and ask.reservation.node is node:
         node.resize_claim(ask.reservation, ask.shape.pairs)
     state.node_order.refresh_node(node)
@@ -190,6 +194,8 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
     allocation.bound_ns = now_ns
     node.allocations[key] = allocation
     node.charge_pairs(pairs)
+    if allocation.shape.devices is not None:
+        device_books.take_devices(state, allocation, node, allocation.shape.devices)
     state.node_order.refresh_node(node)
     application.allocations[key] = allocation
     if allocation.spec.placeholder:
@@ -214,6 +220,8 @@ def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
     if allocation.preempted:
         node.expect_no_exit(allocation)
     node.refund_pairs(pairs)
+    if allocation.extras is not None and allocation.devices:
+        device_books.give_back_devices(state, allocation, node)
     state.node_order.refresh_node(node)
     del application.allocations[allocation.key]
     if allocation.spec.placeholder:
@@ -453,6 +461,9 @@ def replacement_starts(
     If the ask is to run on another node than the placeholder, its room there is charged now, but nothing else.
     """
     _wait_no_more(ask)
+    if placeholder.shape.devices is not None and ask.shape.devices is None:
+        # From now on it wants what its placeholder wanted, also if it has to wait again.
+        ask.shape = state.types.shape_with(ask.shape.resources, placeholder.shape.devices)
     ask.node = node
     ask.bound_ns = now_ns
     ask.where, placeholder.where = placeholder, ask
@@ -460,6 +471,8 @@ def replacement_starts(
     if node is not placeholder.node:
         node.allocations[ask.key] = ask
         node.charge_pairs(ask.shape.pairs)
+        if ask.shape.devices is not None:
+            device_books.take_devices(state, ask, node, ask.shape.devices)
         state.node_order.refresh_node(node)
         if state.recording:
             state.events.node_charged(ask, node)
@@ -476,6 +489,8 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
     if node is not placeholder.node:
         del node.allocations[ask.key]
         node.refund_pairs(ask.shape.pairs)
+        if ask.devices:
+            device_books.give_back_devices(state, ask, node)
         state.node_order.refresh_node(node)
         state.gained.append(node)
         if state.recording:
@@ -494,6 +509,10 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     if ask.node is old_node:
         old_node.allocations[ask.key] = ask
         old_node.charge_pairs(after)
+        if old_node.devices is not None:
+            device_books.hand_over_devices(state, placeholder, ask, old_node)
+    elif placeholder.devices:
+        device_books.give_back_devices(state, placeholder, old_node)
     del old_node.allocations[placeholder.key]
     old_node.refund_pairs(before)
     state.node_order.refresh_node(old_node)

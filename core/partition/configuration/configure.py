@@ -17,19 +17,21 @@ from kornel.core.config.sharing import own_settings
 from kornel.core.domain.effects import Effect
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.settings import GangScheduling
+from kornel.core.domain.topology import TopologyLevel
 from kornel.core.model.callbacks import Callbacks
+from kornel.core.model.domains import Topology
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.shapes import TooManyTypes
 from kornel.core.model.users import NO_LIMITS
 from kornel.core.partition.books import ledger, user_accounting
-from kornel.core.partition.configuration import dynamic_queues, offered_types, topology_change
+from kornel.core.partition.configuration import dynamic_queues, offered_types
 from kornel.core.partition.gangs.pools import regroup_members
 from kornel.core.partition.history.queue_events import QueueSettings, settings_of
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
 from kornel.core.partition.waiting.gathering import bind_members
 from kornel.core.partition.waiting.rooms import activate_group, filter_newcomers, look_again
-from kornel.core.partition.waiting.waking import take_review_steps, wake_for_queue
+from kornel.core.partition.waiting.waking import take_review_steps, wake_for_domains, wake_for_queue
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import compile_rules
 from kornel.core.preemption import attempts
@@ -194,7 +196,7 @@ def _make_changes(
         weights = {state.types.index_of(name): weight for name, weight in config.node_sort.weights.items()}
         state.node_order.rebuild_order(NodeScore(config.node_sort.policy, weights), list(state.node_order))
     if before is None or config.topology != before.topology:
-        yield from topology_change.take_level_steps(state, config.topology)
+        yield from _take_level_steps(state, config.topology)
     state.rules_changed()
     yield from _follow_config(state, "root", config.root, before.root if before is not None else None, change)
     if change.templates:
@@ -418,3 +420,16 @@ def _drop_queue(state: PartitionState, queue: Queue) -> None:
     del queue.parent.children[queue.name]
     del state.queues[queue.path]
     queue.dissolve()
+
+
+def _take_level_steps(state: PartitionState, levels: tuple[TopologyLevel, ...]) -> Iterator[None]:
+    """Assigns every node to its domains of *levels*, and tries asks again that wait for a domain; without levels, the
+    partition has no domains. Yields after each node."""
+    before, state.topology = state.topology, Topology(levels) if levels else None
+    for node in state.nodes.values():
+        if before is not None:
+            before.remove_node(node)
+        if state.topology is not None:
+            state.topology.add_node(node, len(state.types.names))
+        yield
+    wake_for_domains(state)

@@ -129,7 +129,9 @@ def _other_pair(state: PartitionState, ask: Allocation, proposed: Allocation, pa
         return None
     for node_id in passed:
         node = state.nodes.get(node_id)
-        if node is not None and node in state.node_order and node.has_room(ask.shape.pairs):
+        if node is None or node not in state.node_order or not node.has_room(ask.shape.pairs):
+            continue
+        if node.has_devices(replacement.wanted_devices(ask)):
             return Pair(ask, proposed, node)
     return None
 

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from kornel.core.domain.commands import TerminationType
+from kornel.core.domain.devices import DeviceRequest
 from kornel.core.domain.effects import Released
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -72,7 +73,9 @@ def find_other_node(state: PartitionState, ask: Allocation, own: Node) -> Node |
         required = state.nodes.get(ask.spec.required_node)
         if required is None or required is own or required not in state.node_order:
             return None
-        return required if required.has_room(ask.shape.pairs) and required.node_id not in (ask.refused or {}) else None
+        if not required.has_room(ask.shape.pairs) or not required.has_devices(wanted_devices(ask)):
+            return None
+        return required if required.node_id not in (ask.refused or {}) else None
     return next(other_nodes(state, ask, own), None)
 
 
@@ -80,9 +83,20 @@ def other_nodes(state: PartitionState, ask: Allocation, own: Node) -> Iterator[N
     """Yields the open nodes in order, other than *own*, where *ask* may take the place of a placeholder on *own*."""
     refused, task_group = ask.refused or {}, ask.pool
     request = task_group.topology if task_group is not None else None
+    devices = wanted_devices(ask)
     for node in state.node_order.fitting_nodes(ask.shape.pairs):
-        if node is not own and node.node_id not in refused and group_domains.may_move(state, request, own, node):
+        if node is own or node.node_id in refused or not node.has_devices(devices):
+            continue
+        if group_domains.may_move(state, request, own, node):
             yield node
+
+
+def wanted_devices(ask: Allocation) -> DeviceRequest | None:
+    """Returns the devices that *ask* has to find on another node than its placeholder's: its own, or those of its
+    placeholders."""
+    if ask.shape.devices is not None or ask.pool is None:
+        return ask.shape.devices
+    return ask.pool.shape.devices
 
 
 def serve(
@@ -187,9 +201,11 @@ def undo_replacement(state: PartitionState, real: Allocation) -> None:
 
 
 def is_larger(ask: Allocation, placeholder: Allocation) -> bool:
-    """Tells whether *ask* wants more of any type than *placeholder* holds."""
+    """Tells whether *ask* wants more of any type than *placeholder* holds, or other devices."""
     if ask.shape is placeholder.shape:
         return False
+    if ask.shape.devices is not None and ask.shape.devices != placeholder.shape.devices:
+        return True
     held = dict(placeholder.shape.pairs)
     return any(amount > held.get(t, 0) for t, amount in ask.shape.pairs)
 

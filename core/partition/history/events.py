@@ -8,6 +8,7 @@ understandable by themselves.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from kornel.core.domain.application_states import AppState
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kornel.core.model.shapes import ResourceTypes, Shape
     from kornel.core.partition.history.event_log import EventLog
 
+NONE_TORN: Final[Mapping[Application, str]] = MappingProxyType({})
 PAUSE_NS: Final = 15 * 10**9
 """The least time between two equal events about one ask (scheduling.md 17)."""
 
@@ -131,12 +133,16 @@ class Recorder:
         recorded.bounded_ns = now_ns
         self._record_about(ask, f"Preemption is held back: {detail}")
 
-    def preempted_for_ask(self, victims: Iterable[Allocation], ask: Allocation) -> None:
-        """Records that *victims* are to leave so that *ask* can run."""
+    def preempted_for_ask(
+        self, victims: Iterable[Allocation], ask: Allocation, torn: Mapping[Application, str] = NONE_TORN
+    ) -> None:
+        """Records that *victims* are to leave so that *ask* can run. *torn*: the gangs that this leaves with too few
+        members, in words."""
         name = ask.application.application_id
         message = f"Preempted for request {ask.spec.key} of application {name} in queue {ask.queue.path}"
         for victim in victims:
-            self._record_about(victim, message)
+            broken = torn.get(victim.application)
+            self._record_about(victim, f"{message}; {broken}" if broken else message)
 
     def preempted_for_quota(self, victims: Iterable[Allocation], queue: Queue) -> None:
         """Records that *victims* are to leave because *queue* holds more than its max."""

@@ -14,7 +14,7 @@ from kornel.core.domain.commands import CREATION_TIME_TAG, AllocationSpec, Relea
 from kornel.core.domain.effects import AllocationRejected
 from kornel.core.domain.names import LONGEST_NAME, LONGEST_TAGS, items_length, length_flaw, show_name
 from kornel.core.domain.reasons import Ignored, Rejection
-from kornel.core.domain.resources import NOTHING
+from kornel.core.domain.resources import NOTHING, Resources
 from kornel.core.domain.topology import TopologyRequest
 from kornel.core.model.allocations import SEPARATOR, Allocation, identity_of, standing_of
 from kornel.core.model.applications import Application
@@ -25,7 +25,7 @@ from kornel.core.partition.asks import instances, moves, questions
 from kornel.core.partition.asks.answers import answer_release
 from kornel.core.partition.configuration import offered_types
 from kornel.core.partition.gangs import pools
-from kornel.core.partition.intake import handshake, removal
+from kornel.core.partition.intake import device_faults, handshake, removal
 from kornel.core.partition.scheduling import placement
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.waking import wake_for_node
@@ -60,11 +60,15 @@ def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> Allocati
     try:
         if placed:
             offered_types.offer_types(state, amounts)
-        shape = state.types.shape_of(amounts)
+        plain = not known and spec.devices is None
+        shape = state.types.shape_of(amounts) if plain else _shape_of(state, spec, amounts)
     except TooManyTypes as error:
         return reject_allocation(spec, f"{Rejection.INVALID_RESOURCE}: {spec.key}: {error}")
     if known or placed or spec.legacy:
         _take_entry(state, spec, shape, now_ns)
+    elif spec.devices is not None:
+        demand = spec._replace(devices=spec.devices.demand)
+        _add_ask(state, state.applications[spec.application_id], demand, shape, now_ns)
     else:  # By far the most entries are new asks, so their path has few tests. Foreign load always names a node.
         _add_ask(state, state.applications[spec.application_id], spec, shape, now_ns)
     return None
@@ -75,6 +79,17 @@ def _is_placed(state: PartitionState, spec: AllocationSpec) -> bool:
     application."""
     request = state.requests.get(identity_of(spec.key, spec.instance) if spec.instance else spec.key)
     return request is not None and not request.pending
+
+
+def _shape_of(state: PartitionState, spec: AllocationSpec, amounts: Resources) -> Shape:
+    """Returns the demand of *spec* for *amounts* and devices. What runs keeps its devices whatever the tags say now.
+
+    An ask of the older generation is about what is pending under its key, whatever runs under it.
+    """
+    request = state.requests.get(identity_of(spec.key, spec.instance) if spec.instance else spec.key)
+    if request is not None and not request.pending and not spec.legacy:
+        return state.types.shape_with(amounts, request.shape.devices)
+    return state.types.shape_with(amounts, None if spec.devices is None else spec.devices.demand)
 
 
 def reject_allocation(spec: AllocationSpec, reason: str) -> AllocationRejected:
@@ -103,9 +118,12 @@ def recover_with_node(state: PartitionState, node: Node, existing: Iterable[Allo
         )
     except TooManyTypes as error:
         return f"{Rejection.INVALID_RESOURCE}: what runs on {node.node_id}: {error}"
+    refused = device_faults.refuse_together(state, node, specs)
+    if refused is not None:
+        return refused
     for spec in specs:
         # Changes that a known allocation cannot accept are left out; they are no reason to refuse the node.
-        _take_entry(state, spec, state.types.shape_of(NOTHING if spec.resources is None else spec.resources), now_ns)
+        _take_entry(state, spec, _shape_of(state, spec, spec.resources or NOTHING), now_ns)
     return None
 
 
@@ -150,6 +168,10 @@ def _find_fault(state: PartitionState, spec: AllocationSpec) -> str | None:
         return f"{Rejection.MAX_ALLOCATIONS}: more than {MOST_SHARING:,} allocations of a partition would share a key"
     if spec.topology is not None:
         refused = _refuse_topology(state, spec.topology)
+        if refused is not None:
+            return refused
+    if spec.devices is not None:
+        refused = device_faults.refuse_devices(state, spec, known)
         if refused is not None:
             return refused
     if application.state in _CLOSED and not spec.node_id and (known is None or _wants_more(state, spec)):
@@ -219,6 +241,8 @@ def _refuse_change(state: PartitionState, spec: AllocationSpec) -> str | None:
             return f"{Rejection.UNCHANGEABLE}: {spec.key} is allocated, so its task group stays {before.task_group!r}"
         if spec.required_node not in ("", before.required_node, _node_id(request)):
             return f"{Rejection.UNCHANGEABLE}: {spec.key} is allocated, but not on its new required node"
+        if spec.devices is not None and spec.devices.demand != request.shape.devices:
+            return f"{Rejection.UNCHANGEABLE}: {spec.key} is allocated, so what it wants of devices stays as it is"
     return None
 
 
@@ -244,6 +268,9 @@ def _take_entry(state: PartitionState, spec: AllocationSpec, shape: Shape, now_n
         _occupy_node(state, spec, shape, now_ns)
         return
     application = state.applications[spec.application_id]
+    given: tuple[str, ...] = ()
+    if spec.devices is not None:
+        given, spec = spec.devices.given, spec._replace(devices=spec.devices.demand)
     if spec.legacy:
         _take_older(state, application, spec, shape, now_ns)
         return
@@ -251,6 +278,7 @@ def _take_entry(state: PartitionState, spec: AllocationSpec, shape: Shape, now_n
     if request is None:
         if spec.node_id:
             request = _record_request(state, application, spec, shape, _created_ns(spec, now_ns))
+            request.devices = given
             lifecycle.allocation_recovered(state, application, now_ns)
             placement.place_unchecked(state, request, state.nodes[spec.node_id], now_ns)
             if spec.task_group:
@@ -271,6 +299,7 @@ def _take_entry(state: PartitionState, spec: AllocationSpec, shape: Shape, now_n
             moves.resize_request(state, request, shape)
         changed = _amend_allocation(state, request, spec, now_ns)
     if placed:
+        request.devices = given
         placement.bind(state, request, state.nodes[spec.node_id], now_ns)
         if request.spec.task_group:
             pools.member_placed(state, request)

@@ -9,6 +9,7 @@ from kornel.core.domain.effects import Allocated
 from kornel.core.model.allocations import Allocation
 from kornel.core.partition import lifecycle
 from kornel.core.partition.asks import instances, moves
+from kornel.core.partition.asks.answers import device_tags
 from kornel.core.partition.books import spent
 from kornel.core.partition.gangs import pools
 from kornel.core.partition.state import PartitionState
@@ -34,4 +35,4 @@ def announce_swap(state: PartitionState, real: Allocation, now_ns: int) -> None:
     """Updates the application after :func:`swap_in`, and tells the shim where *real* runs."""
     assert real.node is not None, "a swapped allocation has a node"
     lifecycle.placeholder_replaced(state, real.application, now_ns)
-    state.effects.append(Allocated(real.spec, real.node.node_id, real.shape.resources))
+    state.effects.append(Allocated(real.spec, real.node.node_id, real.shape.resources, device_tags(real)))

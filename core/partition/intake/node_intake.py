@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.commands import NodeAction, NodeSpec, TerminationType
+from kornel.core.domain.devices import DEVICES_ATTRIBUTE, DeviceSpec, InvalidDevices, read_devices
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.effects import NodeAccepted, NodeRejected, Released
 from kornel.core.domain.names import LONGEST_NAME, LONGEST_TAGS, items_length, length_flaw
@@ -20,7 +21,7 @@ from kornel.core.partition import lifecycle
 from kornel.core.partition.asks import moves, questions
 from kornel.core.partition.asks.answers import answer_release
 from kornel.core.partition.asks.reservations import end_reservation
-from kornel.core.partition.books import ledger
+from kornel.core.partition.books import device_books, ledger
 from kornel.core.partition.configuration import offered_types
 from kornel.core.partition.gangs import replacement
 from kornel.core.partition.intake import allocation_intake, handshake, removal
@@ -78,6 +79,9 @@ def _create_node(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining
     state.nodes[node.node_id] = node
     if state.topology is not None:
         state.topology.add_node(node, len(state.types.names))
+    reported = _reported_devices(spec)
+    if reported:
+        device_books.report_devices(state, node, read_devices(reported))
     if state.no_room:
         state.reserving.call_round()  # Even a closed node raises the number of nodes that may be kept free.
     ledger.capacity_changed(state, [], node.capacity)
@@ -163,7 +167,16 @@ def _refuse_creation(state: PartitionState, spec: NodeSpec) -> str | None:
             return (
                 f"{Rejection.INVALID_RESOURCE}: {what} of node {spec.node_id} is negative: {_list_negatives(amounts)}"
             )
+    try:
+        read_devices(_reported_devices(spec) or "")
+    except InvalidDevices as error:
+        return f"{Rejection.INVALID_DEVICES}: node {spec.node_id}: {error}"
     return None
+
+
+def _reported_devices(spec: NodeSpec) -> str | None:
+    """Returns the devices of *spec*, as it writes them; ``None``: it says nothing about them."""
+    return next((value for key, value in spec.attributes if key == DEVICES_ATTRIBUTE), None)
 
 
 def _named_by(spec: NodeSpec) -> Iterator[str]:
@@ -179,10 +192,16 @@ def _list_negatives(amounts: Resources) -> str:
 
 def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> None:
     """Changes the capacity of a node completely or not at all. Of its attributes, only those that name its place in the
-    topology can change (protocol.md 4.2)."""
+    topology and its devices can change (protocol.md 4.2)."""
+    try:
+        devices = read_devices(_reported_devices(spec) or "")
+    except InvalidDevices:
+        state.ignore_entry(Ignored.INVALID_DEVICES, spec.node_id)
+        return
     moved = _move_node(state, node, spec)
+    equipped = _equip_node(state, node, spec, devices, now_ns)
     if spec.capacity is None and spec.occupied is None:
-        if moved:
+        if moved or equipped:
             return
         state.ignore_entry(Ignored.NO_CHANGE, spec.node_id)
         return
@@ -241,6 +260,24 @@ def _move_node(state: PartitionState, node: Node, spec: NodeSpec) -> bool:
     return True
 
 
+def _equip_node(state: PartitionState, node: Node, spec: NodeSpec, devices: Sequence[DeviceSpec], now_ns: int) -> bool:
+    """Has *node* have *devices*, those of *spec*, if it names any. Returns whether they differ from those before."""
+    reported = _reported_devices(spec)
+    before = dict(node.attributes)
+    if reported is None or before.get(DEVICES_ATTRIBUTE, "") == reported:
+        return False
+    node.attributes = tuple(sorted({**before, DEVICES_ATTRIBUTE: reported}.items()))
+    device_books.report_devices(state, node, devices)
+    node.version += 1
+    state.changes += 1
+    pausing.node_changed(state, node.node_id)
+    note_new_capacity(state, node)
+    note_lost_capacity(state, node)
+    eviction.leave_too_small(state, node, now_ns)
+    wake_for_node(state, node)
+    return True
+
+
 def _open(state: PartitionState, node: Node) -> None:
     state.node_order.add(node)
     note_new_capacity(state, node)
@@ -280,6 +317,7 @@ def _decommission_node(state: PartitionState, node: Node, now_ns: int) -> None:
         else:
             removal.remove_allocation(state, allocation, None, now_ns)
             lost.setdefault(allocation.application, []).append(allocation)
+    state.sharing.pop(node, None)
     for key in list(node.foreign):
         if state.recording and key != _whole_node_key(node):
             state.events.foreign_load_set(key, node, None, None)

@@ -10,6 +10,7 @@ from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.resources import NOTHING
 from kornel.core.model.allocations import Allocation, Together, together_of
 from kornel.core.model.applications import Application
+from kornel.core.model.devices import NodeDevices
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
@@ -22,6 +23,7 @@ from kornel.core.partition.scheduling import placement
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
 from kornel.core.policies import user_limits
+from kornel.core.policies.device_choice import choose_devices
 from kornel.core.policies.gang_domains import choose_nodes
 from kornel.core.policies.gang_nodes import NONE_REFUSED, Candidates, Members, Shortfall
 
@@ -59,7 +61,30 @@ def choose_places(
     nodes: dict[Allocation, Node] = {}
     for asks, places in zip(alike, chosen, strict=True):
         nodes.update(zip(asks, places, strict=True))
-    return [(ask, nodes[ask]) for ask in members]
+    found = [(ask, nodes[ask]) for ask in members]
+    return found if _find_devices(found) else None
+
+
+def _find_devices(places: Places) -> bool:
+    """Tells whether all members find their devices on their nodes, one after the other.
+
+    Members with parts of different size may be packed more tightly in the order in which nodes were chosen for them.
+    """
+    left: dict[Node, NodeDevices] = {}
+    for ask, node in places:
+        request = ask.shape.devices
+        if request is None:
+            continue
+        if node.devices is None:
+            return False
+        devices = left.get(node)
+        if devices is None:
+            devices = left[node] = node.devices.copy()
+        taken = choose_devices(devices, request)
+        if taken is None:
+            return False
+        devices.put_on_paper(taken)
+    return True
 
 
 def exceeded_limit(state: PartitionState, application: Application, members: Sequence[Allocation]) -> NotPlaced | None:
@@ -107,7 +132,7 @@ def demand_of(members: Sequence[Allocation]) -> tuple[Demand, list[list[Allocati
         refused = NONE_REFUSED if ask.refused is None else frozenset(ask.refused)
         key = ask.shape, ask.spec.required_node, refused, together_of(ask.spec)
         alike.setdefault(key, []).append(ask)
-    demand = tuple(Members(key[0].pairs, len(asks), *key[1:]) for key, asks in alike.items())
+    demand = tuple(Members(key[0].pairs, len(asks), *key[1:], key[0].devices) for key, asks in alike.items())
     return demand, list(alike.values())
 
 

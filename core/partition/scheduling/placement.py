@@ -9,6 +9,7 @@ from kornel.core.domain.effects import Allocated
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.partition import lifecycle
+from kornel.core.partition.asks.answers import device_tags
 from kornel.core.partition.asks.moves import end_claim, place_ask, place_unasked
 from kornel.core.partition.asks.reservations import offer_room, unbook_reservation
 from kornel.core.partition.state import PartitionState
@@ -61,4 +62,5 @@ def announce_placement(state: PartitionState, allocation: Allocation, node: Node
             state.events.allocation_added(allocation)
     elif state.recording:
         state.events.placement_made(allocation, node)
-    state.effects.append(_new(Allocated, (spec, node.node_id, allocation.shape.resources)))
+    tags = () if allocation.shape.devices is None else device_tags(allocation)
+    state.effects.append(_new(Allocated, (spec, node.node_id, allocation.shape.resources, tags)))

@@ -63,7 +63,7 @@ def insist_on_node(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     Returns false if the node is unknown or too small even when it is empty.
     """
     node = state.nodes.get(ask.spec.required_node)
-    if node is None or not node.could_hold(ask.shape.pairs):
+    if node is None or not node.could_hold_shape(ask.shape):
         return False
     reserve_node(state, ask, node, now_ns)
     return True

@@ -98,7 +98,7 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
         candidates = _candidate_nodes(state, group.shape)
         while candidates:
             node = candidates.popleft()
-            if node in state.node_order and _may_hold(node, group.shape.pairs):
+            if node in state.node_order and _may_hold(node, group.shape):
                 _reserve(state, ask, node, now_ns)
                 return True
         return False
@@ -137,7 +137,7 @@ def _decide_reservation(
         return
     ask.reserve_after_ns = 0
     # Since the question was sent, the node, the quotas or the ask may have changed, so all conditions are tested again.
-    open_to_it = node in state.node_order and _may_hold(node, ask.shape.pairs)
+    open_to_it = node in state.node_order and _may_hold(node, ask.shape)
     sound = ledger.promise_is_sound(ask) and _more_may_be_kept(state)
     if open_to_it and sound and _waits_for_room(state, ask.group):
         reserve_node(state, ask, node, now_ns, by_age=True)
@@ -149,12 +149,14 @@ def _drop_question(ask: Allocation) -> None:
     ask.reserve_after_ns = 0
 
 
-def _may_hold(node: Node, pairs: Pairs) -> bool:
-    """Tells whether *node*, if nothing ran there, would have room for *pairs* beside all claims on it."""
+def _may_hold(node: Node, shape: Shape) -> bool:
+    """Tells whether *node*, if nothing ran there, would have room for *shape* beside all claims on it."""
     claims = node.claims
+    if not node.could_hold_shape(shape):
+        return False
     if claims is None:
-        return node.could_hold(pairs)
-    return all(node.capacity[t] - claims.held[t] - claims.by_age[t] >= amount for t, amount in pairs)
+        return True
+    return all(node.capacity[t] - claims.held[t] - claims.by_age[t] >= amount for t, amount in shape.pairs)
 
 
 def _waits_for_room(state: PartitionState, group: AskGroup | None) -> bool:

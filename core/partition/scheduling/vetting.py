@@ -19,6 +19,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.partition.asks import finding, moves, questions
 from kornel.core.partition.asks.reservations import end_reservation
+from kornel.core.partition.books import device_books
 from kornel.core.partition.gangs import pools
 from kornel.core.partition.scheduling import placement
 from kornel.core.partition.state import PartitionState
@@ -209,6 +210,8 @@ def is_still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
     # The ask is charged on the node already, so it fits if no free amount is negative.
     if any(node.free[t] < 0 for t, _ in pairs):
         return False
+    if ask.shape.devices is not None and not device_books.are_usable(node, ask):
+        return False
     accounts = ask.application.accounts
     # The amounts used include those of the ask already.
     quotas = [queue for queue in ask.queue.lineage() if queue.ceilings and queue not in ask.swaps_in]
@@ -221,11 +224,10 @@ def _passed_nodes(
     state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], refused: Mapping[str, str]
 ) -> list[Node]:
     """Returns those of the nodes asked about that the shim allowed and that still have room."""
-    pairs = ask.shape.pairs
     if finding.kept_back(state, ask) is not None:
         return []
     nodes = (state.nodes.get(node_id) for node_id in node_ids if node_id not in refused)
-    return [node for node in nodes if node is not None and node in state.node_order and node.has_room(pairs)]
+    return [node for node in nodes if node is not None and node in state.node_order and node.has_room_for(ask.shape)]
 
 
 def _reserved_node(ask: Allocation) -> Node | None:

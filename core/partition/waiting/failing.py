@@ -60,7 +60,8 @@ def note_failure(ask: Allocation, message: str, now_ns: int) -> None:
 
 def describe_lack_of_room(ask: Allocation) -> str:
     """Returns the sentence for an ask that is larger than what is free on every node."""
-    return f"No node has enough room for {ask.shape.write_amounts()}"
+    devices = "" if ask.shape.devices is None else f" with {ask.shape.devices.describe_request()}"
+    return f"No node has enough room for {ask.shape.write_amounts()}{devices}"
 
 
 def note_unplaced(ask: Allocation, reason: Unschedulable, now_ns: int) -> None:

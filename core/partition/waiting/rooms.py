@@ -293,8 +293,7 @@ def _some_node_holds(state: PartitionState, shape: Shape) -> bool:
         return False
     if shape.has_holder:
         return True
-    pairs = shape.pairs
-    node = next((node for node in state.nodes.values() if node.schedulable and node.could_hold(pairs)), None)
+    node = next((node for node in state.nodes.values() if node.schedulable and node.could_hold_shape(shape)), None)
     if node is None:
         state.too_large[shape] = None
         return False
@@ -311,7 +310,7 @@ def note_new_capacity(state: PartitionState, node: Node) -> None:
     """Makes asks that only *node* could hold wait for room like any other, after it appeared, opened or grew."""
     if not node.schedulable:
         return
-    for shape in [shape for shape in state.too_large if node.could_hold(shape.pairs)]:
+    for shape in [shape for shape in state.too_large if node.could_hold_shape(shape)]:
         del state.too_large[shape]
         _relies_on(state, shape, node)
         for group in _groups_without_room(state, shape):

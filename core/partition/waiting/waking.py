@@ -71,7 +71,7 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
     # A node with more room may now be the one that lacks the least for an ask that has waited long.
     if state.no_room and state.reserving.delay_ns is not None:
         state.reserving.call_round()
-    for shape in [shape for shape in state.no_room if node.has_room(shape.pairs)]:
+    for shape in [shape for shape in state.no_room if node.has_room(shape.pairs) and node.has_devices(shape.devices)]:
         shape.no_room = False
         _wake_room(state, state.no_room.pop(shape))
 
@@ -80,7 +80,7 @@ def _wake_for_domain(state: PartitionState, node: Node) -> None:
     """Wakes the asks that wait for a domain with room and for which *node* has room."""
     for waiter in list(state.waiting_for_domain):
         shape = waiter.shape if isinstance(waiter, AskGroup) else waiter.ask.shape
-        if node.has_room(shape.pairs):
+        if node.has_room_for(shape):
             if isinstance(waiter, AskGroup):
                 activate_group(waiter)
             else:
@@ -89,7 +89,7 @@ def _wake_for_domain(state: PartitionState, node: Node) -> None:
 
 def _offer_to_refused(state: PartitionState, node: Node) -> None:
     """Wakes the asks in rooms of refused asks that the shim has not refused on *node*, which has room again."""
-    for shape in [shape for shape in state.refused if node.has_room(shape.pairs)]:
+    for shape in [shape for shape in state.refused if node.has_room_for(shape)]:
         rooms = state.refused[shape]
         for refused_on in [nodes for nodes in rooms if node.node_id not in nodes]:
             for ask in list(rooms[refused_on]):

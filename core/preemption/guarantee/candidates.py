@@ -23,7 +23,7 @@ from kornel.core.preemption.guarantee.allowances import Kind, LeafTerms, Terms
 from kornel.core.preemption.guarantee.cost import Pricing
 from kornel.core.preemption.guarantee.order import Candidate
 from kornel.core.preemption.plan import NOBODY_SPARED, Spared
-from kornel.core.preemption.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, reluctance_of
+from kornel.core.preemption.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, age_of, reluctance_of
 
 _REPLACING: Final = AskPlace.REPLACING
 """Kept as constants, this one and those below, because reading a member from its class costs as much as a call, and
@@ -282,7 +282,7 @@ class Candidates:
                 return None
             kind = member_kind
         return (
-            order, -allocation.created_ns, application.preempted_count, allocation.key, allocation, kind,
+            order, age_of(allocation), application.preempted_count, allocation.key, allocation, kind,
         )  # fmt: skip
 
     def _kind_of_member(self, member: Allocation, kind: Kind) -> Kind | None:

@@ -20,7 +20,7 @@ from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.candidates import Candidates
 from kornel.core.preemption.guarantee.order import Candidate, Solution, full_order
 from kornel.core.preemption.guarantee.solve import Solver
-from kornel.core.preemption.victim_index import CLASSES, reluctance_of
+from kornel.core.preemption.victim_index import CLASSES, age_of, reluctance_of
 
 MOST_GANGS: Final = 64
 """The most gangs that are looked at for one ask, the cheapest first."""
@@ -119,7 +119,7 @@ class GangSearch:
                 found.append(victim)
                 continue
             earlier = gang.application.preempted_count
-            found += [(order, -m.created_ns, earlier, m.key, m, victim[5]) for m, order in gang.members.items()]
+            found += [(order, age_of(m), earlier, m.key, m, victim[5]) for m, order in gang.members.items()]
         return sorted(found, key=full_order)
 
     def _find_gangs(self) -> Iterable[_Gang]:
@@ -149,7 +149,7 @@ class GangSearch:
             max(map(reluctance_of, members)),
             sum(orders.values()) if priced else max(orders.values()),
             len(members),
-            max(-member.created_ns for member in members),
+            max(age_of(member) for member in members),
             application,
             terms,
             orders,

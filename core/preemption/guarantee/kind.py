@@ -16,6 +16,7 @@ from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.foresight import foresee_attempt
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.refusals import Refusals, RefusedQuestion
+from kornel.core.preemption.guarantee.victim_orders import COSTS
 from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
 from kornel.core.preemption.plan import PreemptionPlan, UnitPlan
 
@@ -69,6 +70,6 @@ GUARANTEE: Final = Kind(
         }
     ),
     colour=Colour.BLUE,
-    keys=ConfigurationKeys(switch="enabled", bound=VictimBound(ask=128, interval=1_000)),
+    keys=ConfigurationKeys(switch="enabled", orders=tuple(COSTS), bound=VictimBound(ask=128, interval=1_000)),
     records=(GuaranteeRecord, Refusals, RefusedQuestion, units.UnitAttempt),
 )

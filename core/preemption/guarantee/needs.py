@@ -8,6 +8,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.guarantee.entitlement import Entitlement
 from kornel.core.preemption.guarantee.fences import project_usage
+from kornel.core.preemption.plan import Need
 
 
 class Needs:
@@ -74,11 +75,11 @@ class Needs:
         room = node.room_without(self.ask.reservation)
         short = {names[t]: amount - room[t] for t, amount in self.ask.shape.pairs if amount > room[t]}
         by_need = {
-            "node": short,
-            "queue": {names[t]: amount for t, amount in self.queue.items()},
-            "guarantee": {names[t]: amount for t, amount in self.swaps.items()},
+            Need.NODE: short,
+            Need.QUEUE: {names[t]: amount for t, amount in self.queue.items()},
+            Need.GUARANTEE: {names[t]: amount for t, amount in self.swaps.items()},
         }
-        return {name: amounts for name, amounts in by_need.items() if amounts}
+        return {need.value: amounts for need, amounts in by_need.items() if amounts}
 
 
 def _queue_needs(ask: Allocation, fence: Queue) -> dict[int, int]:

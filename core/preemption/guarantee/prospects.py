@@ -24,7 +24,7 @@ from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.priorities import Adjustment
-from kornel.core.preemption.victim_index import CLASSES, MILDEST, reluctance_of
+from kornel.core.preemption.victim_index import CLASSES, MILDEST, age_of, reluctance_of
 
 _PREEMPTED: Final = AskPlace.PREEMPTED
 """Kept as a constant, because reading a member from its class costs as much as a call, and every allocation on a node
@@ -330,7 +330,7 @@ class Prospects:
             if shape not in terms.kinds and isinstance(laws.kind_of(terms, shape), str):
                 self._leaves[leaf].blocked[shape] = None
                 continue
-            victim = (terms.adjusted.of(spec.priority), -allocation.created_ns, self._amounts_of(shape))
+            victim = (terms.adjusted.of(spec.priority), age_of(allocation), self._amounts_of(shape))
             found[reluctance_of(allocation)].append(victim)
         return found
 

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Final, NamedTuple
 
 from kornel.core.domain.topology import Wish
-from kornel.core.model.allocations import Allocation, Together, together_of
+from kornel.core.model.allocations import Allocation, Together, stand_together, together_of
 from kornel.core.model.domains import Domain, DomainPath, Topology
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
@@ -99,7 +99,7 @@ def _nodes_of_others(asks: Sequence[Allocation]) -> Iterator[Node]:
     """Yields the nodes on which others of the task group of *asks* run or hold room."""
     first, chosen = asks[0], set(asks)
     for other in (*first.application.allocations.values(), *first.application.asks.values()):
-        if other in chosen or other.spec.task_group != first.spec.task_group:
+        if other in chosen or not stand_together(other.spec, first.spec):
             continue
         if other.node is not None:
             yield other.node

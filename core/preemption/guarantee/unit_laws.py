@@ -161,11 +161,13 @@ def _check_domains(case: _UnitCase) -> Iterator[Violation]:
     for name, request in groups:
         if request is None or request.wish != Wish.REQUIRED:
             continue
-        nodes = [node for ask, node in places.items() if ask.spec.task_group == name]
+        nodes = [node for ask, node in places.items() if (ask.spec.task_group, ask.spec.topology) == (name, request)]
         application = case.plan.application
         for other in (*application.allocations.values(), *application.asks.values()):
             where = other.node or (other.reservation.node if other.reservation is not None else None)
-            if where is not None and other not in places and other.spec.task_group == name:
+            # Real asks need not repeat what their placeholders say.
+            says = not other.spec.placeholder or other.spec.topology == request
+            if where is not None and other not in places and other.spec.task_group == name and says:
                 nodes.append(where)
         standing: dict[tuple[str, ...] | None, int] = {}
         for node in nodes:

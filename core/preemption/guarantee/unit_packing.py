@@ -23,8 +23,8 @@ from kornel.core.preemption.guarantee.needs import Needs, can_take_claim
 from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.guarantee.solve import SUBSETS
 from kornel.core.preemption.guarantee.unit_domains import Bound
-from kornel.core.preemption.plan import FreedAmounts, PreemptionPlan, UnitPlan
-from kornel.core.preemption.victim_index import VictimIndex, reluctance_of
+from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, UnitPlan
+from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
 
 MOST_STEPS: Final = 20_000
 """Victims that are taken on paper before a search ends."""
@@ -282,7 +282,7 @@ class Packing:
                 yield _Item(
                     max(map(reluctance_of, members)),
                     max(candidates.order_of(leaf, member) for member in members),
-                    (max(-m.created_ns for m in members), application.preempted_count, members[0].key),
+                    (max(age_of(m) for m in members), application.preempted_count, members[0].key),
                     tuple(members),
                     tuple((node, tuple(amounts.items())) for node, amounts in by_node.items()),
                     kind.gains,
@@ -313,7 +313,7 @@ class Packing:
         for ask, node in nodes.items():
             victims = tuple(victim for item in sorted(of_member[ask]) for victim in item.victims)
             short = {self._names[t]: a - self._rooms[node][t] for t, a in ask.shape.pairs if a > self._rooms[node][t]}
-            needs = FreedAmounts({"node": short} if short and victims else {})
+            needs = FreedAmounts({Need.NODE.value: short} if short and victims else {})
             order = tuple(adjusted[victim] for victim in victims)
             places.append(PreemptionPlan(KIND, ask, node, victims, self._fence, needs, order))
         return UnitPlan(KIND, self._whole.application, tuple(places), self._fence, mends, not self.exhaustive)

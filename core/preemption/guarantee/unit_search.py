@@ -43,7 +43,7 @@ from kornel.core.preemption.guarantee.unit_domains import NO_DOMAINS, Bound, Way
 from kornel.core.preemption.guarantee.unit_packing import Packing, is_small
 from kornel.core.preemption.guarantee.unit_paper import Paper
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
-from kornel.core.preemption.victim_index import VictimIndex, reluctance_of
+from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
 
 Refused = Mapping[Allocation, frozenset[str]]
 """By member, the nodes on which it may not run."""
@@ -294,7 +294,7 @@ class UnitSearch:
         assert not isinstance(entitled, Refusal), "nothing has changed since the search began"
         ledger = _Freed(self._whole, self._fence, entitled, self._found)
         order = {
-            victim: (reluctance_of(victim), adjusted, -victim.created_ns, victim.key)
+            victim: (reluctance_of(victim), adjusted, age_of(victim), victim.key)
             for place in self._found
             for victim, adjusted in zip(place.victims, place.adjusted, strict=True)
         }

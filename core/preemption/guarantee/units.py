@@ -72,6 +72,14 @@ def serve_unit(
         unit.no_attempt_is_due()
         state.enforcement.deferred[first] = None
         return 0, False
+    if any(ask.shape.devices is not None for ask in members):
+        # Victims are chosen by amounts, and might leave devices that some member cannot use. Members may also have come
+        # after the attempt began.
+        state.guarantee.unit_attempts.pop(unit.application, None)
+        unit.no_attempt_is_due()
+        detail = "its members want devices, and victims are chosen by amounts"
+        _tell_refusal(state, unit, members, Refusal(Outcome.GANG_INCOMPLETE, detail), now_ns)
+        return 0, False
     attempt = state.guarantee.unit_attempts.get(unit.application)
     if attempt is not None and attempt.dialogue.waits:
         unit.no_attempt_is_due()
@@ -348,6 +356,8 @@ def _why_not_whole(state: PartitionState, application: Application) -> str:
         return f"the topology has no level {level}"
     if not forms_unit(state, application):
         return "its members are placed one by one now"
+    if any(ask.spec.placeholder and ask.shape.devices is not None for ask in application.asks.values()):
+        return "a member wants devices"
     announced = application.spec.placeholder_ask
     total: dict[str, int] = {}
     for ask in application.asks.values():

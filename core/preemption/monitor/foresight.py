@@ -8,7 +8,13 @@ from typing import Final
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.partition.state import PartitionState
-from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
+from kornel.core.preemption.foresight import (
+    DEVICES,
+    DEVICES_DETAIL,
+    Circumstances,
+    PreemptionOutlook,
+    PreemptionVerdict,
+)  # fmt: skip
 from kornel.core.preemption.monitor.notices import Entry
 from kornel.core.preemption.monitor.plan import Place
 
@@ -26,6 +32,8 @@ def foresee_round(state: PartitionState, ask: Allocation, _asked: Circumstances)
         return None
     verdict, notices, names = PreemptionVerdict, state.notices, state.types.names
     path = ask.queue.path
+    if ask.shape.devices is not None:
+        return PreemptionOutlook(verdict.FORBIDDEN, DEVICES, Outcome.ASK_MAY_NOT_PREEMPT, DEVICES_DETAIL)
     if not notices.rounds:
         return PreemptionOutlook(verdict.FORBIDDEN, RESTS, "", "its first round has not ended yet")
     lacking = {t: amount for t, amount in notices.lacking.get(path, {}).items() if amount > 0}

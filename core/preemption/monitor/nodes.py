@@ -11,7 +11,7 @@ from kornel.core.preemption.monitor.candidates import Candidate, Whom
 from kornel.core.preemption.monitor.figures import QueueFigures, shown_by
 from kornel.core.preemption.monitor.places import Planner
 from kornel.core.preemption.monitor.round import Round
-from kornel.core.preemption.victim_index import reluctance_of
+from kornel.core.preemption.victim_index import age_of, reluctance_of
 
 
 def serve_reserved(run: Round, planner: Planner) -> Generator[int, None, None]:
@@ -75,7 +75,7 @@ def _room_on(run: Round, planner: Planner, reservation: Reservation, whom: Whom)
             if theirs >= ours:
                 continue
         candidates.append(((reluctance_of(allocation), theirs), candidate))
-    candidates.sort(key=lambda pair: (*pair[0], -pair[1].allocation.created_ns, pair[1].allocation.key))
+    candidates.sort(key=lambda pair: (*pair[0], age_of(pair[1].allocation), pair[1].allocation.key))
     return planner.choice.choose_victims(planner.want_of(ask, leaf), node, [one for _, one in candidates], whom) or []
 
 

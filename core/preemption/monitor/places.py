@@ -286,7 +286,7 @@ class Planner:
         """Tells whether *ask* waits for room that preemption may provide."""
         if ask.node is not None or self._run.view.requests.get(ask.key) is not ask:
             return False
-        if not waits_for_room(ask):
+        if not waits_for_room(ask) or ask.shape.devices is not None:
             return False
         group = ask.group
         if group is not None:
@@ -305,7 +305,7 @@ class Planner:
         for application in sorted(leaf.queue.applications.values(), key=application_key):
             # A group that is in no waiting room is about to be tried, so nothing is preempted for it yet.
             lists = [
-                [ask for ask in group.asks() if ask.spec.allow_preempt_other]
+                [ask for ask in group.asks() if ask.spec.allow_preempt_other and ask.shape.devices is None]
                 for group in application.groups.values()
                 if not group.kept_back and not group.required_node and group.parked_at is not None
             ]

@@ -16,6 +16,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
+from kornel.core.preemption.gang_losses import is_bound
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.plan import Refusal
 from kornel.core.preemption.quota import cycle_limit, laws
@@ -32,11 +33,23 @@ BATCH: Final = 64
 """The most victims of one step; each costs as much as a placement."""
 MOST_SAID: Final = 8
 """The most reasons in a record why something stays above a max; those with the largest amounts are chosen."""
+ENFORCEMENT_BUDGET: Final = 256
+"""The decisions that one round of the periodic cycle spends on lowered maxima; slices between rounds do the rest."""
 
 
 def is_enforcing(state: PartitionState) -> bool:
     """Tells whether a max is being enforced, or is due to be."""
     return state.enforcement.busy
+
+
+def has_queues_due(state: PartitionState) -> bool:
+    """Tells whether a max is to be enforced, or asks wait until that is over."""
+    return state.enforcement.busy or bool(state.enforcement.deferred)
+
+
+def enforce_due(state: PartitionState, now_ns: int) -> None:
+    """Goes on with the lowered maxima that are due, in a round of the periodic cycle (preemption.md F2, H)."""
+    advance_enforcement(state, now_ns, ENFORCEMENT_BUDGET)
 
 
 def advance_enforcement(state: PartitionState, now_ns: int, budget: int) -> int:
@@ -78,10 +91,11 @@ def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
         # A stuck victim that has left by now needs no replacement.
         now = quota_standing.staying_amounts(state, run.queue)
         run.staying = {t: min(amount, now[t]) for t, amount in run.staying.items() if t in now}
-    batch = run.plan.victims[run.at : run.at + BATCH]
+    end = _end_of_batch(run.plan.victims, run.at)
+    batch = run.plan.victims[run.at : end]
     # This moves on before the batch is checked, so that victims that are no longer needed or allowed are not tried
     # again.
-    run.at += BATCH
+    run.at = end
     left = _left_of_target(run, run.plan)
     refused = ""
     if batch and left and governing.is_shadowed(state, KIND):
@@ -124,7 +138,7 @@ def _evict_batch(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: 
     most, denial = cycle_limit.allow_victims(state, part.victims, now_ns, run)
     if denial is not None:
         run.stopped = Refusal(denial.outcome, denial.detail, denial.retry_ns)
-    victims = part.victims[:most]
+    victims = _without_parts(part.victims, most)
     governing.charge_victims(state, victims, "", now_ns, run)
     eviction.evict_victims(state, victims, None, f"preempted because queue {run.queue.path} holds more than its max")
     if run.replaces:
@@ -134,6 +148,26 @@ def _evict_batch(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: 
         state.events.preempted_for_quota(victims, run.queue)
     _take_down(run, victims)
     return ""
+
+
+def _end_of_batch(victims: Sequence[Allocation], at: int) -> int:
+    """Returns where the batch ends that begins at *at*: gangs that leave as a whole are not divided."""
+    end = at + BATCH
+    while end < len(victims) and _are_mates(victims[end - 1], victims[end]):
+        end += 1
+    return end
+
+
+def _without_parts(victims: Sequence[Allocation], most: int) -> Sequence[Allocation]:
+    """Returns the first *most* of *victims*, less the members of a gang of which not all would leave."""
+    while 0 < most < len(victims) and _are_mates(victims[most - 1], victims[most]):
+        most -= 1
+    return victims[:most]
+
+
+def _are_mates(victim: Allocation, other: Allocation) -> bool:
+    """Tells whether both, who follow each other in a plan, are members of one gang."""
+    return victim.application is other.application and is_bound(victim) and is_bound(other)
 
 
 def _is_denied(run: QuotaRun) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import VictimBound
 from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
-from kornel.core.preemption.quota import drive, laws, rounds, timers
+from kornel.core.preemption.quota import drive, laws, timers
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.enforcement import Enforcement
 from kornel.core.preemption.quota.plan import KIND
@@ -23,10 +23,11 @@ QUOTA: Final = Kind(
     planner=quota.plan_enforcement,
     check=laws.check,
     driver=Driver(
-        in_round=rounds.enforce_due,
-        wants_round=rounds.has_queues_due,
+        in_round=drive.enforce_due,
+        wants_round=drive.has_queues_due,
         is_busy=drive.is_enforcing,
         advance=drive.advance_enforcement,
+        begin_again=timers.begin_again,
         note_arrival=timers.note_arrival,
     ),
     outcomes=MappingProxyType(
@@ -51,6 +52,8 @@ QUOTA: Final = Kind(
         }
     ),
     colour=Colour.AMBER,
-    keys=ConfigurationKeys(switch="quotapreemptionenabled", bound=VictimBound(interval=1_000), serves=False),
+    keys=ConfigurationKeys(
+        switch="quotapreemptionenabled", enables="quota_enabled", bound=VictimBound(interval=1_000), serves=False
+    ),
     records=(Enforcement,),
 )

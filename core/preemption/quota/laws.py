@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from kornel.core.domain.reasons import Outcome
 from kornel.core.laws import whole_gangs
 from kornel.core.laws.verdict import Law, Violation, net_of, path_of
-from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.quota.plan import QuotaPlan
@@ -27,6 +26,7 @@ def check(view: PartitionView, plan: QuotaPlan) -> tuple[Violation, ...]:
 
 def _check_eligible(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
     seen: set[str] = set()
+    whole = whole_gangs.leave_whole(plan.victims)
     for victim in plan.victims:
         faults = {
             "named twice": victim.key in seen,
@@ -35,7 +35,8 @@ def _check_eligible(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]
             "being released": victim.released,
             "already a victim": victim.preempted,
             f"outside {plan.queue.path}": plan.queue not in path_of(victim.queue),
-            "of no type that has to be freed": not any(t in plan.target for t, _ in victim.shape.pairs),
+            "of no type that has to be freed": victim not in whole
+            and not any(t in plan.target for t, _ in victim.shape.pairs),
         }
         seen.add(victim.key)
         for fault, present in faults.items():
@@ -101,17 +102,25 @@ def _not_too_much(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
     """Yields victims that are not needed for any type of the target, whether or not the target is met.
 
     A victim is needed for a type if sparing it would free less of the type, counted up to the target. So what is freed
-    of a type beyond the target is less than the smallest victim that is needed for this type alone.
+    of a type beyond the target is less than the smallest victim that is needed for this type alone. A gang that leaves
+    as a whole is one victim.
     """
     freed = _freed_by(plan)
-    goes_for: list[tuple[Allocation, list[int]]] = []
+    whole = whole_gangs.leave_whole(plan.victims)
+    parcels: dict[str, dict[int, int]] = {}
     for victim in plan.victims:
-        needing = [t for t, amount in victim.shape.pairs if t in plan.target and freed[t] - amount < plan.target[t]]
-        goes_for.append((victim, needing))
+        name = f"gang {whole[victim].application_id}" if victim in whole else victim.key
+        amounts_of = parcels.setdefault(name, {})
+        for t, amount in victim.shape.pairs:
+            amounts_of[t] = amounts_of.get(t, 0) + amount
+    goes_for: list[tuple[dict[int, int], list[int]]] = []
+    for name, amounts_of in parcels.items():
+        needing = [t for t, amount in amounts_of.items() if t in plan.target and freed[t] - amount < plan.target[t]]
+        goes_for.append((amounts_of, needing))
         if not needing:
-            yield Violation(Law.MINIMAL, f"{victim.key} is not needed")
+            yield Violation(Law.MINIMAL, f"{name} is not needed")
     for t, target in plan.target.items():
-        amounts = [dict(victim.shape.pairs).get(t, 0) for victim, needing in goes_for if not set(needing) - {t}]
+        amounts = [amounts_of.get(t, 0) for amounts_of, needing in goes_for if not set(needing) - {t}]
         alone = [amount for amount in amounts if amount]
         if alone and freed[t] - target >= min(alone):
             yield Violation(Law.WITHIN_QUOTA, f"{view.types.names[t]}={freed[t]} freed for {target}")

@@ -3,8 +3,8 @@ D.6-D.8).
 
 Fairness between the leaves comes first: each leaf has to bear a part of the target, and gives up tasks that fit in it.
 What is still missing then comes from all leaves in turns, the least important tasks first. If that is not enough, other
-combinations of sizes are tried. In the end, victims that are not needed are left out. :mod:`.drive` decides when there
-is a run (D.4, D.5), and applies its plan (D.9).
+combinations of sizes are tried, and at last whole gangs. In the end, victims that are not needed are left out.
+:mod:`.drive` decides when there is a run (D.4, D.5), and applies its plan (D.9).
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
-from kornel.core.preemption.gang_losses import SpareMembers
+from kornel.core.preemption.gang_losses import SpareMembers, is_bound, members_of
 from kornel.core.preemption.quota.combinations import improve_choice
+from kornel.core.preemption.quota.gang_choice import join_gangs, take_gangs
 from kornel.core.preemption.quota.plan import ProtectedBy, Protection, QuotaPlan
 from kornel.core.preemption.quota.shares import (
     NONE_STAYING,
@@ -78,10 +79,12 @@ def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STA
     if choice.lacking_amounts():
         yield from improve_choice(choice, queue, ranked)
     yield from _prune_victims(choice, order)
+    if choice.lacking_amounts():
+        yield from take_gangs(choice, shares, order)
     protected: tuple[Protection, ...] = ()
     if choice.lacking_amounts():
         protected = yield from _find_protections(choice, queue, order.spare_members)
-    victims = tuple(choice.victims)
+    victims = tuple(victim for part in join_gangs(tuple(choice.victims)) for victim in part)
     return QuotaPlan(
         queue, ceilings, wanted, victims, choice.unmet_amounts(), _name_outcome(choice), staying, protected
     )
@@ -177,10 +180,18 @@ def confirm_batch(
     choice = Choice({t: min(amount, over[t]) for t, amount in wanted.items() if t in over})
     # Since they were chosen, their gangs may have lost members.
     spare = SpareMembers()
-    for _ in choice.complete_target(victim for victim in victims if spare.may_leave(victim)):
+    parts = join_gangs(tuple(victims))
+    whole = [part for part in parts if len(part) > 1 or not spare.may_leave(part[0])]
+    gangs = [part for part in whole if is_bound(part[0]) and len(part) == len(members_of(part[0].application))]
+    alone = [part[0] for part in parts if len(part) == 1 and spare.may_leave(part[0])]
+    for _ in choice.complete_target(alone):
         pass
     for _ in choice.prune_victims(list(reversed(choice.victims))):
         pass
+    for gang in gangs:
+        lacking = choice.lacking_amounts()
+        if lacking:
+            choice.take_gang(gang, lacking)
     left = {t: amount - choice.freed.get(t, 0) for t, amount in over.items()}
     unmet = {t: amount for t, amount in left.items() if amount > 0}
     reached = outcome_of(over, unmet, 0, any_victims=bool(choice.victims))

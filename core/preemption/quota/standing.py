@@ -143,7 +143,7 @@ def say_protection(state: PartitionState, protection: Protection) -> str:
         case ProtectedBy.ENDING:
             return f"{amount} is being ended or replaced by others"
         case ProtectedBy.GANG:
-            return f"{amount} is held by gangs that would be left with too few members"
+            return f"{amount} is held by gangs that would be left with too few members, and may not leave as a whole"
     level, of = protection.queue, protection.of
     guaranteed, held = level.guaranteed.get(of, protection.guaranteed), net_usage(level, of)
     text = f"{level.path} is guaranteed {write({of: guaranteed})} and holds {write({of: held})}"

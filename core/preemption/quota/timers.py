@@ -1,6 +1,7 @@
 """Timers of maxima to be enforced, armed by a change of configuration or by unchecked additions (preemption.md D.4).
 
-They are kept only in memory: after a restart, the full delay begins again with the recovered allocations.
+After a restart, the full delay begins again: with the recovered allocations, or at once where a core goes on from a
+journal.
 """
 
 from __future__ import annotations
@@ -85,6 +86,20 @@ def _warn_if_put_off(state: PartitionState, queue: Queue, before_ns: int | None,
     detail = f"put off {times + 1} times, by {later_s:g} s in all; quota.preemption.timer adjust keeps the first start"
     outcome = Outcome.TIMER_POSTPONED
     state.effects.append(PreemptionDecided(now_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", ()))
+
+
+def begin_again(state: PartitionState, now_ns: int) -> None:
+    """Begin the full delay of every queue that is armed again, but for one that is being enforced."""
+    enforcement = state.enforcement
+    running = enforcement.run.queue if enforcement.run is not None else None
+    for queue in enforcement.armed:
+        delay_ns = queue.properties.quota_preemption_delay_ns
+        if queue is not running and delay_ns:
+            enforcement.armed[queue] = now_ns + delay_ns
+            if queue in enforcement.due:
+                enforcement.due.remove(queue)
+    enforcement.postponed.clear()
+    _tick_soon(state, now_ns)
 
 
 def note_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> None:

@@ -19,12 +19,13 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.preemption.gang_losses import SpareMembers
 from kornel.core.preemption.quota.shares import Amounts, net_usage
+from kornel.core.preemption.victim_index import age_of
 
 Kind = tuple[float, tuple[float, ...]]
 Rank = tuple[bool, int, bool]
 """The rank (originator, priority, opted out) of a task; the smallest goes first."""
 Key = tuple[bool, int, bool, int, Kind, str]
-"""The sort key (originator, priority, opted out, -created, kind, key) of a task; the smallest goes first."""
+"""The sort key (originator, priority, opted out, age, kind, key) of a task; the smallest goes first."""
 
 RUN_LENGTH: Final = 512
 """The number of allocations that are ranked and sorted in one step."""
@@ -67,7 +68,7 @@ class VictimOrder:
         spec = allocation.spec
         kind = self._kinds.get(allocation.shape) or self._kind_of(allocation.shape)
         return (
-            spec.originator, spec.priority, not spec.allow_preempt_self, -allocation.created_ns, kind, spec.key
+            spec.originator, spec.priority, not spec.allow_preempt_self, age_of(allocation), kind, spec.key
         )  # fmt: skip
 
     def merge_runs(self, runs: Sequence[Sequence[Allocation]]) -> Iterable[Allocation]:
@@ -219,6 +220,36 @@ class Choice:
             for t, _ in victim.shape.pairs:
                 if t in lacking and not self._is_lacking(t):
                     del lacking[t]
+
+    def take_gang(self, members: Sequence[Allocation], lacking: Amounts) -> bool:
+        """Takes all *members* of a gang who are not chosen yet, if that is lawful and they bring something *lacking*
+        closer. Returns whether they were taken."""
+        rest = [member for member in members if member not in self.victims]
+        if not any(t in lacking for member in rest for t, _ in member.shape.pairs):
+            return False
+        total: dict[int, int] = {}
+        for member in rest:
+            for t, amount in member.shape.pairs:
+                total[t] = total.get(t, 0) + amount
+        for guard in self._guards_of(members[0].queue):
+            if any(amount > guard[t] for t, amount in total.items() if t in guard):
+                return False
+        for member in rest:
+            self._take_victim(member)
+        return True
+
+    def hand_back_gang(self, members: Sequence[Allocation]) -> bool:
+        """Hands back all *members* of a gang, if none of them is needed. Returns whether they were."""
+        spare = self.spare_amounts()
+        total: dict[int, int] = {}
+        for member in members:
+            for t, amount in member.shape.pairs:
+                total[t] = total.get(t, 0) + amount
+        if any(amount > spare[t] for t, amount in total.items() if t in spare):
+            return False
+        for member in members:
+            self._hand_back(member, spare)
+        return True
 
     def replace_victims(self, victims: Sequence[Allocation]) -> Iterator[int]:
         """Chooses exactly *victims*, all of which may be taken. Yields the cost of every piece of work."""

@@ -54,7 +54,7 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
     ``None``: none is needed, because the room is there or about to be.
     """
     ask, node = reservation.ask, reservation.node
-    if ask.triggered:
+    if ask.triggered or ask.shape.devices is not None:
         return None
     if required_node.room_is_coming(node, ask):
         _rank_claim(state, reservation, now_ns, last=False)

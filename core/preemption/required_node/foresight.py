@@ -6,7 +6,15 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
-from kornel.core.preemption.foresight import LIMITED, UNLISTED, Circumstances, PreemptionOutlook, PreemptionVerdict
+from kornel.core.preemption.foresight import (
+    DEVICES,
+    DEVICES_DETAIL,
+    LIMITED,
+    UNLISTED,
+    Circumstances,
+    PreemptionOutlook,
+    PreemptionVerdict,
+)  # fmt: skip
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.governor.source import BOUNDS
 from kornel.core.preemption.plan import Refusal
@@ -23,6 +31,8 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
     if node is None or not node.could_hold(ask.shape.pairs):
         detail = "the node it must run on is unknown or smaller than the ask"
         return PreemptionOutlook(verdict.FORBIDDEN, "required node", Outcome.REQUIRED_NODE, detail)
+    if ask.shape.devices is not None and not node.fits_ask(ask):
+        return PreemptionOutlook(verdict.FORBIDDEN, DEVICES, Outcome.REQUIRED_NODE, DEVICES_DETAIL)
     if limited is not None:
         detail = "on a required node victims are looked for only once the quotas admit the ask"
         return PreemptionOutlook(verdict.FORBIDDEN, str(limited.reason), Outcome.REQUIRED_NODE, detail)

@@ -16,8 +16,8 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Vector
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.plan import FreedAmounts, PreemptionPlan, Refusal
-from kornel.core.preemption.victim_index import reluctance_of
+from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, Refusal
+from kornel.core.preemption.victim_index import age_of, reluctance_of
 
 KIND: Final = "required-node"
 
@@ -51,7 +51,7 @@ def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> Preempt
         node,
         tuple(victims),
         view.root,
-        needs=FreedAmounts({"node": {names[t]: amount for t, amount in short.items()}}),
+        needs=FreedAmounts({Need.NODE.value: {names[t]: amount for t, amount in short.items()}}),
         adjusted=tuple(victim.priority for victim in victims),
     )
 
@@ -100,7 +100,7 @@ def _list_candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list
         else:
             size = tuple(amounts.get(t, 0) for t in asked)
             found.append(
-                (reluctance_of(allocation), spec.priority, -allocation.created_ns, size, spec.key, allocation)
+                (reluctance_of(allocation), spec.priority, age_of(allocation), size, spec.key, allocation)
             )  # fmt: skip
     # The allocation itself is left out of the key, because it cannot be compared.
     found.sort(key=lambda candidate: candidate[:5])

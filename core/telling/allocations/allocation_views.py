@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from weakref import proxy
 
+from kornel.core.domain.devices import GIVEN_TAG
 from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -124,7 +125,7 @@ def allocation_view(placed: Allocation) -> AllocationView:
     return AllocationView(
         spec.key,
         spec.application_id,
-        spec.tags,
+        spec.tags if placed.extras is None or not placed.devices else _with_devices(spec.tags, placed.devices),
         placed.created_ns,
         placed.bound_ns,
         placed.shape.resources,
@@ -136,6 +137,11 @@ def allocation_view(placed: Allocation) -> AllocationView:
         placed.preempted,
         spec.originator,
     )
+
+
+def _with_devices(tags: Tags, devices: tuple[str, ...]) -> Tags:
+    """Returns *tags* with the one that names the *devices* that an allocation holds."""
+    return tuple(sorted({**dict(tags), GIVEN_TAG: ",".join(devices)}.items()))
 
 
 def foreign_view(load: ForeignLoad) -> ForeignView:

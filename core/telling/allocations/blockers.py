@@ -29,6 +29,7 @@ from kornel.core.policies.application_order import application_key
 from kornel.core.policies.gang_domains import choose_nodes
 from kornel.core.policies.gang_nodes import Candidates, Shortfall
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage
+from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack
 from kornel.core.telling.nodes.domain_blockers import domain_blockers, requires_domain
 from kornel.core.telling.nodes.node_blockers import fits_on, node_blockers, shortages_on
 from kornel.core.telling.queues.above_max import above_max_of
@@ -228,6 +229,8 @@ def _reservation_blockers(state: PartitionState, ask: Allocation) -> Iterator[Bl
     else:
         kind = BlockerKind.RESERVED_NODE_FULL
         detail = "freed room there is held for this ask, but is not enough yet"
+        if ask.shape.devices is not None and node.has_amounts_for(ask):
+            detail = describe_lack(node, ask.shape.devices)
     if ask.triggered or not fits:
         short = shortages_on(state, node, pairs)
         yield Blocker(kind, Level.RESERVATION, node.node_id, detail, short, 1, missing_share(node, pairs))
@@ -247,7 +250,15 @@ def _required_node(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
         distance = sum(min(1.0, shortage.short / shortage.asked) for shortage in short)
         yield Blocker(BlockerKind.NODE_TOO_SMALL, Level.NODE, name, detail, short, 1, distance, permanent=True)
         return
-    if not fits_on(node, ask):
+    if ask.shape.devices is not None and not node.could_hold_shape(ask.shape):
+        detail = describe_lack(node, ask.shape.devices, empty=True)
+        yield Blocker(BlockerKind.NODE_WITHOUT_DEVICES, Level.NODE, name, detail, (), 1, 1.0, permanent=True)
+        return
+    if ask.shape.devices is not None and node.has_amounts_for(ask) and not node.has_devices(ask.shape.devices):
+        detail = describe_lack(node, ask.shape.devices)
+        distance = measure_lack(node, ask.shape.devices)
+        yield Blocker(BlockerKind.NODE_DEVICES, Level.NODE, name, detail, (), 1, distance)
+    elif not fits_on(node, ask):
         first = next((r.ask for r in _claims_of(node) if r.ask is not ask and r.ask.spec.required_node), None)
         if first is not None:
             detail = f"room is held for {first.spec.key}, which must run there too"

@@ -83,6 +83,10 @@ class BlockerKind(StrEnum):
     """The shim refuses the ask on this node."""
     NODE_FULL = "node-full"
     """The node does not have enough room left."""
+    NODE_WITHOUT_DEVICES = "node-without-devices"
+    """The node does not have the devices that the ask wants, even when nobody holds any."""
+    NODE_DEVICES = "node-devices"
+    """The node has room for the ask, and the devices that it wants are not free there."""
     DOMAIN_FULL = "domain-full"
     """No topology domain that is allowed for its group has room for the ask."""
     DOMAIN_UNKNOWN = "domain-unknown"
@@ -97,6 +101,7 @@ PERMANENT = frozenset(
         BlockerKind.REQUIRED_NODE_UNKNOWN,
         BlockerKind.NO_NODES,
         BlockerKind.NODE_TOO_SMALL,
+        BlockerKind.NODE_WITHOUT_DEVICES,
         BlockerKind.DOMAIN_UNKNOWN,
     }
 )

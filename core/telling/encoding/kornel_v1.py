@@ -32,6 +32,7 @@ from kornel.core.telling.applications.application_views import ApplicationSummar
 from kornel.core.telling.configuration import impact
 from kornel.core.telling.encoding.messages import Encoders
 from kornel.core.telling.encoding.records import ITSELF, made
+from kornel.core.telling.nodes.device_views import DeviceHolder, DeviceView
 from kornel.core.telling.nodes.domain_views import DomainView, LevelView
 from kornel.core.telling.nodes.node_reports import AskOnNode, AsksOnNode, NodeReport
 from kornel.core.telling.nodes.node_views import NodeSummary, NodeView
@@ -137,7 +138,7 @@ ENCODERS.add(
     NodeView,
     read_pb2.NodeSummary,
     {"allocation_count": made(len, "allocations"), "reservation_count": made(len, "reservations")},
-    left_out=("host", "rack", "attributes", "domains", "foreign", "drained_by_shim", "operator_drain"),
+    left_out=("host", "rack", "attributes", "domains", "devices", "foreign", "drained_by_shim", "operator_drain"),
 )
 
 encode_level: Final = ENCODERS.add(
@@ -149,6 +150,10 @@ encode_level: Final = ENCODERS.add(
 encode_domain: Final = ENCODERS.add(
     DomainView, read_pb2.DomainInfo, {"node_count": "nodes", "schedulable_node_count": "schedulable"}
 )
+
+ENCODERS.add(DeviceHolder, read_pb2.DeviceHolder)
+
+ENCODERS.add(DeviceView, read_pb2.DeviceInfo)
 
 encode_node: Final = ENCODERS.add(
     NodeView,

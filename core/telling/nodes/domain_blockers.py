@@ -9,6 +9,7 @@ from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.domains import Domain
 from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Shape
 from kornel.core.partition.asks import group_domains
 from kornel.core.partition.state import PartitionState
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level
@@ -61,12 +62,12 @@ def group_rooms(state: PartitionState, ask: Allocation) -> list[GroupRoom]:
     domains = topology.at_depth(depth)
     if taken and not request.slice_size:
         domains = iter([topology.domains[path] for path in taken])
-    pairs = ask.shape.pairs
+    shape = ask.shape
     found = [
         GroupRoom(
             domain,
             group_domains.room_in(domain, ask),
-            sum(_count_empty(node, pairs) for node in domain.nodes),
+            sum(_count_empty(node, shape) for node in domain.nodes),
             taken.get(domain.path, 0),
         )
         for domain in domains
@@ -115,6 +116,11 @@ def _describe_lack(ask: Allocation, rooms: list[GroupRoom]) -> Blocker:
     return Blocker(BlockerKind.DOMAIN_FULL, Level.NODE, best.domain.name, detail, distance=distance, permanent=never)
 
 
-def _count_empty(node: Node, pairs: tuple[tuple[int, int], ...]) -> int:
-    """Returns how many asks of *pairs* fit on *node* if nothing runs there."""
-    return min(node.capacity[t] // amount for t, amount in pairs) if node.schedulable else 0
+def _count_empty(node: Node, shape: Shape) -> int:
+    """Returns how many asks of *shape* fit on *node* if nothing runs there."""
+    if not node.schedulable:
+        return 0
+    fits = min(node.capacity[t] // amount for t, amount in shape.pairs)
+    if shape.devices is None or not fits:
+        return fits
+    return 0 if node.devices is None else min(fits, node.devices.count_empty(shape.devices))

@@ -10,6 +10,7 @@ from kornel.core.model.shapes import Pairs
 from kornel.core.partition.scheduling.reserving import missing_share
 from kornel.core.partition.state import PartitionState
 from kornel.core.telling.allocations.explanation import PERMANENT, Blocker, BlockerKind, Level, Shortage
+from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack
 
 
 class _Group:
@@ -35,7 +36,6 @@ def node_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker]
     """
     if not state.nodes:
         return [Blocker(BlockerKind.NO_NODES, Level.NODE, "", "the partition has no nodes", permanent=True)], 0
-    pairs = ask.shape.pairs
     groups: dict[BlockerKind, _Group] = {}
     fitting = 0
     for node in state.nodes.values():
@@ -48,7 +48,7 @@ def node_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker]
             group = groups.get(kind)
             if group is None:
                 group = groups[kind] = _Group()
-            group.add(node, _too_small_by(node, pairs) if kind in PERMANENT else missing_share(node, pairs))
+            group.add(node, _measure_distance(node, ask, kind))
     found = [_make_blocker(state, ask, kind, groups[kind]) for kind in BlockerKind if kind in groups]
     if ask.reservation is not None or not PERMANENT.issuperset(groups):
         # Waiting may help if it may help on any node.
@@ -65,13 +65,18 @@ def find_reasons(node: Node, ask: Allocation) -> Iterator[BlockerKind]:
     """Yields all reasons that keep *ask* off *node*, beginning with those against which waiting helps least."""
     pairs = ask.shape.pairs
     too_small = not node.could_hold(pairs)
+    lacks_devices = not too_small and not node.could_hold_shape(ask.shape)
     if too_small:
         yield BlockerKind.NODE_TOO_SMALL
+    elif lacks_devices:
+        yield BlockerKind.NODE_WITHOUT_DEVICES
     if not node.schedulable:
         yield BlockerKind.NODE_DRAINING
-    if not too_small and not fits_on(node, ask):
+    if not too_small and not node.has_amounts_for(ask):
         free = node.free
         yield BlockerKind.NODE_RESERVED if all(free[t] >= n for t, n in pairs) else BlockerKind.NODE_FULL
+    elif not too_small and not lacks_devices and not node.has_devices(ask.shape.devices):
+        yield BlockerKind.NODE_DEVICES
     if ask.refused is not None and node.node_id in ask.refused:
         yield BlockerKind.NODE_REFUSED
 
@@ -90,6 +95,13 @@ def shortages_on(state: PartitionState, node: Node, pairs: Pairs, *, empty: bool
         for left in [node.capacity[t] if empty else node.free[t]]
         if amount > left
     )
+
+
+def _measure_distance(node: Node, ask: Allocation, kind: BlockerKind) -> float:
+    if ask.shape.devices is not None and kind in (BlockerKind.NODE_DEVICES, BlockerKind.NODE_WITHOUT_DEVICES):
+        return measure_lack(node, ask.shape.devices)
+    pairs = ask.shape.pairs
+    return _too_small_by(node, pairs) if kind in PERMANENT else missing_share(node, pairs)
 
 
 def _too_small_by(node: Node, pairs: Pairs) -> float:
@@ -130,6 +142,8 @@ def _write_detail(kind: BlockerKind, node: Node, ask: Allocation) -> str:
             first, *others = node.reservations.values()
             more = f" and {len(others)} more" if others else ""
             return f"its room is held for {first.ask.spec.key}{more}"
+        case BlockerKind.NODE_DEVICES | BlockerKind.NODE_WITHOUT_DEVICES if ask.shape.devices is not None:
+            return describe_lack(node, ask.shape.devices, empty=kind is BlockerKind.NODE_WITHOUT_DEVICES)
         case BlockerKind.NODE_REFUSED:
             return f"refused by the shim: {(ask.refused or {})[node.node_id]}"
         case _:

@@ -176,6 +176,6 @@ def _first_node(state: PartitionState, ask: Allocation) -> str:
     """Returns the node that *ask* would be given now, whatever limits keep it back; empty: none has room."""
     if ask.spec.required_node:
         node = state.nodes.get(ask.spec.required_node)
-        return node.node_id if node is not None and node.has_room(ask.shape.pairs) else ""
+        return node.node_id if node is not None and node.has_room_for(ask.shape) else ""
     node = next(finding.acceptable_nodes(state, ask), None)
     return node.node_id if node is not None else ""

@@ -13,6 +13,7 @@ from kornel.core.model.domains import Domain
 from kornel.core.model.nodes import Node
 from kornel.core.partition.state import PartitionState
 from kornel.core.telling.allocations.allocation_views import AllocationView, ForeignView, KeptViews, Tags, foreign_view
+from kornel.core.telling.nodes.device_views import DeviceView, device_views
 
 
 class NodeSummary(NamedTuple):
@@ -56,6 +57,8 @@ class NodeView(NamedTuple):
     """The drain by which an operator keeps the node out of scheduling; ``None``: there is none."""
     domains: tuple[NodeDomain, ...] = ()
     """The domains of the topology in which the node is, the outermost first."""
+    devices: tuple[DeviceView, ...] = ()
+    """The devices that the node has reported, in that order."""
 
 
 _NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -102,6 +105,7 @@ def node_head(state: PartitionState, node: Node) -> NodeView:
         node.drained_by_shim,
         node.operator_drain,
         tuple([NodeDomain(domain.level.name, "/".join(domain.path)) for domain in node.domains]),
+        device_views(node),
     )
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.claims import Claims
+from kornel.core.model.devices import Device, NodeDevices
 from kornel.core.model.failures import FailureLog
 from kornel.core.model.group_order import GroupOrder
 from kornel.core.model.keyed_heap import KeyedHeap
@@ -32,8 +33,8 @@ from kornel.core.preemption.registry import KINDS
 
 PARTS: Final = frozenset(
     {
-        Callbacks, Claims, FailureLog, GangRecord, GangRoom, GovernorBooks, GroupOrder, KeyedHeap, NodeGroup,
-        NodeOrder, Pace, PaceOfKind, ReservingRecord, TaskGroup, Totals, Vetting, Window,
+        Callbacks, Claims, Device, FailureLog, GangRecord, GangRoom, GovernorBooks, GroupOrder, KeyedHeap,
+        NodeDevices, NodeGroup, NodeOrder, Pace, PaceOfKind, ReservingRecord, TaskGroup, Totals, Vetting, Window,
         *(record for kind in KINDS for record in kind.records),
     }
 )  # fmt: skip

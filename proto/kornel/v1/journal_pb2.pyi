@@ -23,6 +23,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _JournalStream:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _JournalStreamEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JournalStream.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    JOURNAL_STREAM_UNSPECIFIED: _JournalStream.ValueType  # 0
+    """Never written."""
+    JOURNAL_STREAM_NODES: _JournalStream.ValueType  # 1
+    """UpdateNode."""
+    JOURNAL_STREAM_APPLICATIONS: _JournalStream.ValueType  # 2
+    """UpdateApplication."""
+    JOURNAL_STREAM_ALLOCATIONS: _JournalStream.ValueType  # 3
+    """UpdateAllocation."""
+
+class JournalStream(_JournalStream, metaclass=_JournalStreamEnumTypeWrapper):
+    """The kinds of streams between a manager and the core."""
+
+JOURNAL_STREAM_UNSPECIFIED: JournalStream.ValueType  # 0
+"""Never written."""
+JOURNAL_STREAM_NODES: JournalStream.ValueType  # 1
+"""UpdateNode."""
+JOURNAL_STREAM_APPLICATIONS: JournalStream.ValueType  # 2
+"""UpdateApplication."""
+JOURNAL_STREAM_ALLOCATIONS: JournalStream.ValueType  # 3
+"""UpdateAllocation."""
+Global___JournalStream: _TypeAlias = JournalStream  # noqa: Y015
+
 class _JournalCall:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -41,6 +69,8 @@ class _JournalCallEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JournalCa
     """A slice of the allocation cycle ran."""
     JOURNAL_CALL_PREEMPTION: _JournalCall.ValueType  # 5
     """A round of the preemption cycle ran."""
+    JOURNAL_CALL_NOTE: _JournalCall.ValueType  # 6
+    """Nothing was called: a note for the next core."""
 
 class JournalCall(_JournalCall, metaclass=_JournalCallEnumTypeWrapper):
     """What of the engine was called."""
@@ -57,6 +87,8 @@ JOURNAL_CALL_SLICE: JournalCall.ValueType  # 4
 """A slice of the allocation cycle ran."""
 JOURNAL_CALL_PREEMPTION: JournalCall.ValueType  # 5
 """A round of the preemption cycle ran."""
+JOURNAL_CALL_NOTE: JournalCall.ValueType  # 6
+"""Nothing was called: a note for the next core."""
 Global___JournalCall: _TypeAlias = JournalCall  # noqa: Y015
 
 class _JournalOutcome:
@@ -97,6 +129,9 @@ class JournalRecord(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     EFFECTS_FIELD_NUMBER: _builtins.int
     EFFECTS_CHECKSUM_FIELD_NUMBER: _builtins.int
+    REGISTERED_FIELD_NUMBER: _builtins.int
+    RECEIVED_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
     call: Global___JournalCall.ValueType
     """What was called."""
     after_ns: _builtins.int
@@ -117,6 +152,18 @@ class JournalRecord(_message.Message):
     def beginning(self) -> Global___JournalBeginning:
         """With what the engine works from here on. Set for JOURNAL_CALL_BEGIN only."""
 
+    @_builtins.property
+    def registered(self) -> Global___JournalRegistered:
+        """By what its manager can go on at the next core. Set for a registration only."""
+
+    @_builtins.property
+    def received(self) -> Global___JournalReceived:
+        """What the manager need not send again. Set for commands from streams that are resumed only."""
+
+    @_builtins.property
+    def note(self) -> Global___JournalNote:
+        """What the next core has to know beside the state of the engine. Set for JOURNAL_CALL_NOTE only."""
+
     def __init__(
         self,
         *,
@@ -128,14 +175,363 @@ class JournalRecord(_message.Message):
         outcome: Global___JournalOutcome.ValueType = ...,
         effects: _builtins.int = ...,
         effects_checksum: _builtins.int = ...,
+        registered: Global___JournalRegistered | None = ...,
+        received: Global___JournalReceived | None = ...,
+        note: Global___JournalNote | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["beginning", b"beginning", "command", b"command"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["beginning", b"beginning", "command", b"command", "note", b"note", "received", b"received", "registered", b"registered"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_ns", b"after_ns", "beginning", b"beginning", "budget", b"budget", "call", b"call", "command", b"command", "effects", b"effects", "effects_checksum", b"effects_checksum", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_ns", b"after_ns", "beginning", b"beginning", "budget", b"budget", "call", b"call", "command", b"command", "effects", b"effects", "effects_checksum", b"effects_checksum", "note", b"note", "outcome", b"outcome", "received", b"received", "registered", b"registered"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JournalRecord: _TypeAlias = JournalRecord  # noqa: Y015
+
+@_typing.final
+class JournalRegistered(_message.Message):
+    """A registration, and the session that made it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    SESSION_FIELD_NUMBER: _builtins.int
+    token: _builtins.str
+    """Names the registration."""
+    session: _builtins.str
+    """The name that the program gave itself. Empty: none."""
+    def __init__(
+        self,
+        *,
+        token: _builtins.str = ...,
+        session: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session", b"session", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JournalRegistered: _TypeAlias = JournalRegistered  # noqa: Y015
+
+@_typing.final
+class JournalReceived(_message.Message):
+    """Entries that the session has sent since it registered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    kind: Global___JournalStream.ValueType
+    """On which streams."""
+    entries: _builtins.int
+    """How many were applied, those of this call included."""
+    def __init__(
+        self,
+        *,
+        kind: Global___JournalStream.ValueType = ...,
+        entries: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "kind", b"kind"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JournalReceived: _TypeAlias = JournalReceived  # noqa: Y015
+
+@_typing.final
+class JournalNote(_message.Message):
+    """What changed of the configurations that a core remembers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___JournalVersion]:
+        """Versions that were added."""
+
+    @_builtins.property
+    def state(self) -> Global___JournalConfigurations:
+        """The state afterwards."""
+
+    def __init__(
+        self,
+        *,
+        versions: _abc.Iterable[Global___JournalVersion] | None = ...,
+        state: Global___JournalConfigurations | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["state", b"state"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["state", b"state", "versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JournalNote: _TypeAlias = JournalNote  # noqa: Y015
+
+@_typing.final
+class JournalVersion(_message.Message):
+    """One version of the configuration, as `kornel config history` lists it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    AT_NS_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    RM_ID_FIELD_NUMBER: _builtins.int
+    CHECKSUM_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    APPLIED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """From 1, never given twice."""
+    at_ns: _builtins.int
+    """When the core decided on it, in nanoseconds of the core's time."""
+    origin: _builtins.str
+    """How it came."""
+    rm_id: _builtins.str
+    """The manager that it was for."""
+    checksum: _builtins.str
+    """Its checksum."""
+    text: _builtins.str
+    """The configuration as text."""
+    applied: _builtins.bool
+    """It came into force."""
+    reason: _builtins.str
+    """Why it did not."""
+    principal: _builtins.str
+    """Who brought it."""
+    note: _builtins.str
+    """What came of a rollback with it."""
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___JournalProblem]:
+        """Errors and warnings in the order of the text, at most a hundred."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        at_ns: _builtins.int = ...,
+        origin: _builtins.str = ...,
+        rm_id: _builtins.str = ...,
+        checksum: _builtins.str = ...,
+        text: _builtins.str = ...,
+        applied: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+        problems: _abc.Iterable[Global___JournalProblem] | None = ...,
+        principal: _builtins.str = ...,
+        note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "at_ns", b"at_ns", "checksum", b"checksum", "note", b"note", "number", b"number", "origin", b"origin", "principal", b"principal", "problems", b"problems", "reason", b"reason", "rm_id", b"rm_id", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JournalVersion: _TypeAlias = JournalVersion  # noqa: Y015
+
+@_typing.final
+class JournalProblem(_message.Message):
+    """A problem of a configuration."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEVERITY_FIELD_NUMBER: _builtins.int
+    LINE_FIELD_NUMBER: _builtins.int
+    COLUMN_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    EXPECTED_FIELD_NUMBER: _builtins.int
+    severity: _builtins.str
+    """"error" or "warning"."""
+    line: _builtins.int
+    """The line, from 1. 0: it has no place."""
+    column: _builtins.int
+    """The column, from 1."""
+    path: _builtins.str
+    """The keys that lead there."""
+    message: _builtins.str
+    """What is wrong."""
+    expected: _builtins.str
+    """What would be right."""
+    def __init__(
+        self,
+        *,
+        severity: _builtins.str = ...,
+        line: _builtins.int = ...,
+        column: _builtins.int = ...,
+        path: _builtins.str = ...,
+        message: _builtins.str = ...,
+        expected: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["column", b"column", "expected", b"expected", "line", b"line", "message", b"message", "path", b"path", "severity", b"severity"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JournalProblem: _TypeAlias = JournalProblem  # noqa: Y015
+
+@_typing.final
+class JournalText(_message.Message):
+    """The text of a configuration."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The number of the version that has this text."""
+    text: _builtins.str
+    """The text itself."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["of", b"of", "text", b"text", "version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["of", b"of", "text", b"text", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_of: _TypeAlias = _typing.Literal["version", "text"]  # noqa: Y015
+    _WhichOneofArgType_of: _TypeAlias = _typing.Literal["of", b"of"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_of) -> _WhichOneofReturnType_of | None: ...
+
+Global___JournalText: _TypeAlias = JournalText  # noqa: Y015
+
+@_typing.final
+class JournalBrought(_message.Message):
+    """The last text that came in one way."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    origin: _builtins.str
+    """The way: the origin of a version."""
+    @_builtins.property
+    def text(self) -> Global___JournalText:
+        """The text."""
+
+    def __init__(
+        self,
+        *,
+        origin: _builtins.str = ...,
+        text: Global___JournalText | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["text", b"text"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["origin", b"origin", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JournalBrought: _TypeAlias = JournalBrought  # noqa: Y015
+
+@_typing.final
+class JournalRollback(_message.Message):
+    """A rollback that holds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    RM_ID_FIELD_NUMBER: _builtins.int
+    AT_NS_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    BROUGHT_FIELD_NUMBER: _builtins.int
+    KEPT_OUT_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The number of the version that was rolled back to."""
+    rm_id: _builtins.str
+    """The manager whose configuration it is."""
+    at_ns: _builtins.int
+    """When that was, in nanoseconds of the core's time."""
+    principal: _builtins.str
+    """Who rolled back."""
+    kept_out: _builtins.int
+    """How often one of them came since."""
+    @_builtins.property
+    def text(self) -> Global___JournalText:
+        """Its text."""
+
+    @_builtins.property
+    def brought(self) -> _containers.RepeatedCompositeFieldContainer[Global___JournalText]:
+        """The texts that were brought before it."""
+
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        text: Global___JournalText | None = ...,
+        rm_id: _builtins.str = ...,
+        at_ns: _builtins.int = ...,
+        principal: _builtins.str = ...,
+        brought: _abc.Iterable[Global___JournalText] | None = ...,
+        kept_out: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["text", b"text"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ns", b"at_ns", "brought", b"brought", "kept_out", b"kept_out", "principal", b"principal", "rm_id", b"rm_id", "text", b"text", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JournalRollback: _TypeAlias = JournalRollback  # noqa: Y015
+
+@_typing.final
+class JournalConfigurations(_message.Message):
+    """What of configurations a core remembers beside their versions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROUGHT_FIELD_NUMBER: _builtins.int
+    BROUGHT_BY_FIELD_NUMBER: _builtins.int
+    FILE_HOLDS_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    LAST_TEXT_FIELD_NUMBER: _builtins.int
+    ROLLBACK_FIELD_NUMBER: _builtins.int
+    file_holds: _builtins.bool
+    """The core's file is in force, or would be without a rollback."""
+    @_builtins.property
+    def brought(self) -> Global___JournalText:
+        """The manager's latest text. Empty: it brings none."""
+
+    @_builtins.property
+    def brought_by(self) -> _containers.RepeatedCompositeFieldContainer[Global___JournalBrought]:
+        """The last text of each way."""
+
+    @_builtins.property
+    def last(self) -> Global___JournalConfiguration:
+        """The last command that was accepted, without its text."""
+
+    @_builtins.property
+    def last_text(self) -> Global___JournalText:
+        """The text of the last command."""
+
+    @_builtins.property
+    def rollback(self) -> Global___JournalRollback:
+        """The rollback that holds. Absent: none."""
+
+    def __init__(
+        self,
+        *,
+        brought: Global___JournalText | None = ...,
+        brought_by: _abc.Iterable[Global___JournalBrought] | None = ...,
+        file_holds: _builtins.bool = ...,
+        last: Global___JournalConfiguration | None = ...,
+        last_text: Global___JournalText | None = ...,
+        rollback: Global___JournalRollback | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["brought", b"brought", "last", b"last", "last_text", b"last_text", "rollback", b"rollback"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brought", b"brought", "brought_by", b"brought_by", "file_holds", b"file_holds", "last", b"last", "last_text", b"last_text", "rollback", b"rollback"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JournalConfigurations: _TypeAlias = JournalConfigurations  # noqa: Y015
 
 @_typing.final
 class JournalBeginning(_message.Message):

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17kornel/v1/manager.proto\x12\tkornel.v1\"1\n UnregisterResourceManagerRequest\x12\r\n\x05rm_id\x18\x01 \x01(\t\"#\n!UnregisterResourceManagerResponse2\x88\x01\n\x0eManagerService\x12v\n\x19UnregisterResourceManager\x12+.kornel.v1.UnregisterResourceManagerRequest\x1a,.kornel.v1.UnregisterResourceManagerResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17kornel/v1/manager.proto\x12\tkornel.v1\"H\n\x0cStreamCounts\x12\r\n\x05nodes\x18\x01 \x01(\x04\x12\x14\n\x0c\x61pplications\x18\x02 \x01(\x04\x12\x13\n\x0b\x61llocations\x18\x03 \x01(\x04\"]\n\x12\x41\x63knowledgeRequest\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\t\x12)\n\x08received\x18\x03 \x01(\x0b\x32\x17.kornel.v1.StreamCounts\"?\n\x13\x41\x63knowledgeResponse\x12(\n\x07\x61pplied\x18\x01 \x01(\x0b\x32\x17.kornel.v1.StreamCounts\"1\n UnregisterResourceManagerRequest\x12\r\n\x05rm_id\x18\x01 \x01(\t\"#\n!UnregisterResourceManagerResponse2\xd6\x01\n\x0eManagerService\x12L\n\x0b\x41\x63knowledge\x12\x1d.kornel.v1.AcknowledgeRequest\x1a\x1e.kornel.v1.AcknowledgeResponse\x12v\n\x19UnregisterResourceManager\x12+.kornel.v1.UnregisterResourceManagerRequest\x1a,.kornel.v1.UnregisterResourceManagerResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,10 +32,16 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kornel.v1.manager_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\022kornel/v1;kornelv1'
-  _globals['_UNREGISTERRESOURCEMANAGERREQUEST']._serialized_start=38
-  _globals['_UNREGISTERRESOURCEMANAGERREQUEST']._serialized_end=87
-  _globals['_UNREGISTERRESOURCEMANAGERRESPONSE']._serialized_start=89
-  _globals['_UNREGISTERRESOURCEMANAGERRESPONSE']._serialized_end=124
-  _globals['_MANAGERSERVICE']._serialized_start=127
-  _globals['_MANAGERSERVICE']._serialized_end=263
+  _globals['_STREAMCOUNTS']._serialized_start=38
+  _globals['_STREAMCOUNTS']._serialized_end=110
+  _globals['_ACKNOWLEDGEREQUEST']._serialized_start=112
+  _globals['_ACKNOWLEDGEREQUEST']._serialized_end=205
+  _globals['_ACKNOWLEDGERESPONSE']._serialized_start=207
+  _globals['_ACKNOWLEDGERESPONSE']._serialized_end=270
+  _globals['_UNREGISTERRESOURCEMANAGERREQUEST']._serialized_start=272
+  _globals['_UNREGISTERRESOURCEMANAGERREQUEST']._serialized_end=321
+  _globals['_UNREGISTERRESOURCEMANAGERRESPONSE']._serialized_start=323
+  _globals['_UNREGISTERRESOURCEMANAGERRESPONSE']._serialized_end=358
+  _globals['_MANAGERSERVICE']._serialized_start=361
+  _globals['_MANAGERSERVICE']._serialized_end=575
 # @@protoc_insertion_point(module_scope)

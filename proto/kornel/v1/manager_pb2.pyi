@@ -17,6 +17,92 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class StreamCounts(_message.Message):
+    """Numbers of entries, counted over all streams of a kind since the registration."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODES_FIELD_NUMBER: _builtins.int
+    APPLICATIONS_FIELD_NUMBER: _builtins.int
+    ALLOCATIONS_FIELD_NUMBER: _builtins.int
+    nodes: _builtins.int
+    """Entries of UpdateNode."""
+    applications: _builtins.int
+    """Entries of UpdateApplication."""
+    allocations: _builtins.int
+    """Entries of UpdateAllocation."""
+    def __init__(
+        self,
+        *,
+        nodes: _builtins.int = ...,
+        applications: _builtins.int = ...,
+        allocations: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocations", b"allocations", "applications", b"applications", "nodes", b"nodes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamCounts: _TypeAlias = StreamCounts  # noqa: Y015
+
+@_typing.final
+class AcknowledgeRequest(_message.Message):
+    """What a shim has received."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RM_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    RECEIVED_FIELD_NUMBER: _builtins.int
+    rm_id: _builtins.str
+    """RM. Required."""
+    epoch: _builtins.str
+    """Epoch that the core named when the stream was opened from which an entry was received last. Required."""
+    @_builtins.property
+    def received(self) -> Global___StreamCounts:
+        """Entries that were received."""
+
+    def __init__(
+        self,
+        *,
+        rm_id: _builtins.str = ...,
+        epoch: _builtins.str = ...,
+        received: Global___StreamCounts | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["received", b"received"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "received", b"received", "rm_id", b"rm_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcknowledgeRequest: _TypeAlias = AcknowledgeRequest  # noqa: Y015
+
+@_typing.final
+class AcknowledgeResponse(_message.Message):
+    """What the core has received."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLIED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def applied(self) -> Global___StreamCounts:
+        """Entries of the session that were applied, and are recorded if the core keeps a journal."""
+
+    def __init__(
+        self,
+        *,
+        applied: Global___StreamCounts | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcknowledgeResponse: _TypeAlias = AcknowledgeResponse  # noqa: Y015
+
+@_typing.final
 class UnregisterResourceManagerRequest(_message.Message):
     """Who leaves."""
 

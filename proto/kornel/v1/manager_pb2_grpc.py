@@ -35,6 +35,11 @@ class ManagerServiceStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.Acknowledge = channel.unary_unary(
+                '/kornel.v1.ManagerService/Acknowledge',
+                request_serializer=kornel_dot_v1_dot_manager__pb2.AcknowledgeRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_manager__pb2.AcknowledgeResponse.FromString,
+                _registered_method=True)
         self.UnregisterResourceManager = channel.unary_unary(
                 '/kornel.v1.ManagerService/UnregisterResourceManager',
                 request_serializer=kornel_dot_v1_dot_manager__pb2.UnregisterResourceManagerRequest.SerializeToString,
@@ -45,6 +50,15 @@ class ManagerServiceStub:
 class ManagerServiceServicer:
     """Ends what RegisterResourceManager of si.v1 began.
     """
+
+    def Acknowledge(self, request, context):
+        """Says how much of what each side sent the other one has, on streams that are opened with `kornel-resume`
+        (docs/serving.md): what the caller has received, the core need not keep, and the other way round. FAILED_PRECONDITION
+        when the epoch is none of the registration that is in force.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def UnregisterResourceManager(self, request, context):
         """Forgets the RM and everything it reported, silently, as registering it again would do, and leaves the core free for
@@ -57,6 +71,11 @@ class ManagerServiceServicer:
 
 def add_ManagerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'Acknowledge': grpc.unary_unary_rpc_method_handler(
+                    servicer.Acknowledge,
+                    request_deserializer=kornel_dot_v1_dot_manager__pb2.AcknowledgeRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_manager__pb2.AcknowledgeResponse.SerializeToString,
+            ),
             'UnregisterResourceManager': grpc.unary_unary_rpc_method_handler(
                     servicer.UnregisterResourceManager,
                     request_deserializer=kornel_dot_v1_dot_manager__pb2.UnregisterResourceManagerRequest.FromString,
@@ -73,6 +92,33 @@ def add_ManagerServiceServicer_to_server(servicer, server):
 class ManagerService:
     """Ends what RegisterResourceManager of si.v1 began.
     """
+
+    @staticmethod
+    def Acknowledge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.ManagerService/Acknowledge',
+            kornel_dot_v1_dot_manager__pb2.AcknowledgeRequest.SerializeToString,
+            kornel_dot_v1_dot_manager__pb2.AcknowledgeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def UnregisterResourceManager(request,

@@ -33,6 +33,11 @@ class ManagerServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ManagerServiceAsyncStub: ...
+    Acknowledge: _grpc.UnaryUnaryMultiCallable[_manager_pb2.AcknowledgeRequest, _manager_pb2.AcknowledgeResponse]
+    """Says how much of what each side sent the other one has, on streams that are opened with `kornel-resume`
+    (docs/serving.md): what the caller has received, the core need not keep, and the other way round. FAILED_PRECONDITION
+    when the epoch is none of the registration that is in force.
+    """
     UnregisterResourceManager: _grpc.UnaryUnaryMultiCallable[_manager_pb2.UnregisterResourceManagerRequest, _manager_pb2.UnregisterResourceManagerResponse]
     """Forgets the RM and everything it reported, silently, as registering it again would do, and leaves the core free for
     another one. Its streams end FAILED_PRECONDITION. FAILED_PRECONDITION when the RM is not registered.
@@ -43,6 +48,11 @@ class ManagerServiceAsyncStub(ManagerServiceStub):
     """Ends what RegisterResourceManager of si.v1 began."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
+    Acknowledge: _aio.UnaryUnaryMultiCallable[_manager_pb2.AcknowledgeRequest, _manager_pb2.AcknowledgeResponse]  # type: ignore[assignment]
+    """Says how much of what each side sent the other one has, on streams that are opened with `kornel-resume`
+    (docs/serving.md): what the caller has received, the core need not keep, and the other way round. FAILED_PRECONDITION
+    when the epoch is none of the registration that is in force.
+    """
     UnregisterResourceManager: _aio.UnaryUnaryMultiCallable[_manager_pb2.UnregisterResourceManagerRequest, _manager_pb2.UnregisterResourceManagerResponse]  # type: ignore[assignment]
     """Forgets the RM and everything it reported, silently, as registering it again would do, and leaves the core free for
     another one. Its streams end FAILED_PRECONDITION. FAILED_PRECONDITION when the RM is not registered.
@@ -50,6 +60,17 @@ class ManagerServiceAsyncStub(ManagerServiceStub):
 
 class ManagerServiceServicer(metaclass=_abc_1.ABCMeta):
     """Ends what RegisterResourceManager of si.v1 began."""
+
+    @_abc_1.abstractmethod
+    def Acknowledge(
+        self,
+        request: _manager_pb2.AcknowledgeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_manager_pb2.AcknowledgeResponse, _abc.Awaitable[_manager_pb2.AcknowledgeResponse]]:
+        """Says how much of what each side sent the other one has, on streams that are opened with `kornel-resume`
+        (docs/serving.md): what the caller has received, the core need not keep, and the other way round. FAILED_PRECONDITION
+        when the epoch is none of the registration that is in force.
+        """
 
     @_abc_1.abstractmethod
     def UnregisterResourceManager(

@@ -1164,6 +1164,7 @@ class GetNodeResponse(_message.Message):
     DRAINED_BY_MANAGER_FIELD_NUMBER: _builtins.int
     DRAINED_BY_FIELD_NUMBER: _builtins.int
     DRAINED_SINCE_NS_FIELD_NUMBER: _builtins.int
+    DEVICES_FIELD_NUMBER: _builtins.int
     drained_by_manager: _builtins.bool
     """The RM drains it."""
     drained_by: _builtins.str
@@ -1190,6 +1191,10 @@ class GetNodeResponse(_message.Message):
     def foreign_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Keys of the load of other schedulers."""
 
+    @_builtins.property
+    def devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeviceInfo]:
+        """The devices that it has reported, in that order."""
+
     def __init__(
         self,
         *,
@@ -1201,14 +1206,93 @@ class GetNodeResponse(_message.Message):
         drained_by_manager: _builtins.bool = ...,
         drained_by: _builtins.str = ...,
         drained_since_ns: _builtins.int = ...,
+        devices: _abc.Iterable[Global___DeviceInfo] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocations", b"allocations", "attributes", b"attributes", "drained_by", b"drained_by", "drained_by_manager", b"drained_by_manager", "drained_since_ns", b"drained_since_ns", "foreign_keys", b"foreign_keys", "reservations", b"reservations", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocations", b"allocations", "attributes", b"attributes", "devices", b"devices", "drained_by", b"drained_by", "drained_by_manager", b"drained_by_manager", "drained_since_ns", b"drained_since_ns", "foreign_keys", b"foreign_keys", "reservations", b"reservations", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetNodeResponse: _TypeAlias = GetNodeResponse  # noqa: Y015
+
+@_typing.final
+class DeviceInfo(_message.Message):
+    """A device of a node."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEVICE_ID_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    MEMORY_FIELD_NUMBER: _builtins.int
+    LINK_FIELD_NUMBER: _builtins.int
+    FREE_FIELD_NUMBER: _builtins.int
+    LEAVING_FIELD_NUMBER: _builtins.int
+    HOLDERS_FIELD_NUMBER: _builtins.int
+    device_id: _builtins.str
+    """Its ID, which no other device of the node has."""
+    type: _builtins.str
+    """Its type. Empty: the node has not said."""
+    memory: _builtins.int
+    """Its memory in bytes. 0: the node has not said."""
+    link: _builtins.str
+    """Its link group. Empty: it is linked with no other device."""
+    free: _builtins.int
+    """The thousandths of it that nobody holds: 1,000 of a free device."""
+    leaving: _builtins.bool
+    """Its node reports it no more, and it is gone once it is free."""
+    @_builtins.property
+    def holders(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeviceHolder]:
+        """Who holds it, by key."""
+
+    def __init__(
+        self,
+        *,
+        device_id: _builtins.str = ...,
+        type: _builtins.str = ...,
+        memory: _builtins.int = ...,
+        link: _builtins.str = ...,
+        free: _builtins.int = ...,
+        leaving: _builtins.bool = ...,
+        holders: _abc.Iterable[Global___DeviceHolder] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["device_id", b"device_id", "free", b"free", "holders", b"holders", "leaving", b"leaving", "link", b"link", "memory", b"memory", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeviceInfo: _TypeAlias = DeviceInfo  # noqa: Y015
+
+@_typing.final
+class DeviceHolder(_message.Message):
+    """An allocation that holds a device, or a part of one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    SHARE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Its key."""
+    application_id: _builtins.str
+    """Its application."""
+    share: _builtins.int
+    """The thousandths of the device that it holds: 1,000 for a whole one."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        application_id: _builtins.str = ...,
+        share: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "key", b"key", "share", b"share"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeviceHolder: _TypeAlias = DeviceHolder  # noqa: Y015
 
 @_typing.final
 class ListDomainsRequest(_message.Message):

@@ -6,14 +6,12 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-CHROMIUM: Final = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 ARGUMENTS: Final = ("--no-sandbox", "--disable-dev-shm-usage")
 PICTURES: Final = os.environ.get("KORNEL_PICTURES", "")
 """The folder for pictures of what tests see; empty: none are taken, because each costs as much as a small test."""

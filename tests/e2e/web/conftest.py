@@ -13,7 +13,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
-from tests.e2e.web.browser import ARGUMENTS, CHROMIUM
+from tests.browsers import find_browser
+from tests.e2e.web.browser import ARGUMENTS
 from tests.prepared import python
 
 ROOT = Path(__file__).parents[3]
@@ -23,12 +24,11 @@ ROOT = Path(__file__).parents[3]
 async def browser() -> AsyncIterator[Browser]:
     """Starts the browser in which every test opens pages of its own, or skips the test and says that there is none.
 
-    To start one takes a second and a half of processor time.
+    To start one takes up to a second and a half of processor time.
     """
-    if not CHROMIUM.exists():
-        pytest.skip(f"no browser at {CHROMIUM}: install the Debian package chromium, or set CHROMIUM")
+    path = find_browser()
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        browser = await playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield browser
         await browser.close()
 

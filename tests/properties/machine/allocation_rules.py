@@ -117,6 +117,12 @@ def ask_for_a_gang(world: World, dice: Dice) -> None:
     world.send(UpdateAllocations(RM, specs))
 
 
+_PLACES = (
+    request_tags(required="rack"), request_tags(required="zone"), request_tags(required="rack", slice_size=2),
+)  # fmt: skip
+"""What members of gangs may require that the topology has, in some configurations."""
+
+
 @rule(8)
 def ask_for_a_gang_that_is_owed(world: World, dice: Dice) -> None:
     """A hard gang in a queue with a guarantee, all members at once and old enough to preempt, of one size or two."""
@@ -132,14 +138,16 @@ def ask_for_a_gang_that_is_owed(world: World, dice: Dice) -> None:
     for each in sizes:
         total = Resources({t: total.get(t, 0) + each.get(t, 0) for t in {*total, *each}})
     style = "Hard" if not dice.one_in(8) else "Soft"
-    queue = dice.pick(("root.p.a", "root.q", "root.p.a", "root.p.b"))
+    queue = dice.pick(("root.p.a", "root.q", "root.p.a", "root.p.b", "root.r"))
+    tags = dice.pick(((), (), *_PLACES))
     spec = ApplicationSpec(name, queue, DEFAULT, user="alice", placeholder_ask=total, gang_style=style)
     world.send(UpdateApplications(RM, (spec,)))
     before = world.now_ns // SECOND - 10
     asks = tuple(
         AllocationSpec(
             key, name, DEFAULT, each, task_group=GROUPS[each is second], placeholder=True, created_s=before,
-            allow_preempt_other=not dice.one_in(20), priority=int(dice.one_in(8)),
+            allow_preempt_other=not dice.one_in(20), priority=int(dice.one_in(8)), tags=tags,
+            topology=read_request(tags),
         )
         for key, each in zip(keys, sizes, strict=True)
     )  # fmt: skip

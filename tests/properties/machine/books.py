@@ -18,7 +18,7 @@ from tests.properties.machine.view import Amounts, ContractBroken, PartitionView
 
 _SAID = (
     "priority", "task_group", "placeholder", "originator", "allow_preempt_self", "allow_preempt_other", "required_node",
-    "tags", "topology",
+    "tags", "topology", "devices",
 )  # fmt: skip
 
 Relation = Literal["is", "at most", "at least"]

@@ -48,12 +48,17 @@ def configuration(variant: int) -> str:
         if shape == 2
         else ""
     )
+    # Where the max of r comes and goes it is enforced after a second, on gangs as well as on others.
+    capped = ", resources: {max: {vcore: 7m}}, properties: {quota.preemption.delay: 1s}" if variant % 4 == 1 else ""
     gpu = "" if shape == 3 else "\n  - {name: gpu, queues: [{name: root, submitacl: '*', queues: [{name: r}]}]}"
     return f"""
 partitions:
   - name: default{topology}
     nodesortpolicy: {{type: {nodes}}}
-    preemption: {{guaranteemode: {mode}, cycle: {{interval_ms: {INTERVAL_NS // 10**6}, limit: {LIMIT}, batch: 3}}}}
+    preemption:
+      guaranteemode: {mode}
+      quotapreemptionenabled: true
+      cycle: {{interval_ms: {INTERVAL_NS // 10**6}, limit: {LIMIT}, batch: 3}}
     queues:
       - name: root
         submitacl: "*"{limits}
@@ -71,7 +76,7 @@ partitions:
           - name: q
             resources: {{guaranteed: {{vcore: 15m}}}}
             properties: {{preemption.policy: {fence}, application.sort.policy: {policy}}}
-          - name: r{kept}{gpu}
+          - {{name: r{capped}}}{kept}{gpu}
 """
 
 

@@ -152,8 +152,8 @@ class Contract(ShimView):
                 self._changed(effect)
             case ApplicationRemoved():
                 self._closed(effect)
-            case PreemptionDecided(kind="governor", victims=()):
-                pass
+            case PreemptionDecided(kind="governor", victims=()) | PreemptionDecided(kind="quota"):
+                pass  # What is said of a max names victims of earlier calls as well.
             case PreemptionDecided(partition=name, key=key, victims=victims):
                 for victim in victims:
                     if all(request.node != victim.node_id for request in self.known_by_key(name, victim.key)):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kornel.core.domain.commands import AnswerCallbacks, TerminationType
 from kornel.core.domain.effects import Allocated, AskReleased, PredicatesAsked, Released
 from kornel.core.model.allocations import identity_of
-from tests.properties.machine import topology
+from tests.properties.machine import devices, topology
 from tests.properties.machine.answers import Answers
 from tests.properties.machine.gangs import gangs_at_rest, judge_gangs, may_still_pass
 from tests.properties.machine.shim_view import Known, ShimView, placed
@@ -64,6 +64,7 @@ def judge(shim: ShimView, answers: Answers, known: Known, allowed: list[Allowed]
                 request = placed(partition, effect)
                 _judge_place(shim, partition, request, free[spec.partition], known, permit, lacked[spec.partition])
                 add(free[spec.partition][request.node], request.size, -1)
+                devices.judge_devices(partition, request, checked=True)
             case Released():
                 _told_to_leave(shim, effect)
             case AskReleased(name, _, key):
@@ -116,7 +117,7 @@ def _judge_place(
         raise ContractBroken("unserved", f"{request.name!r} of {partition.applications[request.owner]} was placed")
     if not request.placeholder and partition.placeholders(request.owner, request.spec.task_group):
         raise ContractBroken("replaceable", f"{request.name!r} was placed while it could replace a placeholder")
-    if not required and not promised:
+    if not required and (not promised or (request.placeholder and request.name in holders)):
         topology.judge_place(shim, partition, request)
     for name, amount in request.size.items():
         if amount and amount > room[request.node].get(name, 0):

@@ -14,6 +14,7 @@ from tests.properties.machine import (
     allocation_rules,
     application_rules,
     callback_rules,
+    device_rules,
     journal,
     node_rules,
     release_rules,
@@ -26,7 +27,9 @@ from tests.properties.machine.registry import RULES, Rule
 from tests.properties.machine.view import ContractBroken
 from tests.properties.machine.world import RM, World
 
-RULE_MODULES: Final = (node_rules, application_rules, allocation_rules, release_rules, time_rules, callback_rules)
+RULE_MODULES: Final = (
+    node_rules, application_rules, allocation_rules, release_rules, time_rules, callback_rules, device_rules
+)  # fmt: skip
 EPISODE: Final = 2_000
 """Steps between two clean-ups: long enough for everything to have happened to everything."""
 

@@ -5,16 +5,21 @@ Written from the words of the rule (scheduling.md 10.7). Only what the shim does
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
-from kornel.core.domain.effects import PredicatesAsked
+from kornel.core.domain.commands import TerminationType
+from kornel.core.domain.effects import Effect, PredicatesAsked, PreemptionDecided, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.partition.state import PartitionState
+from tests.properties.machine.devices import find_devices_together
 from tests.properties.machine.quotas import Quotas
 from tests.properties.machine.shim_view import ShimView
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, add
+
+_PREEMPTED: Final = TerminationType.PREEMPTED_BY_SCHEDULER
 
 Gangs = Mapping[str, frozenset[str]]
 """By partition, the applications nothing of whose gang runs, and of which none may run in part."""
@@ -69,6 +74,38 @@ def judge_gangs(shim: ShimView, before: Gangs) -> None:
                 raise ContractBroken("half a gang", f"{application_id} was placed with {total} of {dict(announced)}")
 
 
+def judge_losses(states: Iterable[PartitionState], effects: Sequence[Effect]) -> None:
+    """Raises for a hard gang of which *effects*, all of one call, leave some members running and too few.
+
+    What an ask with a required node takes is its own affair, and so is what the shim itself takes away.
+    """
+    by_name = {state.name: state for state in states}
+    lost: dict[tuple[str, str], set[str]] = {}
+    exempt = {
+        (decision.partition, victim.application_id)
+        for decision in effects
+        if isinstance(decision, PreemptionDecided) and decision.kind == "required-node"
+        for victim in decision.victims
+    }
+    for effect in effects:
+        if isinstance(effect, Released) and effect.termination == _PREEMPTED:
+            owner = effect.partition, effect.application_id
+            if owner not in exempt:
+                lost.setdefault(owner, set()).add(effect.key)
+    for (name, application_id), keys in lost.items():
+        state = by_name.get(name)
+        application = state.applications.get(application_id) if state is not None else None
+        if state is None or application is None or application.spec.gang_style != "Hard" or not state.gangs.as_units:
+            continue
+        members = [a for a in application.allocations.values() if a.spec.task_group in application.task_groups]
+        standing = [a for a in members if not a.preempted and not (a.released and a.replaced_by is None)]
+        for group_name, group in application.task_groups.items():
+            left = sum(a.spec.task_group == group_name for a in standing)
+            gone = sum(a.spec.task_group == group_name and a.spec.key in keys and a.preempted for a in members)
+            if standing and gone and left < min(group.minimum(hard=True), left + gone):
+                raise ContractBroken("torn gang", f"{application_id} keeps {left} of {left + gone} in {group_name}")
+
+
 def may_still_pass(shim: ShimView, asked: PredicatesAsked) -> bool:
     """Tells whether a yes to *asked* counts until the shim has answered about the other members of a gang."""
     partition = shim.partitions.get(asked.partition)
@@ -90,6 +127,8 @@ def check_gang_not_forgotten(state: PartitionState, view: PartitionView, ask: Al
     asks = [state.requests[member.name] for member in members]
     if state.held_count or any(queue.claims for queue in ask.queue.lineage()):
         return
+    if len({(a.shape, a.spec.required_node) for a in asks if a.shape.devices is not None}) > 1:
+        return  # Parts of several sizes may be packed in more ways than are tried here.
     if limits.exceeded(ask.spec.application_id, Resources(total)) is not None:
         return
     rooms = {
@@ -97,13 +136,17 @@ def check_gang_not_forgotten(state: PartitionState, view: PartitionView, ask: Al
         for node in state.nodes.values()
         if node.schedulable and node.claims is None
     }
+    left: dict[str, list[Allocation]] = {}
     for waiting in sorted(asks, key=lambda a: -a.shape.resources.get("vcore", 0)):
         for node_id, room in rooms.items():
+            if not find_devices_together(state.nodes[node_id], [*left.get(node_id, ()), waiting]):
+                continue
             required = waiting.spec.required_node in ("", node_id)
             refused = waiting.refused is not None and node_id in waiting.refused
             size = waiting.shape.resources
             if required and not refused and all(room.get(name, 0) >= amount for name, amount in size.items() if amount):
                 add(room, size, -1)
+                left.setdefault(node_id, []).append(waiting)
                 break
         else:
             return

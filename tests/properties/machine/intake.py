@@ -28,7 +28,7 @@ from kornel.core.domain.effects import (
 )
 from kornel.core.domain.resources import NOTHING, Resources
 from kornel.core.model.allocations import identity_of
-from tests.properties.machine import topology
+from tests.properties.machine import devices, topology
 from tests.properties.machine.answers import Answers, token
 from tests.properties.machine.application_states import on_removal
 from tests.properties.machine.releases import confirmed_gone, replacement
@@ -59,10 +59,13 @@ def node(shim: ShimView, spec: NodeSpec, answers: Answers, known: Known) -> None
     found = partition.nodes.get(spec.node_id) if partition is not None else None
     if partition is None or found is None:
         return
+    if spec.action == NodeAction.UPDATE and not devices.is_readable(spec):
+        return
     negative = any(amounts is not None and amounts.has_negative() for amounts in (spec.capacity, spec.occupied))
     if spec.action == NodeAction.UPDATE:
         # Of the attributes only those change that say where a node stands.
         named = set(topology.levels_of(shim, spec.partition).values())
+        devices.update(found, spec)
         found.attributes = {**found.attributes, **{k: v for k, v in spec.attributes if k in named}}
     if spec.action == NodeAction.UPDATE and not negative:
         if spec.capacity is not None:
@@ -110,10 +113,13 @@ def _node_refusal(shim: ShimView, spec: NodeSpec, partition: PartitionView | Non
         return "node-exists"
     if any(amounts is not None and amounts.has_negative() for amounts in (spec.capacity, spec.occupied)):
         return "invalid-resource"
+    if not devices.is_readable(spec):
+        return "invalid-devices"
     drained = spec.action == NodeAction.CREATE_DRAIN
     kept_out = (spec.partition, spec.node_id) in shim.kept_out
     attributes = dict(spec.attributes)
     partition.nodes[spec.node_id] = NodeView(spec.node_id, dict(spec.capacity or {}), drained, attributes, kept_out)
+    devices.update(partition.nodes[spec.node_id], spec)
     owners: dict[str, str] = {}
     for existing in spec.existing:
         refusal = _refusal(shim, existing._replace(node_id=spec.node_id))
@@ -249,6 +255,8 @@ def _refusal(shim: ShimView, spec: AllocationSpec) -> str | None:
         levels = topology.levels_of(shim, spec.partition)
         if spec.topology.flaw or spec.topology.level not in levels:
             return "invalid-topology"
+    if spec.devices is not None and spec.devices.flaw:
+        return "invalid-devices"
     more = not known or (spec.legacy and len(known) < spec.max_allocations)
     return "application-state" if more and not spec.node_id and owner.state == "Failing" else None
 
@@ -270,6 +278,7 @@ def _change_refusal(partition: PartitionView, spec: AllocationSpec, known: Known
             (spec.placeholder and not before.placeholder)
             or spec.task_group not in ("", before.task_group)
             or spec.required_node not in ("", before.required_node, request.node)
+            or (spec.devices is not None and spec.devices.demand != request.wants)
         ):
             return "unchangeable"
     return None
@@ -310,7 +319,8 @@ def _take(partition: PartitionView, spec: AllocationSpec, answers: Answers, know
         _amend(request, spec)
     request.size = size
     if spec.node_id and not request.node and name not in known.in_flight:
-        placed(partition, answers.next(Allocated), node_id=spec.node_id, name=name)
+        request = placed(partition, answers.next(Allocated), node_id=spec.node_id, name=name)
+        devices.judge_devices(partition, request, checked=False)
 
 
 def _take_older(partition: PartitionView, spec: AllocationSpec, size: Resources, known: Known) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kornel.core.domain.commands import AttachCallbacks
+from kornel.core.domain.devices import read_wants
 from kornel.core.domain.effects import Allocated, Effect
 from kornel.core.model.allocations import identity_of
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, RequestView
@@ -86,5 +87,8 @@ def placed(partition: PartitionView, effect: Allocated, *, node_id: str = "", na
         raise ContractBroken("new", f"{effect} differs from the asked {request.size}")
     if (name and request.name != name) or (node_id and effect.node_id != node_id):
         raise ContractBroken("echo", f"{effect} instead of {name!r} on {node_id}")
+    told = read_wants(effect.tags)
+    request.wanted = request.wants if told is None else told.demand
+    request.devices = () if told is None else told.given
     request.node = effect.node_id
     return request

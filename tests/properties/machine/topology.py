@@ -48,7 +48,8 @@ def judge_place(shim: ShimView, partition: PartitionView, request: RequestView) 
 
 def _is_together(other: RequestView, request: RequestView) -> bool:
     same = other.owner == request.owner and other.spec.task_group == request.spec.task_group
-    return same and (bool(request.spec.task_group) or other.spec.topology == request.spec.topology)
+    real = bool(request.spec.task_group) and not (other.spec.placeholder and request.spec.placeholder)
+    return same and (real or other.spec.topology == request.spec.topology)
 
 
 def lawful_nodes(state: PartitionState, ask: Allocation, roomy: Sequence[Node]) -> Sequence[Node]:
@@ -61,7 +62,7 @@ def lawful_nodes(state: PartitionState, ask: Allocation, roomy: Sequence[Node]) 
         return roomy
     configured = state.config.topology if state.config is not None else ()
     levels = {level.name: level.attribute for level in configured}
-    if wanted.level not in levels or wanted.slice_size or ask.group is None:
+    if wanted.level not in levels or wanted.slice_size or ask.group is None or ask.shape.devices is not None:
         return ()
     domains = {node: _domain_of(levels, wanted.level, dict(node.attributes)) for node in state.nodes.values()}
     standing = {domains[node] for node in _nodes_of_members(ask)} - {None}
@@ -81,5 +82,6 @@ def _nodes_of_members(ask: Allocation) -> Iterable[Node]:
     for other in (*ask.application.allocations.values(), *ask.application.asks.values()):
         node = other.held_on if other.pending else other.node
         same = other.spec.task_group == ask.spec.task_group
-        if node is not None and same and (ask.spec.task_group or other.spec.topology == ask.spec.topology):
+        real = bool(ask.spec.task_group) and not (other.spec.placeholder and ask.spec.placeholder)
+        if node is not None and same and (real or other.spec.topology == ask.spec.topology):
             yield node

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kornel.core.domain.commands import AllocationSpec, ApplicationSpec
+from kornel.core.domain.devices import DeviceRequest, DeviceSpec
 from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import identity_of
 
@@ -32,6 +33,8 @@ class NodeView:
     attributes: Mapping[str, str] = field(default_factory=dict)
     kept_out: bool = False
     """By an operator."""
+    devices: dict[str, DeviceSpec] = field(default_factory=dict)
+    """By ID, as they were reported last."""
 
     @property
     def draining(self) -> bool:
@@ -54,6 +57,17 @@ class RequestView:
     size: Resources
     node: str = ""
     leaves_as: int | None = None
+    devices: tuple[str, ...] = ()
+    """Of its node, those that it holds."""
+    wanted: DeviceRequest | None = None
+    """What it wanted of devices when it was placed."""
+
+    @property
+    def wants(self) -> DeviceRequest | None:
+        """What it wants of devices: what runs keeps what it got."""
+        if self.node:
+            return self.wanted
+        return None if self.spec.devices is None else self.spec.devices.demand
 
     @property
     def key(self) -> str:

@@ -11,6 +11,7 @@ from kornel.core.partition.asks import finding
 from kornel.core.partition.state import PartitionState
 from tests.properties.held_room import has_room
 from tests.properties.machine import topology
+from tests.properties.machine.devices import finds_devices
 from tests.properties.machine.gangs import check_gang_not_forgotten, check_held_gang, is_at_rest, running_members
 from tests.properties.machine.quotas import Quotas, counted, quotas
 from tests.properties.machine.view import ContractBroken, PartitionView
@@ -37,7 +38,7 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
             continue
         if _is_kept_back(state, ask, limits):
             continue
-        usable = [node for node in _usable(state, ask) if has_room(state, node, ask)]
+        usable = [node for node in _usable(state, ask) if has_room(state, node, ask) and finds_devices(node, ask)]
         if roomy := topology.lawful_nodes(state, ask, usable):
             raise ContractBroken("forgotten", f"{ask} fits {roomy}")
 

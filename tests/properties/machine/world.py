@@ -31,7 +31,7 @@ from kornel.core.domain.effects import (
 from kornel.core.model.allocations import Reservation
 from kornel.core.partition.engine import Engine
 from kornel.core.partition.state import PartitionState
-from tests.properties.machine import books, waiting
+from tests.properties.machine import books, gangs, waiting
 from tests.properties.machine.contract import Contract
 from tests.properties.machine.journal import APPLY, CYCLE, END, PREEMPT, Call
 from tests.properties.machine.quotas import counted, quotas, swapping
@@ -135,6 +135,7 @@ class World:
             result = self.engine.cycle(self.now_ns, call.budget)
             effects, more = result.effects, result.more
         self._count(effects)
+        gangs.judge_losses(self.states(), effects)
         self.contract.hear_decisions(effects, self.now_ns, self._known(before))
         return more
 

@@ -24,6 +24,7 @@ from kornel.core.journal.records import Block, BlockWriter, RecordDamaged, read_
 from kornel.core.journal.replay import Replay
 from kornel.core.journal.store import JournalStore
 from kornel.core.service.status_codes import JournalFull, JournalUnavailable
+from tests.examples import mark_rest_long
 from tests.history_databases import database, postgres, postgres_server
 from tests.unit.journal.made import PARTITION, RM, asks, decide, open_journal, open_store, settings_for, small_cluster
 
@@ -288,7 +289,8 @@ async def test_a_missing_block_is_named(tmp_path: Path) -> None:
     assert (damage.first, damage.last) == (gone.first, gone.last)
 
 
-async def test_a_log_cut_at_any_byte_leaves_what_was_committed_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", mark_rest_long([70, 7]))
+async def test_a_log_cut_at_any_byte_leaves_what_was_committed_before(tmp_path: Path, step: int) -> None:
     """SQLite's log of a core that was killed, cut anywhere in its last commits: whole records, and all before them."""
     path = tmp_path / "journal.db"
     journal = open_journal(path)
@@ -304,7 +306,7 @@ async def test_a_log_cut_at_any_byte_leaves_what_was_committed_before(tmp_path: 
     last = journal.status().last_record
     await asyncio.to_thread(journal.close, 5)
     kept = set()
-    for size in [*range(len(log), len(log) - 4_500, -7), *range(len(log) - 40, len(log))]:
+    for size in [*range(len(log), len(log) - 4_500, -step), *range(len(log) - 40, len(log), step // 7)]:
         (killed / "journal.db-wal").write_bytes(log[:size])
         (killed / "journal.db-shm").unlink(missing_ok=True)
         cut = tmp_path / "cut"

@@ -11,8 +11,8 @@ from kornel.core.model.nodes import Node
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.plan import PreemptionPlan
+from kornel.core.preemption.quota import drive
 from kornel.core.preemption.quota import planner as quota
-from kornel.core.preemption.quota import rounds
 from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.required_node import planner as required_node
 from tests.scenarios.stage import Stage
@@ -78,7 +78,7 @@ def test_nobody_preempts_for_a_guarantee_while_a_max_is_enforced(stage: Stage, m
     stage.play(["ask k queue=root.a f=20 other=yes created=-100s"])
     begin(stage)
     assert state_of(stage).preemption_attempts == 1, "the run itself"
-    monkeypatch.setattr(rounds, "ENFORCEMENT_BUDGET", 0)
+    monkeypatch.setattr(drive, "ENFORCEMENT_BUDGET", 0)
     assert stage.engine.preempt(10**9) == []
     answers = stage.play(["cycle", "cycle at=2s"])
     assert told(answers)[:5] == ["k0", "k1", "k2", "k3", "k4"]

@@ -28,6 +28,7 @@ CASES = [
     (Ignored.UNKNOWN_KEY, "release-foreign z", "z"),
     (Ignored.UNKNOWN_KEY, "withdraw z", "z"),
     (Ignored.UNKNOWN_KEY, "withdraw k", "k"),
+    (Ignored.INVALID_DEVICES, "resize n1 attr.kornel.devices=nonsense", "n1"),
     (Ignored.OTHER_NODE, "run k node=n2", "k"),
     (Ignored.NO_CHANGE, "run k node=n1", "k"),
     (Ignored.NO_CHANGE, "ask k", "k"),

@@ -33,6 +33,7 @@ from kornel.core.service.garbage import GarbageKeeper
 from kornel.core.service.gate import Gate, OpenGate
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.resuming import Kind
 from kornel.core.service.runner import ENTRIES_PER_TURN, FEW_ENTRIES, PartitionRunner
 from kornel.core.service.sharing import BREATHS
 from kornel.core.service.status_codes import (
@@ -44,7 +45,7 @@ from kornel.core.service.status_codes import (
     ShuttingDown,
     status_of,
 )
-from kornel.core.service.streams import Kind, Stream, Switchboard
+from kornel.core.service.streams import Stream, Switchboard
 from tests.unit.service.fakes import FakeEngine
 
 MANAGER = RegisterManager("rm-1")

@@ -22,9 +22,10 @@ from kornel.core.service.managers import Lobby, Managers, Place
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.presence import PresenceKeeper
 from kornel.core.service.resolvers.lookups import GroupLookups
+from kornel.core.service.resuming import Kind
 from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.scheduler_service import SchedulerService
-from kornel.core.service.streams import Kind, Switchboard
+from kornel.core.service.streams import Switchboard
 from kornel.si.v1 import si_pb2 as si
 from tests.unit.service.fakes import FakeEngine
 

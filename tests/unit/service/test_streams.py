@@ -20,8 +20,9 @@ from kornel.core.domain.effects import (
 )
 from kornel.core.domain.resources import NOTHING
 from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.resuming import Kind
 from kornel.core.service.status_codes import ResyncRequired
-from kornel.core.service.streams import HIGH_WATER, QUEUE_BYTES, QUEUE_LIMIT, Kind, Stream, Switchboard
+from kornel.core.service.streams import HIGH_WATER, QUEUE_BYTES, QUEUE_LIMIT, Stream, Switchboard
 
 
 def allocated(key: str) -> Allocated:

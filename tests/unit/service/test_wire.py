@@ -160,7 +160,7 @@ def test_resource_cache_is_bounded() -> None:
     for value in range(3):
         requests = [si.Allocation(resourcePerAlloc=amounts(vcore=1 + value * 4_000 + n)) for n in range(4_000)]
         list(decoder.allocation_commands(si.AllocationRequest(allocations=requests)))
-    assert len(decoder._resources) <= wire.CACHE_SIZE
+    assert len(decoder.resources_known) <= wire.CACHE_SIZE
 
 
 def test_older_asks_become_asks_without_a_node() -> None:
@@ -470,6 +470,27 @@ def test_a_new_allocation_says_what_the_core_has_to_say() -> None:
                 allocationID="k-0",
                 UUID="k-0",
             )
+        ]
+    )
+
+
+@pytest.mark.parametrize("key", ["k", "k" * 125, "k" * 126, "k" * 1_024, "schlüssel", "\N{SLICE OF PIZZA}"])
+def test_answers_are_the_same_whatever_the_names(key: str) -> None:
+    """Entries are joined from their names: lengths of one and of two bytes, and names of more bytes than characters."""
+    spec = AllocationSpec(key, "app", "[rm-1]default", None, allow_preempt_other=True)
+    placed = [Allocated(spec, "n1", Resources({"vcore": 1})), Allocated(spec, f"n-{key}", Resources({"vcore": 1}))]
+    assert si.AllocationResponse.FromString(Encoder().encode_allocations(placed)) == si.AllocationResponse(
+        new=[
+            si.Allocation(
+                allocationKey=key,
+                resourcePerAlloc=amounts(vcore=1),
+                nodeID=node,
+                applicationID="app",
+                preemptionPolicy=si.PreemptionPolicy(allowPreemptSelf=True, allowPreemptOther=True),
+                allocationID=f"{key}-0",
+                UUID=f"{key}-0",
+            )
+            for node in ("n1", f"n-{key}")
         ]
     )
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kornel.core.service import wire_pieces
+from kornel.core.service.resuming import Kind
 from kornel.core.service.status_codes import MalformedMessage, TooLarge
-from kornel.core.service.streams import Kind
 from kornel.core.service.wire import PIECE, Decoder
 from kornel.core.service.wire_pieces import (
     LONGEST_ENTRY,

@@ -169,6 +169,19 @@ async def test_the_demo_shows_gangs_in_racks(tmp_path: Path) -> None:
     assert counted[4]["r3"] == {"L": 16}
 
 
+async def test_the_demo_shows_gangs_as_units(tmp_path: Path) -> None:
+    """A gang runs as a whole or not at all, whether it asks or loses, and nobody leaves in vain."""
+    status, text = await demonstrate("--kind", "gang", "--out", str(tmp_path))
+    assert status == 0, text
+    drawn = [Counter("".join(re.findall(r"n\d \[(.{4})\]", line))) for line in text.splitlines() if "n1 [" in line]
+    assert drawn[:2] == [{"a": 10, ".": 6}, {"b": 10, ".": 6}]
+    assert drawn[2] == {"c": 8, "d": 8}
+    assert drawn[3] in ({"c": 8, "u": 2, ".": 6}, {"d": 8, "u": 2, ".": 6})
+    assert drawn[4:] == [{"n": 16}, {"l": 12, "n": 4}]
+    assert "gang-incomplete beta: 6 of 10 places" in text
+    assert re.search(r"GANG_INCOMPLETE: 3 of 4 places; .* law 2 16", text)
+
+
 @pytest.mark.parametrize("kind", [kind for kind in DemoKind if kind not in STORIES])
 async def test_the_demo_shows_each_kind(kind: DemoKind, tmp_path: Path) -> None:
     """Each kind of preemption on its own, against the real core, meets all that its scenario expects."""

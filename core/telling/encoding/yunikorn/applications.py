@@ -16,8 +16,7 @@ from kornel.core.telling.applications.application_views import (
     Spent,
     SpentView,
 )
-from kornel.core.telling.encoding.compact import copy_compact
-from kornel.core.telling.encoding.documents import Document, Kind, always, if_any, listed, nested
+from kornel.core.telling.encoding.documents import Document, Kind, always, copy_compact, if_any, listed, nested
 from kornel.core.telling.encoding.records import made
 from kornel.core.telling.encoding.values import (
     AMOUNTS,

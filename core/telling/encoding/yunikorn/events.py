@@ -8,8 +8,7 @@ import orjson
 
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.resources import Resources, clamp_int64
-from kornel.core.telling.encoding.compact import copy_compact
-from kornel.core.telling.encoding.documents import Document, Kind, always, apart, if_any, listed
+from kornel.core.telling.encoding.documents import Document, Kind, always, apart, copy_compact, if_any, listed
 from kornel.core.telling.encoding.values import ANYTHING, COUNT, TEXT, TIME_NS, write_with
 
 _CODE: Final = write_with(COUNT, int)

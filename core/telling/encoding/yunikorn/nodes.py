@@ -25,6 +25,7 @@ from kornel.core.telling.encoding.values import (
     write_with,
 )
 from kornel.core.telling.encoding.yunikorn.applications import ALLOCATIONS
+from kornel.core.telling.nodes.device_views import DeviceHolder, DeviceView
 from kornel.core.telling.nodes.domain_views import DomainView
 from kornel.core.telling.nodes.node_views import NodeDomain, NodeSummary, NodeView
 
@@ -66,6 +67,31 @@ def _drained_since_ns(drain: OperatorDrain | None) -> int:
 
 NODE_DOMAIN: Final = Document("NodeDomain", NodeDomain, {"level": always(TEXT, "level"), "name": always(TEXT, "name")})
 
+DEVICE_HOLDER: Final = Document(
+    "DeviceHolder",
+    DeviceHolder,
+    {
+        "allocationKey": always(TEXT, "key"),
+        "applicationId": always(TEXT, "application_id"),
+        "share": always(COUNT, "share"),
+    },
+)
+
+DEVICE: Final = Document(
+    "Device",
+    DeviceView,
+    {
+        "id": always(TEXT, "device_id"),
+        "type": if_any(TEXT, "type"),
+        "memory": if_any(COUNT, "memory"),
+        "link": if_any(TEXT, "link"),
+        # Thousandths of the device, as the shares of its holders are.
+        "free": always(COUNT, "free"),
+        "leaving": if_any(FLAG, "leaving"),
+        "holders": if_any(listed(DEVICE_HOLDER), "holders"),
+    },
+)
+
 NODE: Final = Document(
     "Node",
     NodeView,
@@ -88,6 +114,7 @@ NODE: Final = Document(
         "drainedBy": if_any(TEXT, made(_drained_by, "operator_drain")),
         "drainedSince": if_any(TIME_NS, made(_drained_since_ns, "operator_drain")),
         "domains": if_any(listed(NODE_DOMAIN), "domains"),
+        "devices": if_any(listed(DEVICE), "devices"),
     },
     left_out=("drained_by_shim",),
 )

@@ -25,6 +25,7 @@ export const MEANINGS = {
     "foreign-without-node": "The load of another scheduler names no node.",
     "max-allocations": "An ask of the older generation is for fewer than one allocation, or for more than the core accepts.",
     "invalid-topology": "The tags about the topology contradict each other, or name a level that the partition does not have.",
+    "invalid-devices": "The devices of a node, the tags about devices, or the devices of an allocation that runs make no sense.",
     "unchangeable": "The entry changes something that can no longer be changed; release the key and send the entry again.",
     "bad-configuration": "The queue configuration has errors, or cannot be used as things are."
   },
@@ -53,6 +54,8 @@ export const MEANINGS = {
     "node-reserved": "The free room of the node is held for other asks.",
     "node-refused": "The shim refuses the ask on this node.",
     "node-full": "The node does not have enough room left.",
+    "node-without-devices": "The node does not have the devices that the ask wants, even when nobody holds any.",
+    "node-devices": "The node has room for the ask, and the devices that it wants are not free there.",
     "domain-full": "No topology domain that is allowed for its group has room for the ask.",
     "domain-unknown": "The topology of the partition has no such level, or no node is in a domain of that level.",
     "node-not-required": "The ask must run on another node; reported only when a question names a node."

@@ -25,6 +25,8 @@ export async function node(name) {
     return el("div", { class: "capacity-row small", role: "group", "aria-label": `${nameOf(type)}: ${said}` }, el("span", { class: "name cut", text: nameOf(type), title: type }), el("strong", { text: percent(share(used, whole)) }), bar, el("span", { class: "cut", text: said.replace("at most ", "") }));
   });
   const foreign = found.foreignAllocations ?? [];
+  // The list of devices is shown as a table instead.
+  const attributes = Object.entries(found.attributes ?? {}).filter(([key]) => key !== "kornel.devices");
   return [
     facts([
       ["State", found.schedulable ? badge("open", "good") : badge("closed", "bad")],
@@ -36,9 +38,10 @@ export async function node(name) {
     drainButton(name, Boolean(found.drainedBy)),
     section("Utilisation", ...rows),
     section("Why waiting asks are not placed here", waitingTable(why.node)),
+    found.devices && section("Devices", deviceTable(found.devices)),
     section("Allocations", allocationTable(found.allocations ?? [])),
     foreign.length > 0 && section("Load of other schedulers", ...foreign.map((one) => el("p", {}, el("span", { class: "mono", text: one.allocationKey }), ` ${amounts(one.resource)}`))),
-    Object.keys(found.attributes ?? {}).length > 0 && section("Attributes", facts(Object.entries(found.attributes).map(([key, value]) => [key, el("span", { class: "mono", text: value })]))),
+    attributes.length > 0 && section("Attributes", facts(attributes.map(([key, value]) => [key, el("span", { class: "mono", text: value })]))),
     el("p", {}, el("a", { href: address.href("what-if", { suppose: "node", node: name }), text: "What if this node were lost?" })),
   ];
 }
@@ -51,6 +54,25 @@ function waitingTable({ waitingAsks, verdicts = [], lastPlaced }) {
     el("tr", {}, el("td", { class: "number", text: count(asks) }), el("td", { class: "wraps" }, el("strong", { text: kind === "fits" ? "Nothing prevents it" : words(blocker?.kind ?? kind) }), blocker?.detail && el("span", { class: "muted", text: ` ${readable(blocker.detail)}` })), el("td", {}, link("ask", example))),
   );
   return el("div", {}, el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "number", text: "Asks" }), el("th", { scope: "col", text: "First obstacle" }), el("th", { scope: "col", text: "Such as" }))), el("tbody", {}, ...rows)), placed && el("p", { class: "muted", text: placed.trim() }));
+}
+
+/** One line for each device: what it is, how much of it is free, and who holds the rest. */
+function deviceTable(devices) {
+  const part = (share) => percent(share / 1000);
+  const heading = ["Device", "Type", "Memory", "Link group", "Free", "Held by"].map((text) => el("th", { scope: "col", class: text === "Free" ? "number" : "", text }));
+  const rows = devices.map(({ id, type, memory, link: group, free, leaving, holders = [] }) =>
+    el(
+      "tr",
+      {},
+      el("td", { class: "mono", text: id }),
+      el("td", { text: type ?? "" }),
+      el("td", { text: memory ? amounts({ memory }) : "" }),
+      el("td", { text: group ?? "" }),
+      el("td", { class: "number", text: leaving ? "leaving" : part(free) }),
+      el("td", {}, ...holders.flatMap(({ allocationKey, share: held }, at) => [at ? ", " : "", link("ask", allocationKey), held < 1000 && ` ${part(held)}`])),
+    ),
+  );
+  return el("table", {}, el("thead", {}, el("tr", {}, ...heading)), el("tbody", {}, ...rows));
 }
 
 function drainButton(name, drained) {

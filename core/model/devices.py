@@ -1,0 +1,171 @@
+"""The devices of a node, and which allocations hold them. Rules: docs/devices.md.
+
+A device is held in thousandths. Asks for whole devices take all of one, so nobody shares with them; parts may be held
+by several. The sums follow every change, so that whether an ask fits is known from a look at the devices of one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kornel.core.domain.devices import WHOLE, DeviceRequest, DeviceSpec
+
+if TYPE_CHECKING:
+    from kornel.core.model.allocations import Allocation
+
+
+class Taken(NamedTuple):
+    """A device with the thousandths of it that somebody is to hold."""
+
+    device_id: str
+    share: int
+
+
+class Device:
+    """One device of a node. ``free``: the thousandths that nobody holds."""
+
+    __slots__ = ("free", "holders", "leaving", "spec")
+
+    def __init__(self, spec: DeviceSpec) -> None:
+        self.spec = spec
+        self.free = WHOLE
+        self.holders: dict[Allocation, int] = {}
+        """The thousandths of each allocation that holds some of it."""
+        self.leaving = False
+        """Tells whether its node reports it no more. Nobody else gets it, and it is gone once nobody holds it."""
+
+    def share_for(self, request: DeviceRequest) -> int:
+        """Returns the thousandths of it that *request* would take; 0: it does not do, however free it is."""
+        if self.leaving or (request.types and self.spec.type not in request.types):
+            return 0
+        if request.number:
+            return WHOLE
+        if request.share:
+            return request.share
+        memory = self.spec.memory
+        return -(-request.memory * WHOLE // memory) if memory >= request.memory else 0
+
+    def __repr__(self) -> str:
+        return f"Device({self.spec.device_id}, {self.free} free)"
+
+
+class NodeDevices:
+    """All devices of one node, by ID in the order of the report."""
+
+    __slots__ = ("devices",)
+
+    def __init__(self, specs: Iterable[DeviceSpec]) -> None:
+        self.devices: dict[str, Device] = {spec.device_id: Device(spec) for spec in specs}
+
+    def __iter__(self) -> Iterator[Device]:
+        return iter(self.devices.values())
+
+    def has_room(self, request: DeviceRequest) -> bool:
+        """Tells whether an ask for *request* finds its devices here now."""
+        return self.count_room(request) > 0
+
+    def could_hold(self, request: DeviceRequest) -> bool:
+        """Tells whether an ask for *request* would find its devices here if nobody held any."""
+        return self.count_empty(request) > 0
+
+    def count_empty(self, request: DeviceRequest) -> int:
+        """Returns how many asks for *request* would find their devices here if nobody held any."""
+        return self._count_asks([(device, WHOLE) for device in self], request)
+
+    def count_room(self, request: DeviceRequest) -> int:
+        """Returns how many asks for *request* find their devices here now."""
+        return self._count_asks([(device, device.free) for device in self], request)
+
+    def has_room_in_part(self, request: DeviceRequest) -> bool:
+        """Tells whether an ask for a part of a device finds it on one of which others hold a part already."""
+        return any(0 < device.share_for(request) <= device.free < WHOLE for device in self)
+
+    def has_room_without(self, leaving: Iterable[Allocation], request: DeviceRequest) -> bool:
+        """Tells whether an ask for *request* finds its devices here once the allocations *leaving* hold none."""
+        gone = set(leaving)
+        free = [
+            (device, device.free + sum(share for holder, share in device.holders.items() if holder in gone))
+            for device in self
+        ]
+        return self._count_asks(free, request) > 0
+
+    @staticmethod
+    def _count_asks(free: Sequence[tuple[Device, int]], request: DeviceRequest) -> int:
+        """Returns how many asks for *request* find their devices where so many thousandths of each are *free*."""
+        if not request.number:
+            return sum(left // share for device, left in free if (share := device.share_for(request)))
+        usable = [device for device, left in free if left == WHOLE and device.share_for(request)]
+        if not request.linked:
+            return len(usable) // request.number
+        groups: dict[str, int] = {}
+        for device in usable:
+            name = link_group(device)
+            groups[name] = groups.get(name, 0) + 1
+        return sum(size // request.number for size in groups.values())
+
+    def book_parts(self, holder: Allocation, taken: Iterable[Taken]) -> None:
+        """Have *holder* hold what *taken* says."""
+        for device_id, share in taken:
+            device = self.devices[device_id]
+            device.holders[holder] = share
+            device.free -= share
+
+    def put_on_paper(self, taken: Iterable[Taken]) -> None:
+        """Have nobody known hold what *taken* says: in a copy that a choice is made on."""
+        for device_id, share in taken:
+            self.devices[device_id].free -= share
+
+    def give_back(self, holder: Allocation) -> list[Taken]:
+        """Have *holder* hold none any more. Returns what it held."""
+        held: list[Taken] = []
+        for device in list(self):
+            share = device.holders.pop(holder, 0)
+            if share:
+                device.free += share
+                held.append(Taken(device.spec.device_id, share))
+                if device.leaving and not device.holders:
+                    del self.devices[device.spec.device_id]
+        return held
+
+    def hand_over(self, holder: Allocation, successor: Allocation) -> None:
+        """Have *successor* hold what *holder* held."""
+        for device in self:
+            share = device.holders.pop(holder, 0)
+            if share:
+                device.holders[successor] = share
+
+    def held_by(self, holder: Allocation) -> list[Taken]:
+        """Returns what *holder* holds."""
+        return [Taken(device.spec.device_id, device.holders[holder]) for device in self if holder in device.holders]
+
+    def report_anew(self, specs: Sequence[DeviceSpec]) -> None:
+        """Have the node report *specs* from now on. A device that is no longer among them stays while it is held."""
+        before = self.devices
+        self.devices = {}
+        for spec in specs:
+            device = before.pop(spec.device_id, None)
+            if device is None:
+                device = Device(spec)
+            device.spec, device.leaving = spec, False
+            self.devices[spec.device_id] = device
+        for device_id, device in before.items():
+            if device.holders:
+                device.leaving = True
+                self.devices[device_id] = device
+
+    def copy(self) -> NodeDevices:
+        """Returns the same devices in a record of their own."""
+        written = NodeDevices(())
+        for device in self:
+            other = written.devices[device.spec.device_id] = Device(device.spec)
+            other.free, other.holders, other.leaving = device.free, dict(device.holders), device.leaving
+        return written
+
+    def __repr__(self) -> str:
+        return f"NodeDevices({list(self)})"
+
+
+def link_group(device: Device) -> str:
+    """Returns the name of the link group of *device*; one without is a group of its own."""
+    return f"link {device.spec.link}" if device.spec.link else f"device {device.spec.device_id}"

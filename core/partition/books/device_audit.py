@@ -1,0 +1,61 @@
+"""The audit of devices: who holds what of each device, counted again from the allocations (docs/devices.md).
+
+It deliberately shares no code with what keeps the books.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.partition.books.findings import Broken
+from kornel.core.partition.state import PartitionState
+
+_WHOLE = 1_000
+
+
+def check(state: PartitionState) -> Iterator[Broken]:
+    """Yields everything about devices that does not add up."""
+    sharing: set[Node] = set()
+    for node in state.nodes.values():
+        yield from _check_node(node)
+        devices = [] if node.devices is None else list(node.devices.devices.values())
+        if any(0 < sum(device.holders.values()) < _WHOLE for device in devices if not device.leaving):
+            sharing.add(node)
+    if sharing != set(state.sharing):
+        yield Broken("D1", state.name, f"{list(state.sharing)} have devices held in part, and {sharing} really do")
+    for application in state.applications.values():
+        for ask in application.asks.values():
+            if ask.devices and ask.node is None and ask.held_on is None:
+                yield Broken("D2", ask.key, f"waits, and holds {ask.devices}")
+
+
+def _check_node(node: Node) -> Iterator[Broken]:
+    charged: list[Allocation] = [*node.allocations.values(), *node.held.values()]
+    named: dict[str, set[Allocation]] = {}
+    for allocation in charged:
+        wanted = allocation.shape.devices
+        if wanted is not None and allocation.devices and len(allocation.devices) != (wanted.number or 1):
+            yield Broken("D2", allocation.key, f"wants {wanted}, and holds {allocation.devices}")
+        for name in allocation.devices:
+            named.setdefault(name, set()).add(allocation)
+    if node.devices is None:
+        if named:
+            yield Broken("D2", node.node_id, f"has no devices, and {named} are held on it")
+        return
+    for name, device in node.devices.devices.items():
+        holders = named.pop(name, set())
+        if device.spec.device_id != name or set(device.holders) != holders:
+            yield Broken("D1", node.node_id, f"{name} is held by {list(device.holders)}, allocations say {holders}")
+        held = sum(device.holders.values())
+        if device.free != _WHOLE - held or held > _WHOLE:
+            yield Broken("D1", node.node_id, f"{name} has {device.free} free, and {held} are held")
+        if device.leaving and not holders:
+            yield Broken("D1", node.node_id, f"{name} is reported no more, and nobody holds it")
+        for allocation in holders:
+            wanted = allocation.shape.devices
+            if wanted is not None and wanted.number and device.holders.get(allocation) != _WHOLE:
+                yield Broken("D3", node.node_id, f"{name} is to be {allocation.key}'s alone")
+    if named:
+        yield Broken("D2", node.node_id, f"has no {sorted(named)}, which allocations hold")

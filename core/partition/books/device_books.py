@@ -1,0 +1,100 @@
+"""The books of devices: which allocation holds which devices of its node. They change here and only here.
+
+The ledger calls these functions where it charges a node and where it refunds one. Rules: docs/devices.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kornel.core.domain.devices import WHOLE, DeviceRequest, DeviceSpec
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.devices import NodeDevices, Taken
+from kornel.core.model.nodes import Node
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.device_choice import choose_devices
+
+
+def take_devices(state: PartitionState, holder: Allocation, node: Node, request: DeviceRequest) -> None:
+    """Has *holder*, which is charged on *node*, hold the devices that it names already, or else those of the choice for
+    *request*.
+
+    It holds none if there are none for it: it runs there because the shim says so.
+    """
+    devices = node.devices
+    taken: Sequence[Taken] | None = None
+    if devices is not None:
+        taken = name_devices(devices, request, holder.devices) if holder.devices else None
+        if taken is None:
+            taken = choose_devices(devices, request)
+    if devices is None or taken is None:
+        holder.devices = ()
+        return
+    devices.book_parts(holder, taken)
+    holder.devices = tuple([device_id for device_id, _ in taken])
+    note_parts(state, node)
+
+
+def give_back_devices(state: PartitionState, holder: Allocation, node: Node) -> None:
+    """Has *holder* hold no devices of *node* any more."""
+    holder.devices = ()
+    if node.devices is not None:
+        node.devices.give_back(holder)
+        note_parts(state, node)
+
+
+def hand_over_devices(state: PartitionState, holder: Allocation, successor: Allocation, node: Node) -> None:
+    """Has *successor*, which takes the place of *holder* on *node*, hold the devices that *holder* held."""
+    if node.devices is not None:
+        node.devices.hand_over(holder, successor)
+    successor.devices, holder.devices = holder.devices, ()
+    if not successor.devices and successor.shape.devices is not None:
+        take_devices(state, successor, node, successor.shape.devices)
+
+
+def report_devices(state: PartitionState, node: Node, specs: Sequence[DeviceSpec]) -> None:
+    """Has *node* have the devices *specs*, and those that it no longer has as long as they are held."""
+    if node.devices is None:
+        node.devices = NodeDevices(specs)
+    else:
+        node.devices.report_anew(specs)
+    if not node.devices.devices:
+        node.devices = None
+    note_parts(state, node)
+
+
+def name_devices(devices: NodeDevices, request: DeviceRequest, names: Sequence[str]) -> tuple[Taken, ...] | None:
+    """Returns the devices called *names*, with what *request* takes of each; ``None``: one of them has too little
+    free."""
+    found: list[Taken] = []
+    for name in names:
+        device = devices.devices.get(name)
+        share = 0 if device is None else share_when_running(device.spec, request)
+        if device is None or share > device.free:
+            return None
+        found.append(Taken(name, share))
+    return tuple(found)
+
+
+def share_when_running(spec: DeviceSpec, request: DeviceRequest) -> int:
+    """Returns the thousandths of the device *spec* that an allocation with *request* holds which runs there already."""
+    if request.number:
+        return WHOLE
+    if request.share:
+        return request.share
+    return min(WHOLE, -(-request.memory * WHOLE // spec.memory)) if spec.memory else WHOLE
+
+
+def note_parts(state: PartitionState, node: Node) -> None:
+    """Notes whether *node* has a device of which a part is held and a part is free."""
+    if node.devices is not None and any(0 < device.free < WHOLE and not device.leaving for device in node.devices):
+        state.sharing[node] = None
+    else:
+        state.sharing.pop(node, None)
+
+
+def are_usable(node: Node, holder: Allocation) -> bool:
+    """Tells whether *holder* holds devices of *node*, all of which the node still reports."""
+    if node.devices is None or not holder.devices:
+        return False
+    return all(name in node.devices.devices and not node.devices.devices[name].leaving for name in holder.devices)

@@ -1,0 +1,52 @@
+"""Chooses the devices of a node that an ask gets. Rules: docs/devices.md.
+
+Parts of devices go where others hold parts already, the tightest first, and whole devices come from the link groups
+with the fewest free ones: so whole devices, and whole link groups, stay free for those who need them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kornel.core.domain.devices import WHOLE, DeviceRequest
+from kornel.core.model.devices import Device, NodeDevices, Taken, link_group
+
+
+def choose_devices(devices: NodeDevices, request: DeviceRequest) -> tuple[Taken, ...] | None:
+    """Returns the devices that an ask for *request* gets now; ``None``: there are none for it."""
+    if request.number:
+        usable = [device for device in devices if device.free == WHOLE and device.share_for(request)]
+        chosen = _choose_whole(usable, request.number, linked=request.linked)
+        return None if chosen is None else tuple(Taken(device.spec.device_id, WHOLE) for device in chosen)
+    fitting = [(device, share) for device in devices if 0 < (share := device.share_for(request)) <= device.free]
+    begun = [(device.free - share, at) for at, (device, share) in enumerate(fitting) if device.free < WHOLE]
+    if begun:
+        device, share = fitting[min(begun)[1]]
+        return (Taken(device.spec.device_id, share),)
+    first = _choose_whole([device for device, _ in fitting], 1, linked=False)
+    if first is None:
+        return None
+    return (Taken(first[0].spec.device_id, first[0].share_for(request)),)
+
+
+def _choose_whole(usable: Iterable[Device], count: int, *, linked: bool) -> list[Device] | None:
+    """Returns *count* of the devices *usable*, which nobody holds, from as few link groups as can be.
+
+    The last of these groups is the one with the fewest free devices that holds the rest, all others are those with the
+    most. Among equals, the order of the report counts.
+    """
+    groups: dict[str, list[Device]] = {}
+    for device in usable:
+        groups.setdefault(link_group(device), []).append(device)
+    left = list(groups.values())
+    chosen: list[Device] = []
+    while True:
+        missing = count - len(chosen)
+        enough = [group for group in left if len(group) >= missing]
+        if enough:
+            return chosen + min(enough, key=len)[:missing]
+        if linked or not left:
+            return None
+        roomiest = max(left, key=len)
+        chosen += roomiest
+        left.remove(roomiest)

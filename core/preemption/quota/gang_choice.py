@@ -1,0 +1,90 @@
+"""Whole gangs as victims when a max is enforced: looked at only where nobody else brings the queue below it
+(preemption.md D.7, no. 5).
+
+A gang goes with all of its members. What it costs is the work of all of them, so the smallest gangs of the least
+important class come first, and a gang that turns out not to be needed stays as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.queues import Queue
+from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
+from kornel.core.preemption.quota.victims import LOOKS_PER_VICTIM, RUN_LENGTH, Choice, Rank, VictimOrder, rank_of
+from kornel.core.preemption.victim_index import age_of
+
+
+class Gang(NamedTuple):
+    """A gang all of whose members may leave; the smallest goes first."""
+
+    rank: Rank
+    """The worst of its members."""
+    size: int
+    age: int
+    name: str
+    members: tuple[Allocation, ...]
+
+
+def take_gangs(choice: Choice, leaves: Iterable[Queue], order: VictimOrder) -> Iterator[int]:
+    """Takes whole gangs in *leaves* that bring what is lacking closer, then hands back whoever is not needed beside
+    them. Yields after every piece of work."""
+    found: list[Gang] = []
+    looked = 0
+    for leaf in leaves:
+        for application in list(leaf.applications.values()):
+            looked += 1 + len(application.allocations) * application.leaves_whole
+            if looked >= RUN_LENGTH:
+                yield looked
+                looked = 0
+            gang = _make_gang(application) if application.leaves_whole else None
+            if gang is not None:
+                found.append(gang)
+    yield looked
+    taken: list[Gang] = []
+    for gang in sorted(found, key=lambda gang: gang[:4]):
+        lacking = choice.lacking_amounts()
+        if not lacking:
+            break
+        if choice.take_gang(gang.members, lacking):
+            taken.append(gang)
+            yield len(gang.members) * LOOKS_PER_VICTIM
+    if taken:
+        yield from _hand_back(choice, taken, order)
+
+
+def join_gangs(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:
+    """Returns *victims* one by one, but the members of a gang that leaves as a whole as one, last."""
+    chosen = dict.fromkeys(victims)
+    whole: dict[Application, tuple[Allocation, ...]] = {}
+    for application in dict.fromkeys(victim.application for victim in victims if is_bound(victim)):
+        members = members_of(application)
+        if can_leave_whole(members) and all(member in chosen for member in members):
+            whole[application] = tuple(victim for victim in victims if victim.application is application)
+    alone = [(victim,) for victim in victims if victim.application not in whole or not is_bound(victim)]
+    return [*alone, *whole.values()]
+
+
+def _make_gang(application: Application) -> Gang | None:
+    members = members_of(application)
+    if not members or not can_leave_whole(members):
+        return None
+    ranks = [rank_of(member) for member in members]
+    worst = (any(r[0] for r in ranks), max(r[1] for r in ranks), any(r[2] for r in ranks))
+    return Gang(worst, len(members), max(map(age_of, members)), application.application_id, tuple(members))
+
+
+def _hand_back(choice: Choice, taken: Sequence[Gang], order: VictimOrder) -> Iterator[int]:
+    """Hands back the gangs, the worst first, then the single victims without whom the target is met as well."""
+    whole: Final[dict[Allocation, None]] = {}
+    for gang in reversed(taken):
+        if not choice.hand_back_gang(gang.members):
+            whole.update(dict.fromkeys(gang.members))
+        yield len(gang.members)
+    single = [victim for victim in choice.victims if victim not in whole]
+    single.sort(key=order.key_of, reverse=True)
+    yield len(single)
+    yield from choice.prune_victims(single)

@@ -1,0 +1,52 @@
+"""Values of what a core remembers of configurations, for the core after it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kornel.core.domain.commands import UpdateConfiguration
+from kornel.core.service.configuration_history import ConfigurationHistory, Version
+from kornel.core.service.rollbacks import Rollback
+
+
+class ConfigurationState(NamedTuple):
+    """The state of a configurator besides its versions.
+
+    brought     the manager's latest text; empty: the text of the file is used
+    brought_by  the last text that came in each way, by the name of its origin
+    file_holds  the file is in force, or would be without a rollback
+    last        the last command that was accepted
+    rollback    the rollback in force
+    """
+
+    brought: str = ""
+    brought_by: tuple[tuple[str, str], ...] = ()
+    file_holds: bool = True
+    last: UpdateConfiguration = UpdateConfiguration(rm_id="", config="")
+    rollback: Rollback | None = None
+
+
+class ConfigurationNote(NamedTuple):
+    """A change: versions that were added, and the state afterwards."""
+
+    versions: tuple[Version, ...]
+    state: ConfigurationState
+
+
+class KeptConfigurations:
+    """Everything that notes say."""
+
+    def __init__(self) -> None:
+        self.history = ConfigurationHistory()
+        self.state: ConfigurationState | None = None
+        """The state; ``None``: no note was taken."""
+
+    def take_note(self, note: ConfigurationNote) -> None:
+        """Adds what *note* says."""
+        for version in note.versions:
+            self.history.take_version(version)
+        self.state = note.state
+
+    def as_note(self) -> ConfigurationNote | None:
+        """Returns one note that says it all; ``None``: there is nothing to say."""
+        return ConfigurationNote(self.history.kept_versions(), self.state) if self.state is not None else None

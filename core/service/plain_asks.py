@@ -1,0 +1,178 @@
+"""Reads requests whose asks say what most say, from their bytes: no object of protobuf is made for an ask.
+
+The bytes of an ask begin with its key, behind which come its resources if it has neither tags nor an ID: programs write
+fields in the order of their numbers. What is behind the key is read once and known by its bytes from then on, so only
+the key is read of each further ask of the same application and size. A request of any other form, and one in which
+anything is wrong, is left to those who read every form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from sys import intern
+from typing import Any, Final, NamedTuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from kornel.core.domain.commands import AllocationSpec
+from kornel.core.service.rpc import parse
+from kornel.core.service.status_codes import MalformedMessage
+from kornel.core.service.wire import UNTAGGED, Decoder, PartitionNames
+from kornel.core.service.wire_pieces import LONGEST_ENTRY, SHORT, SPARSE, read_fields
+from kornel.si.v1 import si_pb2 as si
+
+REMEMBERED: Final = 16_384
+"""The most different asks, apart from their keys, that are remembered of one manager; the older half is forgotten."""
+
+MANAGERS_REMEMBERED: Final = 16
+
+_KEYS: Final = {bytes([0x0A, length]): length + 2 for length in range(0x80)}
+"""The beginnings of an ask with a key of less than 128 bytes, each with the place behind the key."""
+_RESOURCES: Final = 0x2A
+"""The first byte of the field that comes next."""
+_MOST_IN_TWO: Final = 0x3FFF
+"""The greatest length that two bytes say."""
+_FIRST_AFTER_RESOURCES, _ID = 6, 13
+"""The number from which on fields come then, and the one of them that no plain ask has."""
+
+_new: Final = tuple.__new__
+
+_Fields = tuple[Any, ...]
+"""The fields of a spec behind its key."""
+
+
+class PlainAsks(NamedTuple):
+    """A request whose asks are read. ``message`` has everything else of it."""
+
+    message: si.AllocationRequest
+    specs: tuple[AllocationSpec, ...]
+
+    @property
+    def rmID(self) -> str:
+        """The resource manager, named as in the message."""
+        return self.message.rmID
+
+
+class PlainReader:
+    """Reads what it can and leaves the rest to *decoder*, with which it shares what is known of resources."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._managers: dict[str, _Known] = {}
+
+    def read(self, raw: bytes) -> PlainAsks | None:
+        """Returns the request *raw*; ``None`` if somebody else has to read it. Raises as
+        :func:`kornel.core.service.rpc.parse` does for what is no part of an ask."""
+        if len(raw) > LONGEST_ENTRY:
+            return None
+        try:
+            sliced = _SLICED.FromString(raw)
+        except DecodeError:
+            return None
+        entries = list(sliced.allocations)
+        if not entries or (len(raw) > SHORT and len(entries) * SPARSE > len(raw)):
+            return None
+        sliced.ClearField("allocations")
+        message = parse(si.AllocationRequest, sliced.SerializeToString())
+        specs = self._read_entries(entries, message.rmID)
+        return None if specs is None else PlainAsks(message, tuple(specs))
+
+    def _read_entries(self, entries: Iterable[bytes], rm_id: str) -> list[AllocationSpec] | None:
+        known = self._managers.get(rm_id)
+        if known is None:
+            if len(self._managers) >= MANAGERS_REMEMBERED:
+                self._managers.clear()
+            known = self._managers[rm_id] = _Known(self._decoder, rm_id)
+        specs: list[AllocationSpec] = []
+        keys = _KEYS
+        try:
+            for entry in entries:
+                behind = keys[entry[:2]]
+                specs.append(_new(AllocationSpec, (entry[2:behind].decode(), *known[entry[behind:]])))
+        except (LookupError, UnicodeDecodeError, DecodeError, MalformedMessage, _NotPlain):
+            return None
+        return specs
+
+
+class _Known(dict[bytes, _Fields]):
+    """The fields of one manager's asks behind their keys, by their bytes. Bytes that are missing are read and added;
+    those that no plain ask has raise an error."""
+
+    def __init__(self, decoder: Decoder, rm_id: str) -> None:
+        super().__init__()
+        self._decoder = decoder
+        self._names = PartitionNames(rm_id)
+        self._rests: dict[bytes, tuple[_Fields, _Fields]] = {}
+        """The fields before and behind the resources, by the bytes behind: asks of one application share them."""
+
+    def __missing__(self, raw: bytes) -> _Fields:
+        start, length = 2, raw[1]
+        if length > 0x7F:
+            start, length = 3, length & 0x7F | raw[2] << 7
+        end = start + length
+        size, rest = raw[start:end], raw[end:]
+        if raw[0] != _RESOURCES or length > _MOST_IN_TWO or end > len(raw):
+            raise _NotPlain
+        resources = self._decoder.resources_known.get(size)
+        if resources is None:
+            resources = self._decoder.read_resources(size, si.Resource.FromString(size))
+        found = self._rests.get(rest)
+        if found is None:
+            found = self._read_rest(rest)
+            _forget_half(self._rests)
+            self._rests[rest] = found
+        names, others = found
+        _forget_half(self)
+        fields = self[raw] = (*names, resources, *others)
+        return fields
+
+    def _read_rest(self, raw: bytes) -> tuple[_Fields, _Fields]:
+        if any(number < _FIRST_AFTER_RESOURCES or number == _ID for number, *_ in read_fields(raw, 0, len(raw))):
+            raise _NotPlain
+        message = si.Allocation.FromString(raw)
+        preempt_self, preempt_other = True, False
+        if message.HasField("preemptionPolicy"):
+            policy = message.preemptionPolicy
+            preempt_self, preempt_other = policy.allowPreemptSelf, policy.allowPreemptOther
+        # Every ask keeps its application's ID, so all asks of an application share one string.
+        names = intern(message.applicationID), self._names[message.partitionName]
+        others = (
+            message.priority,
+            message.nodeID,
+            message.taskGroupName,
+            message.placeholder,
+            message.originator,
+            preempt_self,
+            preempt_other,
+        )
+        return names, others + UNTAGGED
+
+
+def _forget_half(known: dict[bytes, Any]) -> None:
+    """Forget the older half of *known* if there is too much."""
+    if len(known) >= REMEMBERED:
+        for oldest in list(islice(known, REMEMBERED // 2)):
+            del known[oldest]
+
+
+class _NotPlain(Exception):
+    """The bytes of an ask are not of the form that is read here."""
+
+
+def _make_sliced() -> Any:
+    """Returns the type of an ``AllocationRequest`` whose asks stay bytes and whose other fields are unknown."""
+    file = descriptor_pb2.FileDescriptorProto(name="kornel/sliced_request.proto", package="kornel", syntax="proto3")
+    file.message_type.add(name="SlicedRequest").field.add(
+        name="allocations",
+        number=si.AllocationRequest.DESCRIPTOR.fields_by_name["allocations"].number,
+        label=descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED,
+        type=descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("kornel.SlicedRequest"))
+
+
+_SLICED: Final = _make_sliced()

@@ -1,0 +1,71 @@
+"""Another core that goes on from a journal: what begins again with it, and what does not."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from kornel.core.domain.commands import UpdateConfiguration
+from kornel.core.domain.effects import Effect, Released
+from kornel.core.journal.journal import Journal
+from kornel.core.journal.reading import read_records
+from kornel.core.journal.replay import Replay
+from tests.unit.journal.made import RM, asks, decide, open_journal, open_store, small_cluster
+
+SECOND_NS = 10**9
+DELAY_S = 60
+ENFORCED = """
+partitions:
+  - name: default
+    preemption: {quotapreemptionenabled: true}
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - name: a
+            resources: {max: {vcore: 2m}}
+            properties: {quota.preemption.delay: 60s}
+"""
+
+
+async def wait(journal: Journal, seconds: int) -> list[Effect]:
+    """Returns what the engine decides while time passes."""
+    effects: list[Effect] = []
+    for _ in range(seconds):
+        journal.last_ns += SECOND_NS
+        effects += journal.engine.preempt(journal.last_ns)
+        effects += journal.engine.cycle(journal.last_ns, 100).effects
+    await journal.gate.wait_until_passed()
+    return effects
+
+
+def released(effects: list[Effect]) -> int:
+    return sum(isinstance(effect, Released) for effect in effects)
+
+
+async def test_the_delay_of_a_lowered_max_begins_again(tmp_path: Path) -> None:
+    """In full, as after any restart; a replay of both epochs decides the same."""
+    path = tmp_path / "journal.db"
+    journal = open_journal(path)
+    journal.start()
+    await decide(journal, [*small_cluster(), asks(0, 5)])
+    await decide(journal, [UpdateConfiguration(RM, ENFORCED)])
+    assert not released(await wait(journal, DELAY_S - 20))
+    journal.close(5.0)
+    journal = open_journal(path)
+    journal.start()
+    assert not released(await wait(journal, DELAY_S - 5))
+    assert released(await wait(journal, 10)) == 3
+    journal.close(5.0)
+    replay = Replay()
+    with closing(open_store(path)) as store:
+        assert all(replay.play(record) is None for record, _ in read_records(store))
+
+
+async def test_without_a_restart_the_delay_is_not_longer(tmp_path: Path) -> None:
+    """The same cluster, for comparison."""
+    journal = open_journal(tmp_path / "journal.db")
+    journal.start()
+    await decide(journal, [*small_cluster(), asks(0, 5), UpdateConfiguration(RM, ENFORCED)])
+    assert released(await wait(journal, DELAY_S + 5)) == 3
+    journal.close(5.0)
