@@ -62,7 +62,7 @@ class CoreProcess:
     async def wait_for_allocations(self, count: int) -> None:
         """Returns when the core has so many."""
         async with asyncio.timeout(PATIENCE_S):
-            while sum(each.allocation_count for each in (await self.status()).partitions) < count:
+            while sum(each.allocation_count for each in (await self.status()).partitions) < count:  # noqa: ASYNC110 - asked over the wire
                 await asyncio.sleep(0.02)
 
     async def wait_until_unfit(self) -> None:
