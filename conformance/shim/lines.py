@@ -70,7 +70,7 @@ class Lines(si_pb2_grpc.SchedulerServicer):
         self.bound: Final[dict[Kind, Line]] = {}
         self.half_closed: Final[set[Kind]] = set()
         self.deaf = False
-        """What arrives is lost, as if the core were killed before it was recorded."""
+        """Requests are lost, as if the core were killed before they were recorded."""
         self.unheard = 0
         """The number of requests that were lost so."""
         self.resumes = False

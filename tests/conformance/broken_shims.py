@@ -241,6 +241,8 @@ WAYS: dict[str, Callable[[], None]] = {
         dies_of_unknown_states,
         dies_of_a_break,
         registers_after_a_break,
+        forgets_what_it_sent,
+        knows_nothing_of_epochs,
         forgets_what_runs,
         uses_two_names,
         ends_slowly_of_a_refusal,
