@@ -1,4 +1,4 @@
-"""Decodes suppositions of ``kornel.v1.ExplainService`` into those of the engine."""
+"""Translates the suppositions of ``kornel.v1.ExplainService`` into those of the engine."""
 
 from __future__ import annotations
 

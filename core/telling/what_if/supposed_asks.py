@@ -1,4 +1,4 @@
-"""Applications and asks that are only supposed: known to nobody, and bound by the limits that would bind them."""
+"""Makes applications and asks that are only supposed: they are in no index, and the limits that would bind them do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kornel.core.telling.what_if.supposition import SupposeAsk
 
 NAME = "what-if"
 LATE = 1 << 62
-"""Arrival numbers of supposed asks: after everything there is."""
+"""The first arrival number of supposed asks, which come after all real ones."""
 
 
 def refuse_question(message: str) -> CommandRefused:
@@ -61,8 +61,8 @@ def _queue_by_rules(state: PartitionState, question: SupposeAsk) -> str:
 
 
 def shape_of(state: PartitionState, resources: Resources) -> Shape:
-    """Returns *resources* as a demand that the partition does not remember. Refused if no node ever had one of its
-    types."""
+    """Returns *resources* as a shape that the partition does not remember. Raises an error if no node ever had one of
+    its types."""
     if resources.has_negative() or resources.is_zero():
         raise refuse_question("an ask needs amounts above 0 and none below")
     known = state.types.known_shapes().get(resources)
@@ -81,7 +81,7 @@ def shape_of(state: PartitionState, resources: Resources) -> Shape:
 def supposed_asks(
     application: Application, shape: Shape, question: SupposeAsk, count: int, now_ns: int
 ) -> list[Allocation]:
-    """Returns the first *count* of the equal asks of *application*."""
+    """Returns *count* of the equal asks that *question* supposes for *application*."""
     topology = read_request(question.tags)
     if topology is not None and topology.flaw:
         raise refuse_question(topology.flaw)
@@ -110,6 +110,6 @@ def supposed_asks(
 
 
 def ask_again(lost: Allocation, number: int, now_ns: int) -> Allocation:
-    """Returns an ask for what *lost* held, under its own key."""
+    """Returns an ask for what *lost* held, with the key of *lost*."""
     spec = lost.spec._replace(node_id="")
     return Allocation(spec, lost.application, lost.shape, now_ns, LATE + number)
