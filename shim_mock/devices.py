@@ -16,7 +16,7 @@ def share_of(wants: Devices) -> int:
 
 
 class DeviceBooks:
-    """What is in use of each device, by node, in thousandths."""
+    """The thousandths of each device that are in use, by node."""
 
     def __init__(self) -> None:
         self._used: dict[str, dict[str, int]] = {}
