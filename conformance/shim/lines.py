@@ -1,4 +1,4 @@
-"""The scripted core's end of the wire: a server whose streams can be broken, and whose messages wait for a stream."""
+"""The server of the scripted core. Its streams can be broken, and its messages wait until there is a stream."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Line:
 
 
 class Lines(si_pb2_grpc.SchedulerServicer):
-    """All streams. A message for a kind without an open stream waits for the next one."""
+    """All streams. A message of a kind without an open stream waits for the next stream."""
 
     def __init__(self, core: Core) -> None:
         self.bound: Final[dict[Kind, Line]] = {}
@@ -78,7 +78,7 @@ class Lines(si_pb2_grpc.SchedulerServicer):
             backlog.clear()
 
     def end_stream(self, kind: Kind, code: grpc.StatusCode, text: str) -> None:
-        """End the stream of that kind, if there is one."""
+        """End the open stream of that kind, if there is one."""
         line = self.bound.pop(kind, None)
         if line is not None:
             line.end = code, text
@@ -148,7 +148,7 @@ class Lines(si_pb2_grpc.SchedulerServicer):
                 self._backlog[line.kind].clear()
                 line.news.set()
             self._core.handle_request(request)
-        # The requests of a connection that was cut end as well; the call is then cancelled, and with it this task.
+        # If the connection was cut, the requests end too, but then the call is cancelled and with it this task.
         await asyncio.sleep(CUT_OFF_S)
         line.half_closed = True
         self.half_closed.add(line.kind)

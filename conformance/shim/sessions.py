@@ -1,4 +1,4 @@
-"""Sessions: in each one, the core does one thing that a shim has to cope with."""
+"""Sessions: in each of them, the core creates one situation that a shim has to handle."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ OMISSIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One start of the shim. *checks*: the checks that it is for; the first one is broken if the shim does not get
-    far."""
+    """One start of the shim. *checks* are the checks that it tests. If the shim does not get far enough, the first one
+    is broken."""
 
     name: str
     checks: tuple[str, ...]
@@ -40,7 +40,7 @@ class Session:
 
 
 async def play_first(stage: Stage) -> None:
-    """Act as a core that does its usual work, and preempts one allocation."""
+    """Act as a core that does its usual work, and preempt one allocation."""
     await stage.wait_until_ready("S1" if not stage.core.judge.registrations else "S3", running=False)
     stage.findings.mark_kept("S3", "S17")
     if await stage.wait_until(lambda: stage.core.heard_of.issuperset(Kind)):
@@ -80,7 +80,7 @@ async def _take_back(stage: Stage) -> None:
 
 
 async def placeholder_timeout(stage: Stage) -> None:
-    """Let a placeholder time out."""
+    """Release a placeholder because it has timed out."""
     if not await stage.wait_until(lambda: any(stage.core.books.list_placeholders())):
         return
     run = next(stage.core.books.list_placeholders())
