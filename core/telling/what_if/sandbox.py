@@ -6,15 +6,16 @@ same functions as in the engine: those of :mod:`kornel.core.partition.asks`, :mo
 module only knows which records such a function may change, so that they are kept before it is called:
 
 - of an ask that moves: the ask, its size, the group of its equals, its reservation with its node, and its application;
-- of an application: itself, its queues up to the root, its accounts, and whoever is held back at one of these, since
-  one that starts, or does not, may pass its turn on;
-- of a node: itself with all claims there, and the asks behind these, which may have to give way;
+- of an application: itself, its queues up to the root, its accounts, and the applications and asks that are held back
+  at one of these, because an application that starts, or does not, may pass on its turn;
+- of a node: itself with all claims there, and the asks that made these claims, which may have to give way;
 - the partition's own lists, counters, clocks and books, always;
-- whoever waits and may be woken. Where everybody is concerned these are all that wait. Where one application or ask is,
-  the others are taken to have found nothing, and while the question lasts the rooms in which they wait are empty.
+- everything that waits and may be woken. If the question concerns everybody, this is everything that waits. If it
+  concerns one application or ask, the others are assumed to have found nothing, and their waiting rooms are empty for
+  the duration of the question.
 
-Effects, timers and events stay inside: the list of effects is one of those that are put back, and nothing is recorded.
-The shim is not asked.
+Effects, timers and events stay inside: the list of effects is one of the lists that are restored, and nothing is
+recorded. The shim is not asked.
 """
 
 from __future__ import annotations
