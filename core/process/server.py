@@ -27,6 +27,7 @@ from kornel.core.domain.events import shorten_event_text
 from kornel.core.journal.journal import Journal, JournalUnusable
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.replay import Configured
+from kornel.core.journal.restoring import EngineRestorer
 from kornel.core.journal.standby import Standby
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.metrics.measures import Measures
@@ -283,7 +284,7 @@ class KornelServer:
         self._logger = logger
         self._metrics = metrics
         self._garbage = garbage
-        self.connections = ConnectionKeeper(settings.connections, logger)
+        self.connections = ConnectionKeeper(settings.connections, logger, lambda: garbage.building)
         """The keeper of connections, which bounds how far they are ahead of the core."""
         self.admission = AdmissionInterceptor(settings.calls, self.connections, logger)
         """The open calls, and their bounds."""
@@ -760,6 +761,8 @@ class KornelServer:
             untold=self.journal.untold if self.journal is not None else (),
             progress=self.journal.progress if self.journal is not None else None,
             on_receipt=engine.note_receipt if isinstance(engine, RecordingEngine) else lambda receipt: None,
+            restorer=EngineRestorer(lambda: self.journal, logger),
+            under_way=lambda: self.journal is not None and self.journal.has_work_under_way(),
             on_submit=None if self._tracing is None else self._tracing.note_submitted,
         )
         configurator = Configurator(

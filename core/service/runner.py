@@ -48,13 +48,14 @@ from kornel.core.service.clock import SECOND_NS, Clock, Timer
 from kornel.core.service.engine_port import EnginePort
 from kornel.core.service.garbage import GarbageKeeper
 from kornel.core.service.gate import Gate, OpenGate
+from kornel.core.service.loop_time import STEP_S, Sharing
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.observers import EffectObserver, EngineTimer, NoTimer
 from kornel.core.service.presence import Presence, PresenceKeeper
 from kornel.core.service.questions import Questions
+from kornel.core.service.restoring import NoRestorer, Restorer
 from kornel.core.service.resuming import RESUME_KEY, Begun, Kind, Progress, Receipt, Received, Resumption
 from kornel.core.service.sessions import NO_SESSION, SESSION, SESSION_KEY, Session, Sessions
-from kornel.core.service.sharing import STEP_S, Sharing
 from kornel.core.service.status_codes import (
     EngineFault,
     InvalidRequest,
@@ -90,8 +91,19 @@ SHORTEST_WAIT_NS: Final = 1_000_000
 """The pause before an engine that wants to be called at a past time is called again, so that it is not called in an
 endless loop."""
 
+MOST_FAILURES: Final = 3
+"""The most entries of one command on which the engine may fail before all further ones are refused without a try: after
+each it is restored."""
+
+LONGEST_FAULT_WAIT_NS: Final = 60 * SECOND_NS
+"""The longest time between two tries of a slice on which an engine fails that is restored each time."""
+
 FAULT_WAIT_NS: Final = SECOND_NS
 """The time for which nothing is tried after a bug in a cycle, unless new input comes."""
+
+MOST_LAST_SLICES: Final = 500
+"""The most slices that a core that ends still runs, to end what goes on from slice to slice: no snapshot can be taken
+before."""
 
 StreamCommand = UpdateNodes | UpdateApplications | UpdateAllocations
 CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration | SetOperatorDrain
@@ -152,6 +164,8 @@ class PartitionRunner:
     ``gate``: everything that leaves the core passes it; absent: nothing waits there. ``untold``: effects of a former
     core that may not have arrived, if *engine* continues where that core ended; ``progress``: the entries that were
     sent and received until then. ``on_receipt`` gets the origin of the next command, if a later core has to know it.
+    ``under_way``: tells whether the engine has work that continues from slice to slice and has to end before the core
+    does. ``restorer``: restores the engine after a bug; absent: it is not restored.
     """
 
     def __init__(
@@ -174,6 +188,8 @@ class PartitionRunner:
         untold: Sequence[Effect] = (),
         progress: Progress | None = None,
         on_receipt: Callable[[Receipt], None] = lambda receipt: None,
+        under_way: Callable[[], bool] = lambda: False,
+        restorer: Restorer | None = None,
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
     ) -> None:
@@ -196,6 +212,15 @@ class PartitionRunner:
         self._untold = untold
         self._progress = progress or Progress()
         self._on_receipt = on_receipt
+        self._under_way = under_way
+        self._restorer = restorer or NoRestorer()
+        self._failure: tuple[Exception, int] | None = None
+        """The error with which the engine failed and the record of the call, until it is restored; nothing is called
+        meanwhile."""
+        self._unanswered: tuple[Stream, StreamCommand] | None = None
+        """The command on which it failed, if that came on a stream."""
+        self._fault_wait_ns = FAULT_WAIT_NS
+        self._last_slices = 0
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
         self._entries_waiting = 0
@@ -400,6 +425,8 @@ class PartitionRunner:
             began = time.perf_counter()
             self.turns_taken += 1
             ended, entries, call = self._take_in()
+            if self._failure is not None:
+                await self._recover(*self._failure)
             if call is not None:
                 await self._call(call)
                 began = time.perf_counter()
@@ -407,15 +434,22 @@ class PartitionRunner:
                 await sharing.rest_after(time.perf_counter() - began, self)
                 began = time.perf_counter()
             more = self._run_slice()
+            if self._failure is not None:
+                await self._recover(*self._failure)
             for end in ended:
                 self._gate.pass_on(partial(self._switchboard.end_stream, end.stream, end.error))
-            if self._stopping and self._intake.empty():
+            if self._stopping and self._intake.empty() and not (more and self._ends_slowly()):
                 return
             if more or not self._intake.empty():
                 await sharing.rest_after(time.perf_counter() - began, self)
             else:
                 sharing.note_idle(self)
                 await self._sleep_until_work()
+
+    def _ends_slowly(self) -> bool:
+        """Tells whether the engine has begun something that it is to end before the core ends."""
+        self._last_slices += 1
+        return self._last_slices <= MOST_LAST_SLICES and self._under_way()
 
     async def _put(self, item: _Item) -> None:
         if self._stopping:
@@ -430,7 +464,7 @@ class PartitionRunner:
         call: _Call | None = None
         entries = 0
         self._link.follow_board()
-        while entries < ENTRIES_PER_TURN and not self._intake.empty():
+        while entries < ENTRIES_PER_TURN and not self._intake.empty() and self._failure is None:
             item = self._intake.get_nowait()
             if isinstance(item, _FromStream):
                 entries += item.entries
@@ -465,7 +499,10 @@ class PartitionRunner:
             effects = self._apply(command)
         except Exception as error:  # noqa: BLE001 - every way to fail ends this stream and no other
             self._metrics.commands_refused += 1
-            self._switchboard.end_stream(stream, error, flush=False)
+            if self._failure is not None:
+                self._unanswered = stream, command
+            else:
+                self._switchboard.end_stream(stream, error, flush=False)
         else:
             self._hand_over(effects)
 
@@ -556,11 +593,16 @@ class PartitionRunner:
             self._metrics.commands_refused += 1
             with suppress(ServiceError):
                 await self._gate.wait_until_passed()
-            if not self._engine.rm_id:
+            if not self._engine.rm_id and self._failure is None:
                 self._progress.begin_registration(None)
                 self._switchboard.note_registered("")
-            if not call.answer.done():
-                call.answer.set_exception(error)
+            try:
+                if self._failure is not None:
+                    await self._recover(*self._failure)
+            finally:
+                # Last of all: whoever gets the error clears the frames of its traceback, and this is one of them.
+                if not call.answer.done():
+                    call.answer.set_exception(error)
         else:
             if not call.answer.done():
                 call.answer.set_result(change)
@@ -589,14 +631,15 @@ class PartitionRunner:
     def _apply(self, command: Command) -> list[Effect]:
         """Applies *command* and returns its effects. Raises ``CommandRefused``, ``ConfigError`` or, for any other
         error, ``EngineFault``."""
+        if self._failure is not None:
+            raise EngineFault("the core is restoring its state after an internal error; try again")
         began = time.perf_counter()
         try:
             effects = self._engine.apply(command, self._clock.now_ns())
         except (CommandRefused, ConfigError):
             raise
         except Exception as error:
-            self._report_damage(error, "applying a command", command=type(command).__name__)
-            raise EngineFault("internal error while the request was applied; see the log of the core") from error
+            raise self._note_failure(error, "applying a command", command=type(command).__name__) from error
         self._metrics.commands_applied += 1
         self._timer.command_took(time.perf_counter() - began)
         return effects
@@ -619,9 +662,7 @@ class PartitionRunner:
                 except (CommandRefused, ConfigError):
                     raise
                 except Exception as error:
-                    self._report_damage(error, "applying a command", command=type(command).__name__)
-                    message = "internal error while the request was applied; see the log of the core"
-                    raise EngineFault(message) from error
+                    raise self._note_failure(error, "applying a command", command=type(command).__name__) from error
                 if time.perf_counter() - since >= STEP_S:
                     if since == began:
                         long.enter_context(self._garbage.pause_while_building())
@@ -639,7 +680,9 @@ class PartitionRunner:
         """Runs one slice, and the periodic preemption round if it is due. Returns whether the next slice should follow
         at once."""
         now_ns = self._clock.now_ns()
-        if self._retry_at_ns is not None and now_ns < self._retry_at_ns and self._intake.empty():
+        # What has come in may help an engine that nobody restores; another one would have to be restored each time.
+        waits = self._intake.empty() or self._restorer.ready
+        if self._retry_at_ns is not None and now_ns < self._retry_at_ns and waits:
             return False
         self._retry_at_ns = None
         try:
@@ -649,9 +692,12 @@ class PartitionRunner:
             result = self._engine.cycle(now_ns, self._budget)
             took = time.perf_counter() - began
         except Exception as error:  # noqa: BLE001 - a bug must not take down the task that could still say so
-            self._report_damage(error, "scheduling")
-            self._retry_at_ns = now_ns + FAULT_WAIT_NS
+            self._note_failure(error, "scheduling")
+            self._retry_at_ns = now_ns + self._fault_wait_ns
+            if self._restorer.ready:
+                self._fault_wait_ns = min(2 * self._fault_wait_ns, LONGEST_FAULT_WAIT_NS)
             return False
+        self._fault_wait_ns = FAULT_WAIT_NS
         self._metrics.slices += 1
         self._hand_over(result.effects)
         self._timer.slice_took(took, len(result.effects), more=result.more)
@@ -708,6 +754,56 @@ class PartitionRunner:
             detail=decided.detail,
             victims=[victim.key for victim in decided.victims],
         )
+
+    def _note_failure(self, error: Exception, doing: str, **where: str) -> EngineFault:
+        """Notes that the engine failed with *error*, and returns the error for whoever asked for the call."""
+        self._report_damage(error, doing, **where)
+        if not self._restorer.ready:
+            return EngineFault("internal error while the request was applied; see the log of the core")
+        record = self._restorer.last_record
+        self._failure = error, record
+        return EngineFault(
+            f"internal error while the request was applied: it is set aside as record {record} of the journal, and the"
+            " core goes on without it; see the log of the core"
+        )
+
+    async def _recover(self, error: Exception, record: int) -> None:
+        """Go on as if the call of *record* had never been made, on which the engine failed."""
+        unanswered, self._unanswered = self._unanswered, None
+        await self._restore_engine(error, record)
+        if unanswered is not None:
+            await self._apply_singly(*unanswered, record)
+
+    async def _restore_engine(self, error: Exception, record: int) -> None:
+        await self._restorer.restore_engine(error, record)
+        self._failure = None
+        self._damaged = False
+        self._on_damage(False)
+
+    async def _apply_singly(self, stream: Stream, command: StreamCommand, record: int) -> None:
+        """Apply *command*, on which the engine failed as a whole, entry by entry, and refuse the entries on which it
+        fails again. *record*: of the whole command."""
+        parts = list(self._restorer.split_command(command))
+        failures, silent = int(len(parts) == 1), False
+        for part in parts:
+            if failures < MOST_FAILURES and len(parts) > 1:
+                try:
+                    self._hand_over(self._apply(part))
+                    await asyncio.sleep(0)
+                    continue
+                except EngineFault:
+                    failures += 1
+                    assert self._failure is not None, "it has just failed"
+                    await self._restore_engine(*self._failure)
+            refused = self._restorer.refuse_entries(part, self._clock.now_ns())
+            silent = silent or not refused
+            self._hand_over(refused)
+        if silent:
+            # Nothing answers such an entry, so its sender has to learn in another way that it was not applied.
+            fault = EngineFault(
+                f"internal error: entries of record {record} of the journal were set aside; see the log of the core"
+            )
+            self._gate.pass_on(partial(self._switchboard.end_stream, stream, fault))
 
     def _report_damage(self, error: Exception, doing: str, **where: str) -> None:
         self._metrics.engine_faults += 1

@@ -31,6 +31,54 @@ runpy.run_module("kornel", run_name="__main__")
 """
 """A core on a machine whose clock is ahead, or back."""
 
+PLANTED = """
+import runpy, sys
+from kornel.core.partition.engine import Engine
+from kornel.core.partition.intake import allocation_intake, node_intake
+handle, drain, cycle = allocation_intake.handle, node_intake.handle, Engine.cycle
+update = Engine._take_update_steps
+
+def handle_entry(state, spec, now_ns):
+    refused = handle(state, spec, now_ns)
+    if spec.key.startswith("poison"):
+        state.nodes.clear()
+        raise RuntimeError("planted: " + spec.key)
+    return refused
+
+def handle_node(state, spec, now_ns):
+    drain(state, spec, now_ns)
+    if spec.node_id == "n2" and spec.action == 3:
+        raise RuntimeError("planted: drain")
+
+def run_slice(self, now_ns, budget):
+    if any(key.startswith("stuck") for state in self._partitions.values() for key in state.requests):
+        self._partitions.clear()
+        raise RuntimeError("planted: slice")
+    return cycle(self, now_ns, budget)
+
+def take_update(self, command, now_ns):
+    yield from update(self, command, now_ns)
+    if "poison" in command.config:
+        raise RuntimeError("planted: configuration")
+
+allocation_intake.handle, node_intake.handle, Engine.cycle = handle_entry, handle_node, run_slice
+Engine._take_update_steps = take_update
+sys.argv[0] = "kornel"
+runpy.run_module("kornel", run_name="__main__")
+"""
+"""A core with bugs: on asks called poison and configurations with that word, on draining node n2, and in slices while
+an ask called stuck waits."""
+
+OTHER_VERSION = """
+import runpy, sys
+from kornel.core.process import version
+number = sys.argv.pop(1)
+version.core_version = lambda: number
+sys.argv[0] = "kornel"
+runpy.run_module("kornel", run_name="__main__")
+"""
+"""A core that says that it is another version."""
+
 
 @dataclass
 class CoreProcess:
@@ -75,11 +123,18 @@ class Cores:
         self._started: list[CoreProcess] = []
         self._channels: list[grpc.aio.Channel] = []
 
-    async def start(self, *options: str, address: str = "127.0.0.1:0", ahead_s: int = 0) -> CoreProcess:
-        """Returns a core that has begun to serve, as the leader or standing by. *ahead_s*: its machine's clock is."""
+    async def start(
+        self, *options: str, address: str = "127.0.0.1:0", ahead_s: int = 0, version: str = "", bugs: bool = False
+    ) -> CoreProcess:
+        """Returns a core that has begun to serve, as the leader or standing by. *ahead_s*: its machine's clock is.
+        *version*: that it says it is. *bugs*: it has the planted ones."""
         number = len(self._started)
         ready, log = self._home / f"ready-{number}", self._home / f"core-{number}.log"
         module = ["-c", AHEAD, str(ahead_s)] if ahead_s else ["-m", "kornel"]
+        if version:
+            module = ["-c", OTHER_VERSION, version]
+        if bugs:
+            module = ["-c", PLANTED]
         command = [
             sys.executable, *module, "serve", "--grpc", address, "--ready-file", str(ready),
             "--rest-address", "off", "--history", "off", "--journal", self._journal, *options,

@@ -29,6 +29,7 @@ from kornel.core.preemption.quota.shares import find_excess as above_max
 from kornel.core.telling.allocations.ask_report import find_position
 from kornel.core.telling.preemption.outlook import ReadingIndex, victim_records
 from kornel.core.telling.queues.above_max import switched_off_by
+from kornel.core.telling.what_if.gangs import forecast_gang
 from kornel.core.telling.what_if.quota_rules import SupposedLimits
 from kornel.core.telling.what_if.sandbox import ENOUGH_LEAVES, MOST_SEARCHES, Sandbox
 from kornel.core.telling.what_if.supposed_asks import (
@@ -54,6 +55,8 @@ from kornel.core.telling.what_if.undo_journal import Journal
 
 MOST_ASKS: Final = 10_000
 """The most supposed asks in one question."""
+MOST_MEMBERS: Final = 1_000
+"""The most members of a supposed gang."""
 MOST_DECISIONS: Final = 2_000
 """The most placements in one answer."""
 MOST_ENFORCED: Final = 10_000
@@ -83,8 +86,13 @@ def _forecast_ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
     state = sandbox.state
     if not 1 <= question.asks <= MOST_ASKS:
         raise refuse_question(f"{question.asks} asks are not between 1 and {MOST_ASKS}")
+    if question.gang and (question.application_id or question.asks > MOST_MEMBERS):
+        raise refuse_question(f"a gang is supposed as a new application of at most {MOST_MEMBERS} members")
     application = find_applicant(state, question, sandbox.now_ns)
     shape = shape_of(state, question.resources)
+    if question.gang:
+        members = supposed_asks(application, shape, question, question.asks, sandbox.now_ns)
+        return forecast_gang(state, sandbox.index, members, sandbox.now_ns)
     # All are alike: at most this many can be placed, hold room or look for victims, and the rest do as the last one.
     alike = MOST_DECISIONS + most_kept_by_age(state, len(state.nodes)) + MOST_SEARCHES + 1
     asks = supposed_asks(application, shape, question, min(alike, question.asks), sandbox.now_ns)

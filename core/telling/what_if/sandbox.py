@@ -20,7 +20,7 @@ recorded. The shim is not asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -47,15 +47,19 @@ from kornel.core.partition.waiting.places import refused_asks
 from kornel.core.partition.waiting.rooms import Gate, hold_back, may_start_next, note_lost_capacity
 from kornel.core.partition.waiting.waking import wake_for_queue, wake_waiting
 from kornel.core.preemption import attempts, eviction
-from kornel.core.preemption.guarantee import cycle_limit
+from kornel.core.preemption.guarantee import cycle_limit, unit_laws
 from kornel.core.preemption.guarantee import drive as guarantee
 from kornel.core.preemption.guarantee.prospects import NoProspects
-from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.guarantee.unit_search import Tools, UnitSearch
+from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 from kornel.core.preemption.required_node import drive as required_node
 from kornel.core.telling.nodes.node_blockers import fits_on
 from kornel.core.telling.preemption.outlook import ReadingIndex
 from kornel.core.telling.what_if.undo_journal import Journal
 
+MOST_STEPS: Final = 200
+MOST_LOOKS: Final = 10_000
+"""Steps of a search for victims, and nodes looked at in all of them, before the answer says that it was cut short."""
 MOST_SEARCHES: Final = 4
 """The most searches for victims in one answer, because each takes milliseconds in a large cluster."""
 MOST_PAUSES: Final = 8
@@ -445,3 +449,31 @@ class Sandbox:
         state.rules_changed()
         self.index.drop_ranking(request.queue)
         return request
+
+
+CUT_SHORT: Final = Refusal(Outcome.GANG_INCOMPLETE, "the search for victims was cut short")
+
+
+def find_unit_plan(
+    state: PartitionState, index: ReadingIndex, members: Sequence[Allocation], limited: NotPlaced, now_ns: int
+) -> UnitPlan | Refusal:
+    """Returns the places and victims for *members*, a supposed gang that *limited* keeps back, or why nobody would
+    leave. Changes nothing."""
+    if not limited.preemption_may_help:
+        return Refusal(Outcome.USER_QUOTA, "victims make no room within this limit")
+    if not state.guarantee_preemption:
+        return Refusal(Outcome.POLICY_OFF, cycle_limit.why_off(state))
+    if not members[0].spec.allow_preempt_other:
+        return Refusal(Outcome.ASK_MAY_NOT_PREEMPT)
+    if members[0].spec.required_node:
+        return Refusal(Outcome.REQUIRED_NODE)
+    search = UnitSearch(members, state.changes, mends=False, refused={})
+    tools = Tools(state.node_order, index, None)
+    for _ in range(min(MOST_STEPS, max(2, MOST_LOOKS // max(1, len(state.nodes))))):
+        found = search.take_step(state, tools, now_ns)
+        if isinstance(found, UnitPlan):
+            broken = unit_laws.check(state, found)
+            return Refusal(Outcome.LAW_BROKEN, "; ".join(v.detail for v in broken)) if broken else found
+        if found is not None:
+            return found
+    return CUT_SHORT

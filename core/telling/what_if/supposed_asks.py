@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from kornel.core.domain.commands import AllocationSpec, ApplicationSpec, CommandRefused, Fault
+from kornel.core.domain.gangs import HARD
 from kornel.core.domain.resources import Resources
+from kornel.core.domain.topology import read_request
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.shapes import Shape
@@ -37,7 +39,8 @@ def find_applicant(state: PartitionState, question: SupposeAsk, now_ns: int) -> 
     if leaf is None or not leaf.leaf or leaf.draining:
         raise refuse_question(f"no leaf queue {path!r} that takes applications")
     width = len(state.types.names)
-    spec = ApplicationSpec(NAME, leaf.path, state.name, question.user, question.groups)
+    style = HARD if question.gang else ""
+    spec = ApplicationSpec(NAME, leaf.path, state.name, question.user, question.groups, gang_style=style)
     application = Application(spec, leaf, question.user or "nobody", now_ns, width)
     application.limit_group = choose_group(leaf, groups_of(spec))
     application.accounts = tuple(
@@ -79,6 +82,9 @@ def supposed_asks(
     application: Application, shape: Shape, question: SupposeAsk, count: int, now_ns: int
 ) -> list[Allocation]:
     """Returns *count* of the equal asks that *question* supposes for *application*."""
+    topology = read_request(question.tags)
+    if topology is not None and topology.flaw:
+        raise refuse_question(topology.flaw)
     return [
         Allocation(
             AllocationSpec(
@@ -89,6 +95,10 @@ def supposed_asks(
                 question.priority,
                 allow_preempt_other=question.allow_preempt_other,
                 required_node=question.required_node,
+                task_group=NAME if question.gang else "",
+                placeholder=question.gang,
+                tags=question.tags,
+                topology=topology,
             ),
             application,
             shape,

@@ -27,6 +27,10 @@ class SupposeAsk(NamedTuple):
     allow_preempt_other: bool = True
     user: str = ""
     groups: tuple[str, ...] = ()
+    gang: bool = False
+    """Tells whether the asks are the members of a Hard gang of a new application, which are placed together or not at
+    all."""
+    tags: tuple[tuple[str, str], ...] = ()
 
 
 class SupposeNodeLost(NamedTuple):
