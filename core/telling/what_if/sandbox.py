@@ -59,7 +59,8 @@ from kornel.core.telling.what_if.undo_journal import Journal
 
 MOST_STEPS: Final = 200
 MOST_LOOKS: Final = 10_000
-"""Steps of a search for victims, and nodes looked at in all of them, before the answer says that it was cut short."""
+"""The most steps of a search for victims, and the most nodes examined in all of them, before the answer says that it
+was cut short."""
 MOST_SEARCHES: Final = 4
 """The most searches for victims in one answer, because each takes milliseconds in a large cluster."""
 MOST_PAUSES: Final = 8
@@ -457,8 +458,8 @@ CUT_SHORT: Final = Refusal(Outcome.GANG_INCOMPLETE, "the search for victims was 
 def find_unit_plan(
     state: PartitionState, index: ReadingIndex, members: Sequence[Allocation], limited: NotPlaced, now_ns: int
 ) -> UnitPlan | Refusal:
-    """Returns the places and victims for *members*, a supposed gang that *limited* keeps back, or why nobody would
-    leave. Changes nothing."""
+    """Returns the places and victims for *members*, a supposed gang that *limited* keeps back, or the reason why no
+    victims would leave. Changes nothing."""
     if not limited.preemption_may_help:
         return Refusal(Outcome.USER_QUOTA, "victims make no room within this limit")
     if not state.guarantee_preemption:
