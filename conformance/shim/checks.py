@@ -65,6 +65,7 @@ ALL_CHECKS: Final = (
     Check("S25", "end", "half-closes its streams, or ends with status 0, on SIGTERM", "protocol.md 1.1"),
     Check("S26", "start", "creates a node, adds an application and asks for room", "protocol.md 12"),
     Check("S27", "contact", "stays away when another program has its place", "protocol.md 5.1"),
+    Check("S28", "contact", "confirms once more what was lost with a core that was killed", "protocol.md 12", _RUNNING),
 )  # fmt: skip
 
 

@@ -159,6 +159,31 @@ async def broken_connection(stage: Stage) -> None:
     await stage.probe_shim("S16")
 
 
+async def lost_confirmation(stage: Stage) -> None:
+    """Lose what the shim confirms, and stop serving, as a core does that is killed and goes on from its journal."""
+    await stage.wait_until_ready("S28")
+    run = stage.some_running()
+    if run is None or not stage.known.confirms:
+        return
+    lines = stage.core.lines
+    lines.deaf = True
+    stage.demand_release(run, si.PREEMPTED_BY_SCHEDULER)
+    if not await stage.wait_until(lambda: lines.unheard):
+        stage.findings.mark_broken("S28", f"the end of {run.key} was not confirmed")
+        return
+    await stage.stop_serving()
+    lines.deaf = False
+    if not lines.resumes:
+        # A shim that does not say what it has received gets what it may have missed once more.
+        stage.demand_release(run, si.PREEMPTED_BY_SCHEDULER)
+    await stage.serve()
+    if await stage.wait_for_release(run) is None:
+        how = "sent again" if lines.resumes else "confirmed again, although it was asked for again"
+        stage.findings.mark_broken("S28", f"the end of {run.key}, lost with the core, was not {how}")
+    seen = "it says what it has received, and sent the rest again" if lines.resumes else ""
+    stage.findings.mark_kept("S28", seen=seen)
+
+
 async def end_superseded(stage: Stage) -> None:
     """Tell the shim that another program registered the same RM."""
     await stage.wait_until_ready("S27", running=stage.known.runs)
@@ -212,6 +237,7 @@ SESSIONS: Final = (
     make_refusal("S23", Kind.APPLICATION),
     make_refusal("S24", Kind.ALLOCATION),
     Session("superseded", ("S27",), end_superseded),
+    Session("killed core", ("S28",), lost_confirmation),
     Session("end", ("S25",), end_shim),
 )
 """All sessions but the first, in any order."""

@@ -284,7 +284,7 @@ class KornelServer:
         self._logger = logger
         self._metrics = metrics
         self._garbage = garbage
-        self.connections = ConnectionKeeper(settings.connections, logger)
+        self.connections = ConnectionKeeper(settings.connections, logger, lambda: garbage.building)
         """The keeper of connections, which bounds how far they are ahead of the core."""
         self.admission = AdmissionInterceptor(settings.calls, self.connections, logger)
         """The open calls, and their bounds."""

@@ -23,6 +23,7 @@ import select
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -60,9 +61,15 @@ UNPROVEN_WINDOW: Final = 32 * 1024
 _WIDEST_WINDOW: Final = 1 << 30
 UNPROVEN_BYTES: Final = 32 * 1024
 """The bytes by which a connection may be ahead without causing noticeable growth of memory."""
-UNFOLDED_TIMES: Final = 4
+UNFOLDED_TIMES: Final = 6
 """The factor by which an ordinary request may take more memory than its bytes: gRPC holds it in parts and as a whole,
 and so does its reader."""
+
+HEADER_TIMES: Final = 80
+"""The factor by which headers may take more memory than their bytes: 64 bytes for each, and something for margins."""
+BUILDING_BYTES: Final = 256 * 2**20
+"""The memory by which the process may grow besides while a configuration is being read and built: tens of thousands of
+queues take so much."""
 
 SILENT_S: Final = 0.5
 """The time for which a connection may be ahead by more than a little after its last call has ended."""
@@ -187,8 +194,17 @@ class ConnectionKeeper:
     """Watches the connections to one address, from a thread of its own because the event loop itself may be under
     attack."""
 
-    def __init__(self, limits: ConnectionLimits, logger: FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        logger: FilteringBoundLogger,
+        is_building: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Makes a keeper that watches nothing yet. *is_building* tells whether a configuration is being read or
+        built."""
         self._limits = limits
+        self._is_building = is_building
+        self._was_building = False
         self._logger = logger
         self._links: dict[str, Link] = {}
         self._watched: dict[str, _Watched] = {}
@@ -410,14 +426,19 @@ class ConnectionKeeper:
         return Member(peer.name, watched.block, standing, since_s, holder)
 
     def _cut_unfolding(self, unproven: list[_Ahead], ahead: float) -> None:
-        """Cuts all of *unproven* if the process grows by more than the bytes *ahead* explain."""
-        used = self._memory.used_bytes()
-        if not unproven:
+        """Cuts all of *unproven* if the process grows by more than the bytes *ahead* explain, and they may be the
+        reason."""
+        used, building = self._memory.used_bytes(), self._is_building()
+        if not unproven or (self._was_building and not building):
             self._calm_bytes = used
-            return
+        self._was_building = building
         grown = used - self._calm_bytes
         # The memory that the process holds grows for other reasons as well, above all by Python's objects.
         allowed = self._limits.unfolded_bytes * (1 if self._memory.counts_used else 3)
+        if HEADER_TIMES * sum(each.ahead for each in unproven) <= allowed:
+            return
+        if building:
+            allowed += BUILDING_BYTES
         if grown > allowed and grown > UNFOLDED_TIMES * ahead:
             for found in unproven:
                 self._cut_connection(found.descriptor, found.peer, Cause.HEADERS, ahead=int(found.ahead))

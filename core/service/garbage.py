@@ -58,6 +58,11 @@ class GarbageKeeper:
         since then."""
         self.full_collections = 0
 
+    @property
+    def building(self) -> bool:
+        """Tells whether something large is being made."""
+        return self._building > 0
+
     def start(self) -> None:
         """Sets everything loaded so far aside, and makes the collector look at young objects less often than by
         default."""
@@ -69,19 +74,19 @@ class GarbageKeeper:
 
     @contextmanager
     def pause_while_building(self) -> Iterator[None]:
-        """Switches the collector off while something large that will live long is built, then sets it aside."""
-        if not self._enabled:
-            yield
-            return
+        """Keeps the collector off while something large that will live long is built in another thread, then sets it
+        aside."""
         self._building += 1
-        gc.disable()
+        if self._enabled:
+            gc.disable()
         try:
             yield
         finally:
             self._building -= 1
-            gc.freeze()
-            if not self._building:
-                gc.enable()
+            if self._enabled:
+                gc.freeze()
+                if not self._building:
+                    gc.enable()
 
     def count_stored(self, entries: int) -> None:
         """Counts *entries* that were stored; after enough of them, sets aside the objects that survived."""

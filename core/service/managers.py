@@ -98,7 +98,7 @@ class Managers:
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """*lobby*: serves streams until their first message names the manager. *make*: makes another place; absent: the
-        core serves one manager at a time. *most*: the most managers at a time.
+        core has a journal, and serves one manager at a time. *most*: the most managers at a time.
 
         *on_change*: called when a place was damaged, mended or given up.
         """
@@ -209,6 +209,13 @@ class Managers:
             if rm_id and rm_id in (place.rm_id, place.meant_for if not place.rm_id else ""):
                 return place
         if not rm_id or self.most == 1:
+            if self._make is None and rm_id and self.first.rm_id:
+                raise CommandRefused(
+                    Fault.OTHER_MANAGER,
+                    f"resource manager {self.first.rm_id!r} is registered, and a core with a journal serves one at a"
+                    f" time, because a journal is that of one engine: unregister it (`kornel unregister"
+                    f" {self.first.rm_id}`), register under its name, or start another core with a journal of its own",
+                )
             return self.first
         vacant = [place for place in self._places if place.vacant]
         if len(vacant) == len(self._places):
