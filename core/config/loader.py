@@ -37,8 +37,8 @@ from kornel.core.config.priority_rules import check_priorities
 from kornel.core.config.problems import ProblemLog
 from kornel.core.config.resource_rules import check_resources, check_types
 from kornel.core.config.tree import build_tree
-from kornel.core.config.upstream import warn_of_differences
 from kornel.core.config.yaml_reader import Document, collections_of, read, shorten_text
+from kornel.core.config.yunikorn_meanings import warn_of_differences
 from kornel.core.domain.names import LONGEST_MANAGER, length_flaw
 from kornel.core.domain.settings import PlacementRuleConfig
 
@@ -72,7 +72,7 @@ class Reading:
 
 
 def let_go(reading: Reading, queues: list[DeclaredQueue] | None = None) -> None:
-    """Free what a configuration was made from. *queues*: the queues that nothing else refers to, if that is not all.
+    """Free what a configuration was made from. *queues*: the queues that nothing else refers to, if these are not all.
 
     Parents come before their children. Freeing a large tree in one step would block every other thread until all of it
     is gone.

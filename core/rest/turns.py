@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from kornel.core.rest.compression import PACKED_AT_ONCE, Body
-from kornel.core.service.sharing import STEP_S, Sharing
+from kornel.core.service.loop_time import STEP_S, Sharing
 
 CLOCK_EVERY: Final = 8
 """The number of items between two readings of the clock."""
@@ -30,7 +30,7 @@ class Turns:
         return time.perf_counter() - self._began >= self._step_s
 
     async def pause_reading(self) -> None:
-        """Give the event loop to others, and begin the next turn."""
+        """Lets other tasks use the event loop, and begins the next turn."""
         with self._sharing.count_reading():
             await self._sharing.pause_after(time.perf_counter() - self._began)
         self._began = time.perf_counter()

@@ -46,8 +46,9 @@ RESTING_PAUSE_S: Final = 0.25
 RESTING_S: Final = 1.0
 """The longest time without a look at the connections, while nothing moves."""
 MOVED_PART: Final = 0.005
-"""The part of a processor from which on all other threads together have done something: an idle core takes a fifth of
-it. Whoever sends so little that it stays below can make the process grow by a few MiB until the next look."""
+"""The part of a processor above which all other threads together count as having done something; an idle core takes a
+fifth of it. A client that sends so little that it stays below can make the process grow by a few MiB until the next
+look."""
 UNPROVEN_PAUSE_S: Final = 0.002
 """The pause between two checks while a connection is ahead that may still send expanding headers."""
 
@@ -296,9 +297,10 @@ class ConnectionKeeper:
                 pause_s = 1.0
 
     def _has_moved(self) -> bool:
-        """Tells whether anything happened since the last question, or the last check is long ago.
+        """Tells whether anything has happened since the last call, or the last check is long ago.
 
-        A check asks the kernel about every open file; twenty a second would be most of the cost of an idle core.
+        A check asks the kernel about every open file, so twenty checks a second would be most of the cost of an idle
+        core.
         """
         now_s, spent_s = time.monotonic(), _others_s()
         took_s, passed_s = spent_s - self._spent_s, now_s - self._asked_s
@@ -311,7 +313,8 @@ class ConnectionKeeper:
         """Check every connection once, and cut those that are too far ahead. Returns the seconds until the next
         check."""
         self._round += 1
-        # One time for the whole look: this thread may be held up in the middle of it, which is nobody's silence.
+        # The time is read once for the whole check, because this thread may be held up in the middle of it, and then no
+        # connection should count as silent for longer.
         now_s = time.monotonic()
         ahead_of: dict[bool, list[_Ahead]] = {False: [], True: []}
         unproven: list[_Ahead] = []
@@ -423,13 +426,14 @@ class ConnectionKeeper:
         return Member(peer.name, watched.block, standing, since_s, holder)
 
     def _cut_unfolding(self, unproven: list[_Ahead], ahead: float) -> None:
-        """Cut all of *unproven* if the process grows by more than the bytes *ahead* explain, and they may be why."""
+        """Cuts all of *unproven* if the process grows by more than the bytes *ahead* explain, and they may be the
+        reason."""
         used, building = self._memory.used_bytes(), self._is_building()
         if not unproven or (self._was_building and not building):
             self._calm_bytes = used
         self._was_building = building
         grown = used - self._calm_bytes
-        # What the process holds grows for more reasons, above all for Python's objects.
+        # The memory that the process holds grows for other reasons as well, above all by Python's objects.
         allowed = self._limits.unfolded_bytes * (1 if self._memory.counts_used else 3)
         if HEADER_TIMES * sum(each.ahead for each in unproven) <= allowed:
             return
@@ -500,8 +504,8 @@ class _Bell:
     """The pause of the keeper, which ends when it is called, when a client connects, or after its time; a resting pause
     also ends when bytes arrive.
 
-    A client that connects or sends may be missed if gRPC is faster; the pause bounds for how long. Bytes that keep
-    coming are not missed, because some are waiting to be read at any moment.
+    A client that connects or sends may be missed if gRPC is faster, but only until the end of the pause. Bytes that
+    keep coming are not missed, because some are waiting to be read at any moment.
     """
 
     def __init__(self, listeners: list[int]) -> None:
@@ -518,11 +522,12 @@ class _Bell:
 
     def listen_on(self, descriptor: int) -> None:
         """Make bytes that arrive over *descriptor* end a resting pause. The kernel drops it when it is closed."""
-        with suppress(OSError):  # It was closed meanwhile, or is known already.
+        with suppress(OSError):  # It was closed in the meantime, or is known already.
             self._everything.register(descriptor, select.EPOLLIN | select.EPOLLET)
 
     def wait(self, pause_s: float) -> bool:
-        """Waits until the pause is over, is ended, or a client connects. Tells whether one of the latter came true."""
+        """Waits until the pause is over, is ended, or a client connects. Returns whether one of the last two was the
+        reason."""
         return bool(self._calls.poll(pause_s))
 
     def wait_resting(self, pause_s: float) -> bool:

@@ -19,9 +19,8 @@ from kornel.core.preemption import eviction
 from kornel.core.preemption.gang_losses import is_bound
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.plan import Refusal
-from kornel.core.preemption.quota import cycle_limit, laws
+from kornel.core.preemption.quota import above_max, cycle_limit, laws
 from kornel.core.preemption.quota import planner as quota
-from kornel.core.preemption.quota import standing as quota_standing
 from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.enforcement import QuotaRun
 from kornel.core.preemption.quota.plan import KIND, QuotaPlan
@@ -34,7 +33,8 @@ BATCH: Final = 64
 MOST_SAID: Final = 8
 """The most reasons in a record why something stays above a max; those with the largest amounts are chosen."""
 ENFORCEMENT_BUDGET: Final = 256
-"""The decisions that one round of the periodic cycle spends on lowered maxima; slices between rounds do the rest."""
+"""The number of decisions that one round of the periodic cycle spends on lowered maxima; slices between rounds do the
+rest."""
 
 
 def is_enforcing(state: PartitionState) -> bool:
@@ -48,7 +48,7 @@ def has_queues_due(state: PartitionState) -> bool:
 
 
 def enforce_due(state: PartitionState, now_ns: int) -> None:
-    """Goes on with the lowered maxima that are due, in a round of the periodic cycle (preemption.md F2, H)."""
+    """Continues to enforce the lowered maxima that are due, in a round of the periodic cycle (preemption.md F2, H)."""
     advance_enforcement(state, now_ns, ENFORCEMENT_BUDGET)
 
 
@@ -68,17 +68,17 @@ def advance_enforcement(state: PartitionState, now_ns: int, budget: int) -> int:
 
 
 def _begin_run(state: PartitionState, queue: Queue) -> QuotaRun:
-    miss, stuck = queue.properties.quota_preemption_miss, quota_standing.staying_amounts(state, queue)
+    miss, stuck = queue.properties.quota_preemption_miss, above_max.staying_amounts(state, queue)
     standing = state.enforcement.above.get(queue)
     again = standing is not None and standing.rest is not None
-    numbers = quota_standing.numbers_of(queue)
+    numbers = above_max.numbers_of(queue)
     return QuotaRun(queue, miss, quota.plan_in_steps(queue, miss, stuck), numbers, stuck, again=again)
 
 
 def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
     """Take one step of *run*. Returns its cost in decisions, at least 1."""
     # This is checked before every step, because a new configuration may have removed the queue.
-    if not quota_standing.is_enforceable(state, run.queue):
+    if not above_max.is_enforceable(state, run.queue):
         _abandon_run(state, run, now_ns)
         return 1
     if run.plan is None:
@@ -89,7 +89,7 @@ def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
             return 1
     if run.staying:
         # A stuck victim that has left by now needs no replacement.
-        now = quota_standing.staying_amounts(state, run.queue)
+        now = above_max.staying_amounts(state, run.queue)
         run.staying = {t: min(amount, now[t]) for t, amount in run.staying.items() if t in now}
     end = _end_of_batch(run.plan.victims, run.at)
     batch = run.plan.victims[run.at : end]
@@ -151,7 +151,7 @@ def _evict_batch(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: 
 
 
 def _end_of_batch(victims: Sequence[Allocation], at: int) -> int:
-    """Returns where the batch ends that begins at *at*: gangs that leave as a whole are not divided."""
+    """Returns the end of the batch that begins at *at*. Gangs that leave as a whole are not divided."""
     end = at + BATCH
     while end < len(victims) and _are_mates(victims[end - 1], victims[end]):
         end += 1
@@ -159,14 +159,14 @@ def _end_of_batch(victims: Sequence[Allocation], at: int) -> int:
 
 
 def _without_parts(victims: Sequence[Allocation], most: int) -> Sequence[Allocation]:
-    """Returns the first *most* of *victims*, less the members of a gang of which not all would leave."""
+    """Returns the first *most* of *victims*, but without the members of a gang of which not all would leave."""
     while 0 < most < len(victims) and _are_mates(victims[most - 1], victims[most]):
         most -= 1
     return victims[:most]
 
 
 def _are_mates(victim: Allocation, other: Allocation) -> bool:
-    """Tells whether both, who follow each other in a plan, are members of one gang."""
+    """Tells whether two successive victims of a plan are members of one gang."""
     return victim.application is other.application and is_bound(victim) and is_bound(other)
 
 
@@ -203,7 +203,7 @@ def _finish_run(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: 
         if outcome not in (Outcome.PARTIAL, Outcome.NONE):
             standing.rest = None
         elif stopped is None and not refused:
-            standing.rest = quota_standing.rest_of(standing.rest, run, plan, unmet, now_ns)
+            standing.rest = above_max.rest_of(standing.rest, run, plan, unmet, now_ns)
     quota_timers.note_run_ended(state, run.queue, run.changed, run.grew, now_ns, again=run.again)
     if _is_denied(run):
         quota_timers.resume_run(state, run.queue, stopped.retry_ns if stopped is not None else None, now_ns)
@@ -233,7 +233,7 @@ def _record_run(
     if stopped is not None and stopped.detail:
         parts.append(stopped.detail)
     if unmet and stopped is None:
-        parts += [quota_standing.say_protection(state, protection) for protection in plan.protected[:MOST_SAID]]
+        parts += [above_max.say_protection(state, protection) for protection in plan.protected[:MOST_SAID]]
     if refused:
         parts.append(refused)
     detail = "; ".join(parts)

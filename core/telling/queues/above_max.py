@@ -1,4 +1,5 @@
-"""Queues that hold more than their max: how much, since when, what is done about it, and what keeps the rest there."""
+"""Describes queues that hold more than their max: by how much, since when, what is done about it, and what protects the
+rest."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.quota.above_max import say_protection
 from kornel.core.preemption.quota.enforcement import Standing
 from kornel.core.preemption.quota.plan import ProtectedBy, Protection
 from kornel.core.preemption.quota.shares import Amounts, net_usage
-from kornel.core.preemption.quota.standing import say_protection
 
 
 class AboveMax(NamedTuple):
@@ -57,7 +58,7 @@ def above_max_of(state: PartitionState, queue: Queue) -> AboveMax | None:
 
 
 def _describe_course(state: PartitionState, queue: Queue, standing: Standing, rest: Amounts) -> str:
-    """Says in words what is done about a queue above its max."""
+    """Returns a text about what is done about a queue above its max."""
     enforcement = state.enforcement
     if enforcement.run is not None and enforcement.run.queue is queue:
         return "it is being enforced"
