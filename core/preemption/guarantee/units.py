@@ -414,6 +414,7 @@ def _find_misplaced(state: PartitionState, hold: GangHold) -> list[Allocation]:
 def call_off(state: PartitionState, application: Application, why: str, now_ns: int) -> None:
     """Gives all places of the gang of *application* back, in one decision. Nobody else has to leave."""
     hold = state.gangs.holds.pop(application)
+    state.gangs.called_off += 1
     state.gangs.broken.pop(application, None)
     state.guarantee.unit_attempts.pop(application, None)
     if application in state.gangs.vetting:
