@@ -94,7 +94,7 @@ class PartitionState:
         self.effects: Final = effects
         self.callbacks: Final = callbacks or Callbacks()
         self.recording = self.callbacks.recording
-        """Tells whether somebody wants the event history; it is tested before anything is passed to ``events``."""
+        """Tells whether the event history is wanted; it is tested before anything is passed to ``events``."""
         self.events: Final = Recorder(EventLog(effects, self.callbacks), self.types)
         self.allocation_count = 0
 
