@@ -144,7 +144,8 @@ class GangRecord:
         return hold if hold is not None and ask in hold.members else None
 
     def doubt_domains(self) -> None:
-        """Has the places held for gangs that require a domain be looked at anew, since nodes may stand elsewhere."""
+        """Makes the places that are held for gangs which require a domain be examined again, because nodes may have
+        changed their domains."""
         for application, hold in self.holds.items():
             if any(member.spec.topology is not None for member in hold.members):
                 self.broken[application] = None

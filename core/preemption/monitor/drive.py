@@ -40,7 +40,7 @@ KILLS_A_PIECE: Final = 64
 """The number of victims that are asked to leave in one piece of work; each costs about as much as a placement."""
 NOTICES_A_PIECE: Final = 256
 LONGEST_PAUSE_NS: Final = 600 * 10**9
-"""The longest pause before something is taken again from a leaf that got back what was taken."""
+"""The longest pause before tasks are taken again from a leaf that got its room back."""
 LOOKS_A_PIECE: Final = 1_000
 _TRIGGERED: Final = Outcome.TRIGGERED
 """Kept as a constant, because reading a member from its class costs as much as a call, and every place needs it."""
