@@ -14,7 +14,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from kornel.core.archive.defaults import DEFAULT_SPOOL_BYTES
-from kornel.core.archive.places import find_own_place
+from kornel.core.archive.state_files import find_own_place
 
 SECOND_NS: Final = 10**9
 DAY_S: Final = 86_400

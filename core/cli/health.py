@@ -8,7 +8,7 @@ import typer
 
 from kornel.core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, report_failure
 from kornel.core.cli.terminal import echo_json, echo_line, echo_text
-from kornel.core.cli.text.reading import render_health
+from kornel.core.cli.text.cluster import render_health
 from kornel.core.client import calls as client
 from kornel.core.client.reading import Reader
 

@@ -18,8 +18,7 @@ from kornel.core.cli.options import (
 )
 from kornel.core.cli.suggestions import report_unknown, suggest_applications, suggest_nodes, suggest_queues
 from kornel.core.cli.terminal import echo_json, print_error, show_text
-from kornel.core.cli.text.explain import describe_blocker
-from kornel.core.cli.text.reading import (
+from kornel.core.cli.text.cluster import (
     queues_above,
     render_application,
     render_applications,
@@ -28,6 +27,7 @@ from kornel.core.cli.text.reading import (
     render_nodes,
     render_queues,
 )
+from kornel.core.cli.text.explain import describe_blocker
 from kornel.core.cli.text.screen import terminal_strokes
 from kornel.core.client import calls as client
 from kornel.core.client import explain as explain_client

@@ -37,8 +37,8 @@ from kornel.core.config.priority_rules import check_priorities
 from kornel.core.config.problems import ProblemLog
 from kornel.core.config.resource_rules import check_resources, check_types
 from kornel.core.config.tree import build_tree
-from kornel.core.config.upstream import warn_of_differences
 from kornel.core.config.yaml_reader import Document, collections_of, read, shorten_text
+from kornel.core.config.yunikorn_meanings import warn_of_differences
 from kornel.core.domain.names import LONGEST_MANAGER, length_flaw
 from kornel.core.domain.settings import PlacementRuleConfig
 

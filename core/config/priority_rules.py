@@ -34,7 +34,7 @@ class _Reach(NamedTuple):
 def check_priorities(root: DeclaredQueue) -> None:
     """Warn of offsets below *root* that raise users' tasks to the priorities of the system.
 
-    An offset on *root* itself has no effect; core.config.upstream warns of it, because YuniKorn differs there.
+    An offset on *root* itself has no effect; core.config.yunikorn_meanings warns of it, because YuniKorn differs there.
     """
     for child in root.children:
         _check_queue(child)

@@ -20,7 +20,7 @@ from prometheus_client import (
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from kornel.core.metrics import engine_side, service_side, upstream
+from kornel.core.metrics import engine_side, service_side, yunikorn_metrics
 from kornel.core.metrics.families import make_gauge
 from kornel.core.metrics.queue_series import QUEUES_SHOWN, QueueSeries
 from kornel.core.metrics.sources import Scrape, Sources
@@ -50,7 +50,7 @@ class Exposition(Collector):
         """The sources of a scrape."""
         self._aliases = aliases
         self._queues = QueueSeries(aliases=aliases)
-        self._removed = upstream.NodesRemoved()
+        self._removed = yunikorn_metrics.NodesRemoved()
         self._scrape = Scrape(())
         self._took_s = 0.0
         self._unreadable = 0
@@ -103,9 +103,9 @@ class Exposition(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yields everything but the series of single queues."""
         sources, scrape = self.sources, self._scrape
-        yield from upstream.upstream_families(sources, scrape, self._removed)
+        yield from yunikorn_metrics.upstream_families(sources, scrape, self._removed)
         if self._aliases:
-            yield from upstream.older_families()
+            yield from yunikorn_metrics.older_families()
         yield from engine_side.engine_families(sources, scrape)
         yield from service_side.service_families(sources)
         yield make_gauge(

@@ -25,13 +25,15 @@ class Taken(NamedTuple):
 class Device:
     """One device of a node. ``free``: the thousandths that nobody holds."""
 
-    __slots__ = ("free", "holders", "leaving", "spec")
+    __slots__ = ("free", "holders", "kept_for", "leaving", "spec")
 
     def __init__(self, spec: DeviceSpec) -> None:
         self.spec = spec
         self.free = WHOLE
         self.holders: dict[Allocation, int] = {}
         """The thousandths of each allocation that holds some of it."""
+        self.kept_for: Allocation | None = None
+        """The ask that has preempted for the device, and is the only one that gets it meanwhile."""
         self.leaving = False
         """Tells whether its node reports it no more. Nobody else gets it, and it is gone once nobody holds it."""
 
@@ -61,9 +63,9 @@ class NodeDevices:
     def __iter__(self) -> Iterator[Device]:
         return iter(self.devices.values())
 
-    def has_room(self, request: DeviceRequest) -> bool:
-        """Tells whether an ask for *request* finds its devices here now."""
-        return self.count_room(request) > 0
+    def has_room(self, request: DeviceRequest, ask: Allocation | None = None) -> bool:
+        """Tells whether an ask for *request* finds its devices here now. *ask*: the one, if some may be kept for it."""
+        return self.count_room(request, ask) > 0
 
     def could_hold(self, request: DeviceRequest) -> bool:
         """Tells whether an ask for *request* would find its devices here if nobody held any."""
@@ -73,22 +75,37 @@ class NodeDevices:
         """Returns how many asks for *request* would find their devices here if nobody held any."""
         return self._count_asks([(device, WHOLE) for device in self], request)
 
-    def count_room(self, request: DeviceRequest) -> int:
+    def count_room(self, request: DeviceRequest, ask: Allocation | None = None) -> int:
         """Returns how many asks for *request* find their devices here now."""
-        return self._count_asks([(device, device.free) for device in self], request)
+        return self._count_asks([(device, device.free) for device in self.open_to(ask)], request)
+
+    def open_to(self, ask: Allocation | None) -> list[Device]:
+        """Returns the devices that are not kept for others than *ask*."""
+        return [device for device in self if device.kept_for is None or device.kept_for is ask]
 
     def has_room_in_part(self, request: DeviceRequest) -> bool:
         """Tells whether an ask for a part of a device finds it on one of which others hold a part already."""
-        return any(0 < device.share_for(request) <= device.free < WHOLE for device in self)
+        return any(0 < device.share_for(request) <= device.free < WHOLE for device in self.open_to(None))
 
-    def has_room_without(self, leaving: Iterable[Allocation], request: DeviceRequest) -> bool:
+    def has_room_without(
+        self, leaving: Iterable[Allocation], request: DeviceRequest, ask: Allocation | None = None
+    ) -> bool:
         """Tells whether an ask for *request* finds its devices here once the allocations *leaving* hold none."""
         gone = set(leaving)
         free = [
             (device, device.free + sum(share for holder, share in device.holders.items() if holder in gone))
-            for device in self
+            for device in self.open_to(ask)
         ]
         return self._count_asks(free, request) > 0
+
+    def keep(self, ask: Allocation, names: Iterable[str]) -> None:
+        """Have nobody but *ask* get the devices called *names*, and no others be kept for it."""
+        kept = set(names)
+        for device in self:
+            if device.kept_for is ask:
+                device.kept_for = None
+            if device.spec.device_id in kept:
+                device.kept_for = ask
 
     @staticmethod
     def _count_asks(free: Sequence[tuple[Device, int]], request: DeviceRequest) -> int:
@@ -160,6 +177,7 @@ class NodeDevices:
         for device in self:
             other = written.devices[device.spec.device_id] = Device(device.spec)
             other.free, other.holders, other.leaving = device.free, dict(device.holders), device.leaving
+            other.kept_for = device.kept_for
         return written
 
     def __repr__(self) -> str:

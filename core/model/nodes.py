@@ -100,9 +100,9 @@ class Node:
                 return False
         return True
 
-    def has_devices(self, request: DeviceRequest | None) -> bool:
-        """Tells whether an ask for *request* finds its devices here now."""
-        return request is None or (self.devices is not None and self.devices.has_room(request))
+    def has_devices(self, request: DeviceRequest | None, ask: Allocation | None = None) -> bool:
+        """Tells whether an ask for *request* finds its devices here now. *ask*: the one, if some may be kept for it."""
+        return request is None or (self.devices is not None and self.devices.has_room(request, ask))
 
     def has_room_for(self, shape: Shape) -> bool:
         """Tells whether the open room holds *shape* now, and its devices are free."""
@@ -113,7 +113,7 @@ class Node:
         assert self.claims is not None, "a reservation has a claim"
         if not self.claims.room_for(reservation, self.free):
             return False
-        return reservation.ask.shape.devices is None or self.has_devices(reservation.ask.shape.devices)
+        return reservation.ask.shape.devices is None or self.has_devices(reservation.ask.shape.devices, reservation.ask)
 
     def fits_holders(self, reservations: Collection[Reservation]) -> bool:
         """Tells whether the free room holds what all *reservations* claim at once, with earlier claims respected."""

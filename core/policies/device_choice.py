@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kornel.core.domain.devices import WHOLE, DeviceRequest
+from kornel.core.model.allocations import Allocation
 from kornel.core.model.devices import Device, NodeDevices, Taken, link_group
 
 
-def choose_devices(devices: NodeDevices, request: DeviceRequest) -> tuple[Taken, ...] | None:
-    """Returns the devices that an ask for *request* gets now; ``None``: there are none for it."""
+def choose_devices(
+    devices: NodeDevices, request: DeviceRequest, ask: Allocation | None = None
+) -> tuple[Taken, ...] | None:
+    """Returns the devices that an ask for *request* gets now; ``None``: there are none for it. *ask*: the one, if some
+    may be kept for it."""
+    found = devices.open_to(ask)
     if request.number:
-        usable = [device for device in devices if device.free == WHOLE and device.share_for(request)]
+        usable = [device for device in found if device.free == WHOLE and device.share_for(request)]
         chosen = _choose_whole(usable, request.number, linked=request.linked)
         return None if chosen is None else tuple(Taken(device.spec.device_id, WHOLE) for device in chosen)
-    fitting = [(device, share) for device in devices if 0 < (share := device.share_for(request)) <= device.free]
+    fitting = [(device, share) for device in found if 0 < (share := device.share_for(request)) <= device.free]
     begun = [(device.free - share, at) for at, (device, share) in enumerate(fitting) if device.free < WHOLE]
     if begun:
         device, share = fitting[min(begun)[1]]

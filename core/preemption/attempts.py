@@ -15,7 +15,7 @@ result depends on more than the books."""
 
 def may_ever_preempt(ask: Allocation) -> bool:
     """Tells whether *ask* may ever preempt for a guarantee."""
-    return ask.spec.allow_preempt_other and not ask.spec.required_node and ask.shape.devices is None
+    return ask.spec.allow_preempt_other and not ask.spec.required_node
 
 
 def watch(state: PartitionState, ask: Allocation) -> None:

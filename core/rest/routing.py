@@ -24,7 +24,7 @@ from kornel.core.rest.errors import RestError
 from kornel.core.rest.http_protocol import ABORT
 from kornel.core.rest.long_answers import LongAnswers
 from kornel.core.rest.operations import Operation
-from kornel.core.rest.paths import to_canonical
+from kornel.core.rest.path_names import to_canonical
 
 NO_HOST: Final = "A request has to name exactly one host\n"
 NOT_OURS: Final = "The Host of this request is not a name of this core; see --rest-host\n"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from kornel.core.service.sharing import Sharing
+from kornel.core.service.loop_time import Sharing
 from kornel.core.service.status_codes import TooMany
 
 MOST_WAITING: Final = 256

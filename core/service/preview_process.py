@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
+from kornel.core.config.comparison import share_equal_parts
 from kornel.core.config.problems import ConfigError
 from kornel.core.config.rereading import ConfigurationReader
-from kornel.core.config.sharing import share_equal_parts
 from kornel.core.service.configuration_wire import impact_message
 from kornel.core.service.judge_process import add_length, begin_reading, read_frame, read_verdict, refusal_of
 from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview

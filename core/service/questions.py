@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from kornel.core.service.sharing import Sharing
+from kornel.core.service.loop_time import Sharing
 from kornel.core.service.status_codes import TooMany
 
 MOST_WAITING: Final = 32

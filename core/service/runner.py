@@ -48,13 +48,13 @@ from kornel.core.service.clock import SECOND_NS, Clock, Timer
 from kornel.core.service.engine_port import EnginePort
 from kornel.core.service.garbage import GarbageKeeper
 from kornel.core.service.gate import Gate, OpenGate
+from kornel.core.service.loop_time import STEP_S, Sharing
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.observers import EffectObserver, EngineTimer, NoTimer
 from kornel.core.service.presence import Presence, PresenceKeeper
 from kornel.core.service.questions import Questions
 from kornel.core.service.resuming import RESUME_KEY, Begun, Kind, Progress, Receipt, Received, Resumption
 from kornel.core.service.sessions import NO_SESSION, SESSION, SESSION_KEY, Session, Sessions
-from kornel.core.service.sharing import STEP_S, Sharing
 from kornel.core.service.status_codes import (
     EngineFault,
     InvalidRequest,

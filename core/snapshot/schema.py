@@ -350,7 +350,7 @@ MODEL: Final = (
     Kept(Counted, "capacity free held"),
     Kept(Domain, "below capacity free held level nodes path", derived={"counted_rooms": _no_map}),
     Kept(Topology, "domains levels"),
-    Kept(Device, "free holders leaving spec"),
+    Kept(Device, "free holders kept_for leaving spec"),
     Kept(NodeDevices, "devices"),
     Kept(NodeGroup, "bound loose nodes places refused"),
     Kept(NodeOrder, "_groups _home _lasts _score _width"),

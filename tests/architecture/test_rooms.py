@@ -22,7 +22,8 @@ MODULES = {
         *(
             f"preemption.guarantee.{name}"
             for name in (
-                "allowances", "batches", "candidates", "cost", "entitlement", "fences", "frontier", "gang_victims",
+                "allowances", "batches", "candidates", "cost", "device_predicate",
+                "entitlement", "fences", "frontier", "gang_victims",
                 "needs", "order", "predicates", "prospects", "search", "solve", "unit_domains", "unit_packing",
                 "unit_paper", "unit_search", "victim_orders",
             )
@@ -31,8 +32,8 @@ MODULES = {
         *(
             f"preemption.monitor.{name}"
             for name in (
-                "candidates", "figures", "ideal", "node_rooms", "nodes", "passages", "place_order", "places", "round",
-                "selection", "settings", "victim_choice",
+                "candidates", "figures", "ideal", "node_rooms", "node_selectors", "passages", "place_order", "places",
+                "round", "selection", "settings", "victim_choice",
             )
         ),
     ),

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kornel.core.config.comparison import share_equal_parts
 from kornel.core.config.model import Configuration
 from kornel.core.config.rereading import ConfigurationReader
-from kornel.core.config.sharing import share_equal_parts
 from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,

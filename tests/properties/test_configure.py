@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kornel.core.config.comparison import share_equal_parts
 from kornel.core.config.loader import load
 from kornel.core.config.model import Configuration, PartitionConfig
 from kornel.core.config.problems import ConfigError
-from kornel.core.config.sharing import share_equal_parts
 from kornel.core.partition.configuration import configure
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.queue_order import fair_terms

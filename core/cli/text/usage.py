@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from kornel.core.cli.text.cluster import BARS, describe_use
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import Strokes, format_percent, format_quantity, types_in_order
-from kornel.core.cli.text.reading import BARS, describe_use
 from kornel.core.cli.text.tables import Rows, fit_table, wrap_text
 from kornel.core.cli.text.times import format_time
 from kornel.v1.history_pb2 import UsagePoint

@@ -6,7 +6,7 @@ from __future__ import annotations
 from kornel.core.domain.ask_places import AskMove, AskPlace
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
-from kornel.core.partition.books import ledger
+from kornel.core.partition.books import device_books, ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
 from kornel.core.partition.waiting.places import move_ask, wait_in_line
@@ -63,6 +63,8 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
         state.reserving.kept -= 1
         state.reserving.call_round()
     ask.reservation = None
+    if ask.shape.devices is not None:
+        device_books.keep_no_more(reservation.node, ask)
     if ask.place is AskPlace.RESERVED:
         move_ask(state, ask, AskMove.GIVE_BACK)
     if reservation.node.unreserve(reservation):

@@ -5,7 +5,7 @@ The ledger calls these functions where it charges a node and where it refunds on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from kornel.core.domain.devices import WHOLE, DeviceRequest, DeviceSpec
 from kornel.core.model.allocations import Allocation
@@ -26,7 +26,7 @@ def take_devices(state: PartitionState, holder: Allocation, node: Node, request:
     if devices is not None:
         taken = name_devices(devices, request, holder.devices) if holder.devices else None
         if taken is None:
-            taken = choose_devices(devices, request)
+            taken = choose_devices(devices, request, holder)
     if devices is None or taken is None:
         holder.devices = ()
         return
@@ -98,3 +98,21 @@ def are_usable(node: Node, holder: Allocation) -> bool:
     if node.devices is None or not holder.devices:
         return False
     return all(name in node.devices.devices and not node.devices.devices[name].leaving for name in holder.devices)
+
+
+def keep_devices(node: Node, ask: Allocation, victims: Iterable[Allocation], given_up: Container[Allocation]) -> None:
+    """Keeps for *ask*, which has preempted on *node*, the devices that it gets once *victims* are gone, and those that
+    leave the node already."""
+    if node.devices is None or ask.shape.devices is None:
+        return
+    later = node.devices.copy()
+    for allocation in [*(a for a in node.allocations.values() if a.preempted and a not in given_up), *victims]:
+        later.give_back(allocation)
+    taken = choose_devices(later, ask.shape.devices, ask)
+    node.devices.keep(ask, [name for name, _ in taken or ()])
+
+
+def keep_no_more(node: Node, ask: Allocation) -> None:
+    """Keeps no devices of *node* for *ask* any more."""
+    if node.devices is not None:
+        node.devices.keep(ask, ())

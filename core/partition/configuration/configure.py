@@ -12,8 +12,8 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from kornel.core.config.comparison import own_settings
 from kornel.core.config.model import LimitConfig, PartitionConfig, QueueConfig
-from kornel.core.config.sharing import own_settings
 from kornel.core.domain.effects import Effect
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.settings import GangScheduling
@@ -145,7 +145,7 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     """Makes the partition follow *config*, against which :func:`find_obstacles` has found nothing.
 
     Only what differs from the former configuration is touched, so the cost depends on the size of the change. Parts
-    that both configurations share (:mod:`kornel.core.config.sharing`) need not even be compared.
+    that both configurations share (:mod:`kornel.core.config.comparison`) need not even be compared.
     """
     for _ in take_update_steps(state, config, now_ns):
         pass

@@ -10,7 +10,7 @@ from kornel.core.domain.names import DEFAULT_PATH, RECOVERY_PATH
 from kornel.core.model.queues import Queue
 from kornel.core.policies.access import may_submit
 from kornel.core.policies.placement.applicant import Applicant
-from kornel.core.policies.placement.paths import find_nearest
+from kornel.core.policies.placement.queue_paths import find_nearest
 from kornel.core.policies.placement.rules import NoMatch, Rule
 
 

@@ -14,7 +14,7 @@ from kornel.core.domain.settings import PlacementRuleConfig
 from kornel.core.model.queues import Queue
 from kornel.core.policies.placement.applicant import Applicant
 from kornel.core.policies.placement.filters import Filter, compile_filter
-from kornel.core.policies.placement.paths import flatten_name, is_qualified, path_flaw
+from kornel.core.policies.placement.queue_paths import flatten_name, is_qualified, path_flaw
 
 
 class NoMatch(NamedTuple):

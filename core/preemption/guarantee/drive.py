@@ -17,6 +17,7 @@ from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.users import Account
 from kornel.core.partition.asks import reservations
+from kornel.core.partition.books import device_books
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import failing
 from kornel.core.partition.waiting.places import offer_attempt
@@ -252,6 +253,8 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
     governing.charge_victims(state, plan.victims, ask.queue.path, now_ns)
     eviction.apply_plan(state, plan, now_ns)
     reservations.reserve_node(state, ask, plan.node, now_ns)
+    if ask.shape.devices is not None:
+        device_books.keep_devices(plan.node, ask, plan.victims, state.stuck)
     # A result ends the pass, so the next one starts with a full budget (B.1).
     state.guarantee.attempts_left.pop(ask.queue, None)
 

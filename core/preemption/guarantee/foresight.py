@@ -13,8 +13,6 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.foresight import (
-    DEVICES,
-    DEVICES_DETAIL,
     LIMITED,
     UNLISTED,
     Circumstances,
@@ -46,8 +44,6 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
     if not ask.spec.allow_preempt_other:
         detail = "its preemption policy lets it preempt nobody"
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption policy of the ask", Outcome.ASK_MAY_NOT_PREEMPT, detail)
-    if ask.shape.devices is not None:
-        return PreemptionOutlook(verdict.FORBIDDEN, DEVICES, Outcome.ASK_MAY_NOT_PREEMPT, DEVICES_DETAIL)
     blocked_by, not_before_ns = _find_delay(state, ask, now_ns)
     result = guarantee.plan_preemption(state, ask, index=index, now_ns=now_ns)
     if isinstance(result, PreemptionPlan):

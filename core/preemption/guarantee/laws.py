@@ -12,7 +12,7 @@ from itertools import combinations
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
-from kornel.core.laws import overkill, whole_gangs
+from kornel.core.laws import freed_devices, overkill, whole_gangs
 from kornel.core.laws.verdict import Law, Violation, net_of, path_of
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
@@ -30,7 +30,7 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
         violation
         for rule in (
             check_eligible, check_law_2, check_law_3, _check_law_4, check_law_5, check_law_6, check_law_7,
-            _check_gangs, _on_node, _check_sufficient, _check_minimal, _node_usable,
+            _check_gangs, _on_node, _check_sufficient, _check_devices, _check_minimal, _node_usable,
         )
         for violation in rule(case)
     )  # fmt: skip
@@ -326,16 +326,37 @@ def _check_sufficient(case: _Case) -> Iterator[Violation]:
                     yield Violation(Law.SUFFICIENT, detail)
 
 
+def _check_devices(case: _Case) -> Iterator[Violation]:
+    """Yields a breach unless the devices suffice that are free on the node once all victims are gone."""
+    plan = case.plan
+    if not freed_devices.leaves_enough(plan.node, case.ask, plan.victims, case.stuck):
+        yield Violation(Law.SUFFICIENT, f"{plan.node.node_id} would not have the devices that the ask wants")
+
+
+def _is_needed_for_devices(case: _Case, victim: Allocation) -> bool:
+    """Tells whether the devices would not suffice without *victim*, or without its gang if that leaves as a whole."""
+    whole = whole_gangs.leave_whole(case.victims)
+    own = {victim, *(other for other, gang in whole.items() if victim in whole and gang is whole[victim])}
+    return not freed_devices.leaves_enough(
+        case.plan.node, case.ask, [other for other in case.victims if other not in own], case.stuck
+    )
+
+
 def _check_minimal(case: _Case) -> Iterator[Violation]:
     """Yields victims that the plan does not need, unless a predicate asked for more. A plan without victims is a breach
     if the node has room now, because it is meant for room that is about to become free."""
     if not case.victims:
-        if all(case.plan.node.open[t] >= asked for t, asked in case.demand.items()):
+        room_now = all(case.plan.node.open[t] >= asked for t, asked in case.demand.items())
+        if room_now and case.plan.node.has_devices(case.ask.shape.devices, case.ask):
             yield Violation(Law.MINIMAL, "nobody has to go, and the node has room now")
         return
     if case.plan.extended:
         return
-    needs, keys = whole_gangs.merge_gangs(_list_needs(case), case.victims)
+    victims = case.victims
+    if case.ask.shape.devices is not None:
+        victims = tuple(victim for victim in victims if not _is_needed_for_devices(case, victim))
+    needs, _ = whole_gangs.merge_gangs(_list_needs(case), case.victims)
+    _, keys = whole_gangs.merge_gangs([], victims)
     yield from overkill.check(needs, keys)
 
 

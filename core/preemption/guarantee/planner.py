@@ -17,6 +17,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.guarantee.allowances import Terms
 from kornel.core.preemption.guarantee.candidates import Candidates, Ranking
+from kornel.core.preemption.guarantee.device_predicate import DevicePredicate
 from kornel.core.preemption.guarantee.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
@@ -85,15 +86,20 @@ def plan_preemption(
         prospects = known.refreshed_for(ask, fence, view.nodes, candidates.open_leaves(), terms, needs)
     by_class = candidates.rank_classes()
     search = Search(view, ask, needs, terms, candidates, by_class, prospects)
+    shim_asked = predicate is not None
     if within is not None:
         search.keep_to(within.allows, among)
+    elif ask.shape.devices is not None:
+        shape = ask.shape
+        search.keep_to(lambda node: node.could_hold_shape(shape))
+        predicate = DevicePredicate(predicate, view.given_up)
     extended = False
     if predicate is None:
         solution = search.find_best()
     else:
         approval = Approval(ask, needs, terms.room, candidates, predicate)
         approved = approval.first_approved(search.list_solutions())
-        if approved is None and approval.asked:
+        if approved is None and approval.asked and shim_asked:
             return Refusal(Outcome.PREDICATE_REFUSED, f"{approval.asked} nodes refused by the predicate")
         solution, extended = (None, False) if approved is None else approved
     if solution is None:
@@ -112,7 +118,7 @@ def plan_preemption(
         fence=fence,
         needs=FreedAmounts(needs.describe_needs(solution.node, names)),
         adjusted=tuple(candidates.adjusted_priority(victim[4]) for victim in solution.victims),
-        extended=extended,
+        extended=extended and shim_asked,
         weighed=search.describe_weighed(),
     )
 

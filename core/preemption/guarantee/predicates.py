@@ -8,7 +8,9 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
 from kornel.core.preemption.guarantee.candidates import Candidates
+from kornel.core.preemption.guarantee.device_predicate import DevicePredicate, list_orders
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.order import Candidate, Solution, full_order, solution_key
 from kornel.core.preemption.plan import AnswerPending, PreemptionPredicate
@@ -70,6 +72,10 @@ class Approval:
     def _judge_solution(self, solution: Solution) -> Approved | None:
         node = solution.node
         here = [victim for victim in solution.victims if victim[4].node is node]
+        predicate = self._predicate
+        leaving = _allocations_of(here)
+        if isinstance(predicate, DevicePredicate) and not predicate.has_devices(self._ask, node, leaving):
+            return self._extend_for_devices(solution, here, predicate)
         if not here:
             passed = self._predicate(self._ask, node, (), -1)
             return None if passed is None else Approved(solution, extended=False)
@@ -85,6 +91,61 @@ class Approval:
         victims = tuple(sorted(kept + elsewhere, key=full_order))
         key = solution_key(victims, node.node_id)
         return Approved(Solution(key, node, victims), extended=True)
+
+    def _extend_for_devices(
+        self, solution: Solution, here: list[Candidate], predicate: DevicePredicate
+    ) -> Approved | None:
+        """Returns the best of some ways to have further victims, or others, leave the devices of the ask on the node of
+        *solution*; ``None``: there is none, or the shim does not agree."""
+        node = solution.node
+        elsewhere = [victim for victim in solution.victims if victim[4].node is not node]
+        offered = here + self._reserve(solution)
+        needs = self._needs_at(node)
+        best: Solution | None = None
+        for order in (offered, *list_orders(self._ask, node, offered)):
+            kept = self._first_enough(node, needs, order, elsewhere, predicate)
+            if kept is not None:
+                victims = tuple(sorted(kept + elsewhere, key=full_order))
+                found = Solution(solution_key(victims, node.node_id), node, victims)
+                best = found if best is None or found.key < best.key else best
+        if best is None:
+            return None
+        chosen = [victim for victim in best.victims if victim[4].node is node]
+        others = [victim for victim in offered if victim not in chosen]
+        index = predicate(self._ask, node, _allocations_of(chosen + others), len(chosen) - 1)
+        if index is None:
+            return None
+        more = others[: index + 1 - len(chosen)]
+        if more:
+            victims = tuple(sorted([*best.victims, *more], key=full_order))
+            best = Solution(solution_key(victims, node.node_id), node, victims)
+        return Approved(best, extended=True)
+
+    def _first_enough(
+        self,
+        node: Node,
+        needs: list[int],
+        order: list[Candidate],
+        elsewhere: list[Candidate],
+        predicate: DevicePredicate,
+    ) -> list[Candidate] | None:
+        """Returns the first victims in *order* that cover *needs* and leave the devices of the ask, without those that
+        are not needed for either, tried from the last one on; ``None``: all together are not enough."""
+
+        def is_enough(some: list[Candidate]) -> bool:
+            covered = _is_covered(needs, some + elsewhere) if needs else True
+            return covered and predicate.has_devices(self._ask, node, _allocations_of(some))
+
+        kept = next((order[:count] for count in range(1, len(order) + 1) if is_enough(order[:count])), None)
+        for victim in reversed(kept or []):
+            rest = [other for other in kept or [] if other is not victim]
+            if rest and is_enough(rest):
+                kept = rest
+        return kept
+
+    def _needs_at(self, node: Node) -> list[int]:
+        fits = node.has_room(self._ask.shape.pairs)
+        return self._needs.base if fits else self._needs.needs_on(node)
 
     def _reserve(self, solution: Solution) -> list[Candidate]:
         """Returns the other candidates on the node that law 2 allows, each together with all before it."""
@@ -109,8 +170,7 @@ class Approval:
         """Returns *chosen* without the victims that neither the needs nor the predicate require, tried from the last
         one on (preemption.md K6)."""
         node = solution.node
-        fits = node.has_room(self._ask.shape.pairs)
-        needs = self._needs.base if fits else self._needs.needs_on(node)
+        needs = self._needs_at(node)
         kept = chosen
         for victim in reversed(chosen):
             rest = [other for other in kept if other is not victim]

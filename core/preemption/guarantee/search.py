@@ -27,6 +27,7 @@ from kornel.core.model.shapes import Pairs
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.guarantee.allowances import Terms
 from kornel.core.preemption.guarantee.candidates import Candidates, Ranking
+from kornel.core.preemption.guarantee.device_predicate import MOST_NODES, measure_missing
 from kornel.core.preemption.guarantee.frontier import Frontier
 from kornel.core.preemption.guarantee.gang_victims import GangSearch
 from kornel.core.preemption.guarantee.needs import Needs, can_take_claim
@@ -97,7 +98,7 @@ class Search:
         self._solutions = 0
         self._second: Solution | None = None
         self._looked = 0
-        self._gangs_left = False
+        self._gangs_left = self._nodes_left = False
         self._allows: Callable[[Node], bool] | None = None
         self._among: Sequence[Node] | None = None
 
@@ -168,8 +169,8 @@ class Search:
     @property
     def cut_short(self) -> bool:
         """Tells whether the budget of steps ended some exact search before everything was tried, or whether there were
-        more gangs than were looked at."""
-        return self._solver.cut_short or self._gangs_left
+        more gangs or nodes than were looked at."""
+        return self._solver.cut_short or self._gangs_left or self._nodes_left
 
     def describe_weighed(self) -> str:
         """Returns, as a text, how many nodes were looked at, and what the next best of them would have cost.
@@ -336,12 +337,15 @@ class Search:
         else:
             victims = []
             roomy = [node for node in roomy if not self._fits_now(node)]
+        if self._ask.shape.devices is not None and len(roomy) > MOST_NODES:
+            # On each of them, victims are looked for because of devices.
+            roomy = sorted(roomy, key=lambda node: (measure_missing(node, self._ask), node.node_id))[:MOST_NODES]
+            self._nodes_left = True
         return sorted((Solution.of(node, victims) for node in roomy), key=lambda solution: solution.key)
 
     def _fits_now(self, node: Node) -> bool:
         """Tells whether normal placement would find room on *node*, so that something else has kept the ask from it."""
-        own = self._ask.reservation
-        return node.fits_holder(own) if own is not None and own.node is node else node.has_room(self._ask.shape.pairs)
+        return node.fits_ask(self._ask)
 
     def _victims_anywhere(self) -> list[Candidate] | None:
         if any(amount > most for amount, most in zip(self._needs.base, self._most_given(), strict=True)):

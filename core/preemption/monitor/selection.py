@@ -17,7 +17,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.monitor.candidates import Candidate
 from kornel.core.preemption.monitor.figures import Amounts, MonitorView, QueueFigures, draw_picture
-from kornel.core.preemption.monitor.nodes import serve_important, serve_reserved
+from kornel.core.preemption.monitor.node_selectors import serve_important, serve_reserved
 from kornel.core.preemption.monitor.places import Planner
 from kornel.core.preemption.monitor.plan import Selection
 from kornel.core.preemption.monitor.round import Memory, Round, is_positive

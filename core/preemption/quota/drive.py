@@ -19,9 +19,8 @@ from kornel.core.preemption import eviction
 from kornel.core.preemption.gang_losses import is_bound
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.plan import Refusal
-from kornel.core.preemption.quota import cycle_limit, laws
+from kornel.core.preemption.quota import above_max, cycle_limit, laws
 from kornel.core.preemption.quota import planner as quota
-from kornel.core.preemption.quota import standing as quota_standing
 from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.enforcement import QuotaRun
 from kornel.core.preemption.quota.plan import KIND, QuotaPlan
@@ -68,17 +67,17 @@ def advance_enforcement(state: PartitionState, now_ns: int, budget: int) -> int:
 
 
 def _begin_run(state: PartitionState, queue: Queue) -> QuotaRun:
-    miss, stuck = queue.properties.quota_preemption_miss, quota_standing.staying_amounts(state, queue)
+    miss, stuck = queue.properties.quota_preemption_miss, above_max.staying_amounts(state, queue)
     standing = state.enforcement.above.get(queue)
     again = standing is not None and standing.rest is not None
-    numbers = quota_standing.numbers_of(queue)
+    numbers = above_max.numbers_of(queue)
     return QuotaRun(queue, miss, quota.plan_in_steps(queue, miss, stuck), numbers, stuck, again=again)
 
 
 def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
     """Take one step of *run*. Returns its cost in decisions, at least 1."""
     # This is checked before every step, because a new configuration may have removed the queue.
-    if not quota_standing.is_enforceable(state, run.queue):
+    if not above_max.is_enforceable(state, run.queue):
         _abandon_run(state, run, now_ns)
         return 1
     if run.plan is None:
@@ -89,7 +88,7 @@ def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
             return 1
     if run.staying:
         # A stuck victim that has left by now needs no replacement.
-        now = quota_standing.staying_amounts(state, run.queue)
+        now = above_max.staying_amounts(state, run.queue)
         run.staying = {t: min(amount, now[t]) for t, amount in run.staying.items() if t in now}
     end = _end_of_batch(run.plan.victims, run.at)
     batch = run.plan.victims[run.at : end]
@@ -203,7 +202,7 @@ def _finish_run(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: 
         if outcome not in (Outcome.PARTIAL, Outcome.NONE):
             standing.rest = None
         elif stopped is None and not refused:
-            standing.rest = quota_standing.rest_of(standing.rest, run, plan, unmet, now_ns)
+            standing.rest = above_max.rest_of(standing.rest, run, plan, unmet, now_ns)
     quota_timers.note_run_ended(state, run.queue, run.changed, run.grew, now_ns, again=run.again)
     if _is_denied(run):
         quota_timers.resume_run(state, run.queue, stopped.retry_ns if stopped is not None else None, now_ns)
@@ -233,7 +232,7 @@ def _record_run(
     if stopped is not None and stopped.detail:
         parts.append(stopped.detail)
     if unmet and stopped is None:
-        parts += [quota_standing.say_protection(state, protection) for protection in plan.protected[:MOST_SAID]]
+        parts += [above_max.say_protection(state, protection) for protection in plan.protected[:MOST_SAID]]
     if refused:
         parts.append(refused)
     detail = "; ".join(parts)

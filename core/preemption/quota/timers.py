@@ -19,10 +19,10 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
-from kornel.core.preemption.quota import standing as quota_standing
+from kornel.core.preemption.quota import above_max
+from kornel.core.preemption.quota.above_max import is_enforceable
 from kornel.core.preemption.quota.plan import KIND
 from kornel.core.preemption.quota.shares import find_excess
-from kornel.core.preemption.quota.standing import is_enforceable
 from kornel.core.preemption.quota.timer_rules import Terms, next_start, over_max
 
 TICK_NS: Final = 10**9
@@ -41,7 +41,7 @@ def take_follow_steps(
     """
     enforcement = state.enforcement
     for queue in (*before, *enforcement.above):
-        quota_standing.note_changes(state, (queue,), now_ns)
+        above_max.note_changes(state, (queue,), now_ns)
         yield
     if enforcement.above:
         _tick_soon(state, now_ns)
@@ -108,8 +108,8 @@ def note_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> 
     enforcement, leaf = state.enforcement, allocation.queue
     for queue in leaf.lineage():
         # This runs for every recovered allocation, and most queues are below their max.
-        if queue.ceilings and quota_standing.holds_more(queue) and queue not in enforcement.above:
-            quota_standing.note_changes(state, (queue,), now_ns)
+        if queue.ceilings and above_max.holds_more(queue) and queue not in enforcement.above:
+            above_max.note_changes(state, (queue,), now_ns)
             _tick_soon(state, now_ns)
     if not state.preemption.quota_enabled:
         return
@@ -183,7 +183,7 @@ def _look_at_queues(state: PartitionState, now_ns: int) -> None:
     enforcement = state.enforcement
     enforcement.ticking = False
     running = enforcement.run.queue if enforcement.run is not None else None
-    quota_standing.note_changes(state, list(enforcement.above), now_ns)
+    above_max.note_changes(state, list(enforcement.above), now_ns)
     _look_again(state, now_ns)
     for queue, start_ns in list(enforcement.armed.items()):
         if queue is running or queue in enforcement.due:
@@ -197,7 +197,7 @@ def _look_at_queues(state: PartitionState, now_ns: int) -> None:
 
 
 def _is_over(state: PartitionState, queue: Queue) -> bool:
-    return over_max(queue) or bool(find_excess(queue, queue.max, quota_standing.staying_amounts(state, queue)))
+    return over_max(queue) or bool(find_excess(queue, queue.max, above_max.staying_amounts(state, queue)))
 
 
 def _look_again(state: PartitionState, now_ns: int) -> None:
@@ -207,7 +207,7 @@ def _look_again(state: PartitionState, now_ns: int) -> None:
     for queue, standing in enforcement.above.items():
         if queue is running or queue in enforcement.armed or not state.preemption.quota_enabled:
             continue
-        if quota_standing.wants_another_look(state, queue, standing, now_ns):
+        if above_max.wants_another_look(state, queue, standing, now_ns):
             enforcement.armed[queue] = now_ns
 
 

@@ -14,7 +14,7 @@ from kornel.core.rest.answers import Answer, json_answer
 from kornel.core.rest.errors import RestError, not_found
 from kornel.core.rest.handlers.places import known_queue, partition_of, queue_path
 from kornel.core.rest.listing import Wishes, list_answer, page_in_order, page_of, whole_list_answer, wishes_of
-from kornel.core.rest.paths import decode_again
+from kornel.core.rest.path_names import decode_again
 from kornel.core.rest.queries import checked_queue, read_unsigned
 from kornel.core.rest.sorting import APPLICATIONS, Order, Value
 from kornel.core.rest.turns import gather_items

@@ -9,7 +9,7 @@ from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import not_found
 from kornel.core.rest.handlers.places import partition_or_none
 from kornel.core.rest.listing import page_answer
-from kornel.core.rest.paths import decode_again
+from kornel.core.rest.path_names import decode_again
 from kornel.core.rest.queries import checked_group, checked_user
 from kornel.core.rest.sorting import GROUPS, USERS
 from kornel.core.rest.turns import gather_items

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kornel.core.config.comparison import share_equal_parts
 from kornel.core.config.loader import load
 from kornel.core.config.model import QueueConfig
-from kornel.core.config.sharing import share_equal_parts
 from tests.unit.config.reading import find, only, partition_text, queue, root
 
 OLD = (

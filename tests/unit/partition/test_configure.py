@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kornel.core.config.comparison import share_equal_parts
 from kornel.core.config.loader import load
 from kornel.core.config.model import PartitionConfig
-from kornel.core.config.sharing import share_equal_parts
 from kornel.core.domain.commands import AllocationSpec, UpdateAllocations
 from kornel.core.model.queues import Queue
 from kornel.core.partition.books import ledger

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from kornel.core.config.comparison import share_equal_parts
 from kornel.core.config.loader import load
-from kornel.core.config.sharing import share_equal_parts
 from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,

@@ -1,0 +1,100 @@
+"""Has victims leave the devices that an ask wants: a predicate for the planner, in front of the shim's own
+(docs/devices.md, preemption.md B.12).
+
+Amounts say how many victims are enough for the amounts of the ask. Which devices these victims hold decides whether
+more of them have to leave, as the shim's predicate does about other matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from kornel.core.domain.devices import DeviceRequest
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.devices import Device, link_group
+from kornel.core.model.nodes import Node
+from kornel.core.preemption.guarantee.order import Candidate
+from kornel.core.preemption.plan import PreemptionPredicate
+
+MOST_NODES: Final = 64
+"""The most nodes with room for the amounts of an ask on which one attempt looks for victims because of devices."""
+
+MOST_ORDERS: Final = 16
+"""The most devices of one node of which an attempt tries to free a part."""
+
+
+class DevicePredicate:
+    """A predicate that is satisfied once enough victims leave for the devices of the ask, and the shim agrees, if it is
+    asked."""
+
+    __slots__ = ("_given_up", "_inner")
+
+    def __init__(self, inner: PreemptionPredicate | None, given_up: Mapping[Allocation, object]) -> None:
+        self._inner: Final = inner
+        self._given_up: Final = given_up
+
+    def __call__(self, ask: Allocation, node: Node, victims: tuple[Allocation, ...], start: int) -> int | None:
+        last = next((at for at in range(start, len(victims)) if self.has_devices(ask, node, victims[: at + 1])), None)
+        if last is None or self._inner is None:
+            return last
+        return self._inner(ask, node, victims, last)
+
+    def has_devices(self, ask: Allocation, node: Node, victims: tuple[Allocation, ...] = ()) -> bool:
+        """Tells whether *ask* finds its devices on *node* once *victims* are gone, and those that leave it already."""
+        request = ask.shape.devices
+        if request is None:
+            return True
+        if node.devices is None:
+            return False
+        leaving = [a for a in node.allocations.values() if a.preempted and a not in self._given_up]
+        return node.devices.has_room_without([*leaving, *victims], request, ask)
+
+
+def measure_missing(node: Node, ask: Allocation) -> int:
+    """Returns how many thousandths of devices at least have to become free on *node* for *ask*; the fewest come
+    first."""
+    request = ask.shape.devices
+    if request is None or node.devices is None:
+        return 0
+    shares = sorted(share - device.free for device in node.devices if (share := device.share_for(request)))
+    return sum(max(0, missing) for missing in shares[: request.number or 1])
+
+
+def list_orders(ask: Allocation, node: Node, offered: Sequence[Candidate]) -> Iterator[list[Candidate]]:
+    """Yields *offered*, possible victims on *node*, in orders in which the first ones leave devices for *ask* together:
+    all holders of one device, or of as many as it wants, where they are fewest."""
+    request = ask.shape.devices
+    if request is None or node.devices is None:
+        return
+    at = {victim[4]: index for index, victim in enumerate(offered)}
+    groups: dict[str, list[list[int]]] = {}
+    for device in node.devices.open_to(ask):
+        holders = _holders_to_leave(device, request, at)
+        if holders is not None:
+            groups.setdefault(link_group(device) if request.linked else "", []).append(holders)
+    for devices in groups.values():
+        devices.sort(key=lambda holders: (len(holders), holders))
+        if request.number and len(devices) < request.number:
+            continue
+        choices = [devices[: request.number]] if request.number else [[holders] for holders in devices[:MOST_ORDERS]]
+        for chosen in choices:
+            first = sorted({index for holders in chosen for index in holders})
+            rest = [index for index in range(len(offered)) if index not in set(first)]
+            yield [offered[index] for index in (*first, *rest)]
+
+
+def _holders_to_leave(device: Device, request: DeviceRequest, at: Mapping[Allocation, int]) -> list[int] | None:
+    """Returns the indexes of the victims that leave enough of *device*, the first in order; ``None``: there are not
+    enough, or it does not do."""
+    share = device.share_for(request)
+    missing = share - device.free - sum(part for holder, part in device.holders.items() if holder.preempted)
+    if not share:
+        return None
+    found: list[int] = []
+    for holder, part in sorted(device.holders.items(), key=lambda entry: at.get(entry[0], len(at))):
+        if missing <= 0 or holder not in at:
+            break
+        found.append(at[holder])
+        missing -= part
+    return found if missing <= 0 else None
