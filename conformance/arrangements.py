@@ -1,4 +1,5 @@
-"""Arrangements that several groups use: a preemption under way, a gang that waits, a gang that is whole."""
+"""Initial situations that several groups of cases use: a preemption under way, a gang that waits, and a complete
+gang."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ GROUP = "workers"
 
 
 async def victim_and_preemptor(bench: Bench) -> None:
-    """Fills n1 with v of b1 in root.b, and has ask k of app preempt it, to which root.a is guaranteed the room.
+    """Fills n1 with allocation v of application b1 in root.b. Then ask k of app preempts v, because root.a is
+    guaranteed the room.
 
     The core has asked for v's release and keeps n1 for k. Nothing is confirmed yet.
     """
@@ -30,7 +32,7 @@ async def victim_and_preemptor(bench: Bench) -> None:
 async def waiting_gang(bench: Bench, *, style: str = "Soft") -> None:
     """Adds application app whose two placeholders p1 and p2 cannot both run on n1: p1 is allocated, p2 waits.
 
-    A core may place a hard gang as a whole or not at all. So p1 of such a gang is reported as running.
+    A core may place a hard gang only as a whole, so p1 of such a gang is reported as running.
     """
     await bench.reg()
     await bench.node("n1")
@@ -44,13 +46,15 @@ async def waiting_gang(bench: Bench, *, style: str = "Soft") -> None:
 
 
 async def gang_timeout(bench: Bench, *, style: str = "Soft") -> None:
-    """Lets the placeholders of a :func:`waiting_gang` wait too long. The core's messages about it are still unread."""
+    """Makes the placeholders of a :func:`waiting_gang` wait until they time out. The core's messages about this are
+    still unread."""
     await waiting_gang(bench, style=style)
     await bench.clock.advance_time(2)
 
 
 async def whole_gang(bench: Bench, *, vcore: int = 1000, timeout_ms: int = 1000) -> None:
-    """Has app Running with its placeholders p1 and p2, all it announced, on n1, and nothing else."""
+    """Makes app Running with its placeholders p1 and p2 on n1, which are its whole announced gang. Nothing else
+    runs."""
     await bench.reg()
     await bench.node("n1")
     await bench.send_applications(
@@ -64,7 +68,7 @@ async def whole_gang(bench: Bench, *, vcore: int = 1000, timeout_ms: int = 1000)
 
 
 async def add_replacing_ask(bench: Bench, *, vcore: int = 1000, real_vcore: int = 1000, timeout_ms: int = 1000) -> str:
-    """Adds real ask r to a :func:`whole_gang`, and returns the key of the placeholder that the core gives up for it."""
+    """Adds real ask r to a :func:`whole_gang`, and returns the key of the placeholder that the core replaces by it."""
     await whole_gang(bench, vcore=vcore, timeout_ms=timeout_ms)
     await bench.send(messages.allocation("r", real_vcore, group=GROUP))
     chosen = await bench.expect_one_of(released("p1", si.PLACEHOLDER_REPLACED), released("p2", si.PLACEHOLDER_REPLACED))
@@ -73,5 +77,5 @@ async def add_replacing_ask(bench: Bench, *, vcore: int = 1000, real_vcore: int 
 
 
 def make_placeholder(key: str, vcore: int = messages.ASK_VCORE, node: str = "") -> si.Allocation:
-    """Returns a placeholder ask of app, or with *node* one that runs there."""
+    """Returns a placeholder ask of app, or, with *node*, a placeholder that runs there."""
     return messages.allocation(key, vcore, node=node, group=GROUP, placeholder=True)

@@ -1,7 +1,6 @@
 """A connection to the core under test with the actions of an RM, for cases to use.
 
-How answers are compared is in :mod:`kornel.conformance.connection`, how a core is inspected in
-:mod:`kornel.conformance.looking`.
+:mod:`kornel.conformance.connection` compares answers, and :mod:`kornel.conformance.looking` inspects a core.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2_grpc, configuration_pb2, configuration_pb2_grpc, manager_pb2, manager_pb2_grpc
 
 RESTART_S: Final = 60.0
-"""The time that a core may take to answer after it was started again."""
+"""The time within which a core has to answer after it was started again."""
 
 OTHER_RM: Final = "conformance-2"
 
@@ -34,7 +33,7 @@ PARTITION: Final = f"[{RM}]default"
 
 
 class Bench(Looking):
-    """One connection of a case, which begins with :meth:`reg`, or with :meth:`start_fresh` if no RM may be
+    """One connection of a case. The case begins with :meth:`reg`, or with :meth:`start_fresh` if no RM may be
     registered."""
 
     def __init__(
@@ -66,13 +65,15 @@ class Bench(Looking):
         await self.open_streams()
 
     async def start_fresh(self) -> None:
-        """Bring the core into the state in which no RM is registered: a failed registration removes the old one."""
+        """Bring the core into the state in which no RM is registered, by a registration that fails and so removes the
+        old one."""
         await self.expect_refusal(self.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
 
     async def restart_core(self) -> None:
-        """Has the core killed and started again, by the command that was given for it, and waits until it answers.
+        """Has the core killed and started again by the command that was given for this purpose, and waits until it
+        answers.
 
-        Streams have to be opened again. Raises Skipped if no command was given.
+        The streams have to be opened again. Raises Skipped if no command was given.
         """
         if not self._restart:
             raise Skipped("needs a command that kills the core and starts it again (--restart)")
@@ -84,7 +85,7 @@ class Bench(Looking):
             await self._channel.channel_ready()
 
     async def read_applied(self, kind: str) -> int:
-        """Returns the number of entries that the core says it has applied, as it opens the stream of a *kind*."""
+        """Returns the number of applied entries that the core gives when it opens the stream of *kind*."""
         stream = {"node": self.nodes, "application": self.applications, "allocation": self.allocations}[kind]
         marks = await stream.read_marks(self._deadline_s)  # type: ignore[attr-defined]
         said = marks.get(RESUME_KEY, "").rpartition("/")
@@ -191,7 +192,7 @@ async def connect(
     credentials: Credentials = NO_CREDENTIALS,
     restart: str = "",
 ) -> AsyncIterator[Bench]:
-    """Yields a bench at the core at *address*.
+    """Yields a bench that is connected to the core at *address*.
 
     deadline_s  how long an expected entry may take
     settle_s    how long :meth:`Bench.expect_silence` waits for an entry that should not come

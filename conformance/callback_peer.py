@@ -1,4 +1,5 @@
-"""The shim's end of ``kornel.v1.CallbackService``, scripted by a case: it answers, withholds answers, and records."""
+"""The shim's end of ``kornel.v1.CallbackService``, controlled by a case: it answers questions or withholds the answers,
+and records everything that it receives."""
 
 from __future__ import annotations
 
@@ -16,24 +17,26 @@ from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2
 
 EVENT_PUSH_S: Final = 2.5
-"""A little more than the interval between two lots of events."""
+"""A little more than the interval between two messages with events."""
 
 Predicates: TypeAlias = Callable[[callback_pb2.PredicatesQuestion], Mapping[str, str] | None]
-"""Gives the reasons by refused node; ``None`` withholds the answer."""
+"""Returns the reasons of refusal by node, or ``None`` to withhold the answer."""
 
 PreemptionPredicates: TypeAlias = Callable[[callback_pb2.PreemptionPredicatesQuestion], int | None]
-"""Gives the index of the last victim that has to go; below 0: that does not help; ``None`` withholds the answer."""
+"""Returns the index of the last victim that has to leave; a number below 0 if preemption does not help; or ``None`` to
+withhold the answer."""
 
 AttachCall: TypeAlias = grpc.aio.StreamStreamCall[callback_pb2.AttachRequest, callback_pb2.AttachResponse]
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The subscriptions of the shim. ``None`` or false: none of that kind. *state_dump*: its text about itself.
+    """The subscriptions of the shim. ``None`` or false means that it does not subscribe to that kind. *state_dump* is
+    the text of its own state.
 
     depends     every answer to predicates says that it depends on other placements
     awaits      the shim itself waits for the placement that a question names
-    timeout_ms  how long the core waits; 0: as it likes
+    timeout_ms  how long the core waits; 0: the core chooses
     """
 
     predicates: Predicates | None = None
@@ -76,12 +79,12 @@ class CallbackPeer:
         self._news = asyncio.Event()
         self._attached = False
         self.names_placements = False
-        """The core has said that it names the placement that a question comes after."""
+        """Says whether the core names the placement on which a question depends."""
         self._reader = asyncio.create_task(self._read(), name="callback reader")
 
     async def subscribe_rm(self, rm: str) -> None:
-        """Subscribe, and wait until that is in force. Raises Skipped on a core that has no such service."""
-        # Why a call ended is seen by reading.
+        """Subscribe, and wait until the subscription is in force. Raises Skipped on a core that has no such service."""
+        # The reading side finds out why a call ended.
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
             await self._call.write(callback_pb2.AttachRequest(subscription=self._answers.to_subscription(rm)))
         await self.wait_until(lambda: self._attached or self._reader.done(), "the subscription to be confirmed")
@@ -94,7 +97,7 @@ class CallbackPeer:
         raise Mismatch(f"the subscription was refused: {code.name} {await self._call.details()}")
 
     async def wait_until(self, condition: Callable[[], object], hope: str) -> None:
-        """Wait until *condition* holds. Raises Mismatch, naming the *hope*, when it does not in time."""
+        """Wait until *condition* is true. Raises Mismatch, with the text *hope*, if that takes too long."""
         try:
             async with asyncio.timeout(self._deadline_s):
                 while not condition():
@@ -106,7 +109,7 @@ class CallbackPeer:
             raise Mismatch(f"expected {hope}, but that did not come within {self._deadline_s:g} s") from None
 
     async def answer_questions(self, *keys: str, acknowledge: bool = False) -> None:
-        """Say yes to the withheld questions about *keys*, in that order, in one request."""
+        """Answer the withheld questions about *keys* with yes, in that order and in one request."""
         answer = callback_pb2.AttachRequest()
         for key in keys:
             question = next(each for each in self.withheld if each.allocation_key == key)
@@ -117,16 +120,16 @@ class CallbackPeer:
         await self._call.write(answer)
 
     async def acknowledge_placement(self, key: str) -> None:
-        """Say that the allocation *key* is in place."""
+        """Acknowledge that the allocation *key* is in place."""
         await self._call.write(callback_pb2.AttachRequest(acknowledged=[callback_pb2.PlacementKey(allocation_key=key)]))
 
     async def wait_for_end(self) -> tuple[grpc.StatusCode, str]:
-        """Returns how the core ended the call. Raises Mismatch when it does not."""
+        """Returns the status and details with which the core ended the call. Raises Mismatch if it does not end it."""
         await self.wait_until(self._reader.done, "the callback stream to end")
         return await self._call.code(), await self._call.details() or ""
 
     async def close(self) -> None:
-        """Cancel the call, and leave nothing running."""
+        """Cancel the call, and end all tasks."""
         self._call.cancel()
         await asyncio.wait([self._reader])
 

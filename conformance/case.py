@@ -1,7 +1,7 @@
 """Cases of the contract, and the list of all of them.
 
-A case is a coroutine function with a :class:`~kornel.conformance.bench.Bench` as argument. It is named after what it
-shows and numbered as in the contract. It passes by returning, and fails by raising
+A case is a coroutine function with a :class:`~kornel.conformance.bench.Bench` as argument. Its name says what it tests,
+and its number is that of the contract. It passes by returning, and fails by raising
 :class:`~kornel.conformance.outcome.Mismatch`.
 """
 
@@ -20,11 +20,11 @@ Script: TypeAlias = Callable[[Bench], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A numbered rule of the contract and the script that tries it.
+    """A numbered rule of the contract, and the script that tests it.
 
     rule     the reference of the rule
     group    the module of :mod:`kornel.conformance.cases` that has the case
-    waits_s  the time that must pass for the core; without a test clock, a case that needs too much is a gap
+    waits_s  the time that must pass at the core; without a test clock, a case that needs too much time is a gap
     """
 
     number: int
@@ -65,7 +65,7 @@ def all_cases() -> tuple[Case, ...]:
 
 
 def case_numbers(text: str) -> range:
-    """Returns the case numbers of "73" or "73-100". Raises ValueError for anything else."""
+    """Returns the case numbers in a text such as "73" or "73-100". Raises ValueError for any other text."""
     first, dash, last = text.partition("-")
     if not first.isdecimal() or (dash and not last.isdecimal()):
         raise ValueError(f"{text!r} is neither a case number nor a range such as 73-100")
@@ -73,7 +73,7 @@ def case_numbers(text: str) -> range:
 
 
 def select_cases(cases: Iterable[Case], chosen: Iterable[str] = (), groups: Iterable[str] = ()) -> tuple[Case, ...]:
-    """Returns the cases *chosen* by number or range and those of *groups*; all if neither is given.
+    """Returns the cases *chosen* by number or range and those of *groups*, or all cases if neither is given.
 
     Raises ValueError for a number, range or group in which there is no case.
     """

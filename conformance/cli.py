@@ -60,7 +60,7 @@ Listing = Annotated[bool, typer.Option("--list", help="List what is checked and 
 
 
 class Unreachable(Exception):
-    """No core answers at the address that cases can be run against."""
+    """The address has no core against which cases can be run."""
 
 
 @app.callback()
@@ -72,7 +72,7 @@ def connect(
     token_file: TokenFile = None,
     server_name: ServerName = "",
 ) -> None:
-    """Read the credentials, which ``core`` shows the core and ``shim`` gives to the shim."""
+    """Read the credentials. ``core`` presents them to the core, and ``shim`` passes them to the shim."""
     context.obj = credentials_of(ca, cert, key, token_file, server_name)
 
 
@@ -222,7 +222,7 @@ def main() -> None:
 
 
 def _describe_case(name: str) -> str:
-    """Returns the subject of case *name*, or of a check of a shim, and the rule it cites. Raises ValueError."""
+    """Returns the title of case or check *name*, and the rule that it cites. Raises ValueError."""
     if name[:1].upper() == "S":
         (check,) = select_checks((name.upper(),))
         return f"{check.id}: {check.title} ({check.rule})\n\n{rules.show_rule(check.rule)}"
@@ -252,7 +252,7 @@ async def _run_cases(
 
 
 async def _check_registration(address: str, credentials: Credentials) -> None:
-    """Raises Unreachable unless the kit can register with a core at *address*."""
+    """Raises Unreachable if the kit cannot register with a core at *address*."""
     request = si.RegisterResourceManagerRequest(rmID=RM, config=configs.BASIC)
     async with credentials.channel(address, ()) as channel:
         try:

@@ -1,4 +1,4 @@
-"""Clocks by which time passes for a core: the real one, or one that the core lets others move."""
+"""The clocks of a core: the real one, or a test clock of the core that the kit can advance."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
 DEFAULT_PATIENCE_S: Final = 5.0
 ADVANCE_TIMEOUT_S: Final = 120.0
 ARRIVAL_S: Final = 0.02
-"""The time for what is on its way to the core to arrive before its clock moves, or it would arrive too late."""
+"""The wait before the core's clock is advanced, in which messages on their way to the core can arrive. Otherwise they
+would arrive too late."""
 
 
 class Clock(Protocol):
-    """The interface of the time that the core under test goes by."""
+    """The interface of a clock by which the core under test measures time."""
 
     @property
     def patience_s(self) -> float:
-        """The longest :meth:`advance` it takes; cases that need more are gaps."""
+        """The longest time for which :meth:`advance_time` may be asked; cases that need more are gaps."""
 
     async def now_ns(self) -> int:
         """Returns the core's time, nanoseconds since the Unix epoch."""
 
     async def advance_time(self, seconds: float) -> None:
-        """Wait until *seconds* have passed for the core and what fell due has begun."""
+        """Wait until *seconds* have passed for the core, and it has begun to act on everything that is due."""
 
 
 class RealClock:
-    """A clock that really waits. Supposes that the core's machine has about the same time as this one."""
+    """A clock that really waits. It assumes that the clock of the core's machine agrees with that of this machine."""
 
     def __init__(self, patience_s: float = DEFAULT_PATIENCE_S) -> None:
         self.patience_s: Final = patience_s
@@ -48,7 +49,7 @@ class RealClock:
 
 
 class CoreClock:
-    """A clock that moves that of a core which serves ``kornel.v1.TestClockService``."""
+    """A clock that advances the clock of a core which serves ``kornel.v1.TestClockService``."""
 
     patience_s: Final = float("inf")
 

@@ -1,7 +1,7 @@
 """Queue configurations of the cases.
 
 Every configuration has a leaf ``root.probe`` without limits, in which
-:meth:`kornel.conformance.bench.Bench.expect_free` measures what nodes have free.
+:meth:`kornel.conformance.bench.Bench.expect_free` measures the free amounts of nodes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def leaf_text(
 
 
 BASIC: Final = queues(leaf_text("a"))
-"""The contract's "reg": a fifo leaf root.a that everyone may submit to, no limits."""
+"""The contract's "reg": a fifo leaf root.a without limits, to which everyone may submit."""
 
 TWO_LEAVES: Final = queues(leaf_text("a"), leaf_text("b"))
 

@@ -1,9 +1,9 @@
-"""The wire to a core: streams, requests, and expectations of what comes back.
+"""The connection to a core: streams, requests, and expectations of its answers.
 
-It rests on two ideas. *Entries, not messages*: :meth:`Connection.expect` compares the next entries of each stream with
-the wanted ones, in order within a stream, because the contract promises no order across streams. *Fences*: to show that
-there is no answer, the kit sends requests that must be refused without any effect, and expects nothing before their
-refusals (:meth:`Connection.expect_silence`).
+It is based on two ideas. *Entries, not messages*: :meth:`Connection.expect` compares the next entries of each stream
+with the expected ones, in order within a stream, because the contract promises no order across streams. *Fences*: to
+show that the core does not answer, the kit sends requests that must be refused without any effect, and expects nothing
+before their refusals (:meth:`Connection.expect_silence`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 
 RM: Final = "conformance-1"
-"""The contract's rm-1. No real RM has this name, so a core that serves one refuses the kit and is not disturbed."""
+"""The contract's rm-1. No real RM has this name, so a core that serves a real RM refuses the kit and is not
+disturbed."""
 
 PROBE_APP: Final = "conformance-probe"
 FENCE: Final = "conformance-fence"
@@ -40,7 +41,7 @@ AllocationStream = Stream[si.AllocationRequest, si.AllocationResponse]
 
 
 class Connection:
-    """The connection of one program that speaks for *rm*."""
+    """The connection of one program that acts for *rm*."""
 
     def __init__(
         self, channel: grpc.aio.Channel, clock: Clock, *, rm: str = RM, deadline_s: float, settle_s: float
@@ -60,25 +61,25 @@ class Connection:
         self.epoch = ""
         """The epoch that the core named with the registration; empty: it named none."""
         self.sent: Final = {"node": 0, "application": 0, "allocation": 0}
-        """The numbers of entries that were sent on the streams of each kind."""
+        """The number of entries that were sent on the streams of each kind."""
         self.marks: Final[dict[str, tuple[tuple[str, str], ...]]] = {"node": (), "application": (), "allocation": ()}
         """The metadata with which the streams of each kind are opened."""
 
     @property
     def nodes(self) -> NodeStream:
-        """The node stream opened last."""
+        """The node stream that was opened last."""
         assert self._nodes is not None, "the case has not registered"
         return self._nodes
 
     @property
     def applications(self) -> ApplicationStream:
-        """The application stream opened last."""
+        """The application stream that was opened last."""
         assert self._applications is not None, "the case has not registered"
         return self._applications
 
     @property
     def allocations(self) -> AllocationStream:
-        """The allocation stream opened last."""
+        """The allocation stream that was opened last."""
         assert self._allocations is not None, "the case has not registered"
         return self._allocations
 
@@ -196,7 +197,7 @@ class Connection:
         return found
 
     async def expect_set(self, *wants: Want) -> list[Entry]:
-        """Expect entries as :meth:`expect` does, where the contract leaves their order open."""
+        """Expect entries as :meth:`expect` does, but in any order, where the contract leaves the order open."""
         missing = list(wants)
         found: list[tuple[Want, Entry]] = []
         while missing:
@@ -210,7 +211,7 @@ class Connection:
         return [next(got for match, got in found if match is want) for want in wants]
 
     async def expect_one_of(self, *wants: Want) -> Entry:
-        """Expect the next entry to match one of *wants*, all of one stream, and return it."""
+        """Expect the next entry to match one of *wants*, which all belong to the same stream, and return the entry."""
         hope = " or ".join(str(want) for want in wants)
         got = await self._stream_of(wants[0]).inbox.take_entry(self._deadline_s, hope)
         if not any(want.matches_entry(got) for want in wants):
@@ -218,7 +219,7 @@ class Connection:
         return got
 
     async def expect_silence(self) -> None:
-        """Expect that nothing is unread on any stream and that nothing more arrives.
+        """Expect that no entry is unread on any stream, and that no further entry arrives.
 
         The kit sends a request that must be refused on each of the three streams. When the refusal arrives, the core
         has handled everything sent on that stream before, and would have answered it. The refusal does not show that a
@@ -233,7 +234,7 @@ class Connection:
     async def expect_silence_after(self, seconds: float) -> None:
         """Let time pass and expect silence; if the clock cannot wait that long, the case gets a note instead.
 
-        This is for rules in which time is a side issue; a case about time declares ``waits_s``.
+        Use this for rules in which time is only a side issue; a case about time declares ``waits_s``.
         """
         if self.clock.patience_s < seconds:
             self.notes.append(f"not checked: what arrives within {seconds:g} s")
@@ -242,13 +243,15 @@ class Connection:
         await self.expect_silence()
 
     async def expect_nothing_unread(self) -> None:
-        """Expect nothing unread on any stream, without sending anything: for a program that was replaced."""
+        """Expect that no entry is unread on any stream, without sending anything. Use it for a program that was
+        replaced."""
         await asyncio.sleep(self._settle_s)
         for stream in (self.nodes, self.applications, self.allocations):
             check(not len(stream.inbox), f"expected nothing more on the {stream.name} stream of the first program")
 
     async def read_until_quiet(self) -> list[Entry]:
-        """Returns the entries that arrived before a fence on any stream: for rules that allow several outcomes."""
+        """Returns the entries that arrived before a fence on any stream. Use it for rules that allow several
+        outcomes."""
         strays = await self._pass_fence()
         await asyncio.sleep(self._settle_s)
         return strays + await self._pass_fence()

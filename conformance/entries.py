@@ -1,7 +1,7 @@
-"""Entries of a core's answers, and patterns for those that are expected.
+"""The entries of a core's answers, and patterns for expected entries.
 
 One response message may carry many entries, and a core is free to choose how many: cases therefore compare sequences of
-entries. ``batch`` tells which message an entry came in, for the few rules that say *one* message.
+entries. ``batch`` is the number of the message with the entry, for the few rules that demand *one* message.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kornel.si.v1 import si_pb2 as si
 
 
 class Kind(StrEnum):
-    """The list an entry came in."""
+    """The list of the response that contained the entry."""
 
     NODE_ACCEPTED = "node accepted"
     NODE_REJECTED = "node rejected"
@@ -61,7 +61,7 @@ class Want:
     application: str | None = None
 
     def matches_entry(self, entry: Entry) -> bool:
-        """Tells whether *entry* is as wanted."""
+        """Tells whether *entry* matches the pattern."""
         return (
             entry.kind is self.kind
             and entry.key == self.key
@@ -160,5 +160,5 @@ def allocation_entries(response: si.AllocationResponse, batch: int) -> Iterator[
 
 
 def _token_of(reason: str) -> str:
-    """Returns the part of a reason that the contract fixes, which stands before the colon."""
+    """Returns the part of a reason that the contract defines: the part before the colon."""
     return reason.partition(":")[0]

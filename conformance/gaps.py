@@ -1,7 +1,7 @@
-"""Known gaps: cases that a core may fail, with the reason. They must not pass: a list of gaps stays true or fails.
+"""Known gaps: cases that a core may fail, with the reason. They must not pass, so that a list of gaps stays true.
 
-A file is TOML or YAML with a mapping of IDs to reasons, or text with one ``ID reason`` per line. An ID may be a range
-of case numbers everywhere, and ``#`` begins a comment.
+A file is TOML or YAML with a mapping of IDs to reasons, or text with one ``ID reason`` per line. In every format an ID
+may be a range of case numbers, and ``#`` begins a comment.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kornel.conformance.known_gaps import GAPS
 from kornel.conformance.outcome import Result, Verdict
 
 OWN: Final = "kornel"
-"""The name by which the gaps of the core in this repository are asked for."""
+"""The name that stands for the gaps of the core in this repository."""
 
 
 def load_gaps(source: str) -> dict[str, str]:
-    """Returns the gaps in file *source*, or :data:`OWN`. Raises ValueError if it cannot be read or says something
-    else."""
+    """Returns the gaps in file *source*, or :data:`OWN`. Raises ValueError if it cannot be read or has another
+    content."""
     if source == OWN:
         return {str(number): reason for number, reason in GAPS.items()}
     path = Path(source)
@@ -45,7 +45,7 @@ def load_gaps(source: str) -> dict[str, str]:
 
 
 def judge_result(result: Result, gaps: Mapping[str, str]) -> Result:
-    """Returns *result* in the light of *gaps*: a known gap may fail, and must not pass."""
+    """Returns *result* judged by *gaps*: a known gap may fail, but must not pass."""
     reason = gaps.get(result.case.id)
     if reason is None:
         return result

@@ -1,6 +1,6 @@
 """Inspects a core: measures the free amounts of nodes with asks, and reads the rest from ``kornel.v1``.
 
-If the core does not serve a call, the case goes on and gets a note.
+If the core does not serve a call, the case continues and gets a note.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ class Looking(Connection):
     async def expect_free(self, free: Mapping[str, int]) -> None:
         """Expect the nodes to have exactly these amounts of vcore free, by filling them up.
 
-        On a node with 0 or less, nothing fits. Gives everything back afterwards. Needs nodes with enough of all other
-        types, no ask that waits for room, and a configuration with :data:`kornel.conformance.configs.PROBE_QUEUE`.
+        An amount of 0 or less means that nothing fits. All room is released afterwards. It needs nodes with enough of
+        all other types, no ask that waits for room, and a configuration with
+        :data:`kornel.conformance.configs.PROBE_QUEUE`.
         """
         self._probes += 1
         app = f"{PROBE_APP}-{self._probes}"
@@ -66,7 +67,7 @@ class Looking(Connection):
         await self._expect_status(lambda core: dict(core.partitions[0].total), dict(total), "total")
 
     async def expect_counts(self, *, nodes: int, asks: int, allocations: int) -> None:
-        """Expect the partition to hold this many of each."""
+        """Expect the partition to have these numbers of nodes, asks and allocations."""
 
         def count_objects(core: status_pb2.GetStatusResponse) -> object:
             here = core.partitions[0]
@@ -125,7 +126,7 @@ class Looking(Connection):
     async def _expect_status(
         self, look: Callable[[status_pb2.GetStatusResponse], object], wanted: object, what: str
     ) -> None:
-        """Expect *look* to find *wanted* soon. If the core does not serve the call, the case gets a note instead."""
+        """Expect *look* to return *wanted* soon. If the core does not serve the call, the case gets a note instead."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + self._deadline_s
         while True:
@@ -151,7 +152,7 @@ def _find_queue(core: status_pb2.GetStatusResponse, path: str) -> status_pb2.Que
 
 @contextmanager
 def skip_where_unserved(service: str) -> Iterator[None]:
-    """Raises Skipped if the core answers a call in the block that it does not serve it."""
+    """Raises Skipped if the core answers to a call in the block that it does not serve this call."""
     try:
         yield
     except grpc.aio.AioRpcError as error:

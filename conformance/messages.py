@@ -21,7 +21,8 @@ FORCE_TAG: Final = "application.create.force"
 
 
 def make_amounts(resources: Mapping[str, int]) -> si.Resource:
-    """Returns amounts by resource type as a message. An empty mapping is a resource that is present and empty."""
+    """Returns amounts by resource type as a message. An empty mapping gives a resource message that is present but
+    empty."""
     return si.Resource(resources={name: si.Quantity(value=value) for name, value in resources.items()})
 
 
@@ -36,7 +37,7 @@ def node_info(
     capacity: Mapping[str, int] | None = None,
     attributes: Mapping[str, str] | None = None,
 ) -> si.NodeInfo:
-    """Returns a node entry. *capacity* ``None``: not sent."""
+    """Returns a node entry. If *capacity* is ``None``, none is sent."""
     return si.NodeInfo(
         nodeID=node_id,
         action=action,
@@ -62,7 +63,8 @@ def application(
     gang_timeout_ms: int = 0,
     gang_style: str = "",
 ) -> si.AddApplicationRequest:
-    """Returns an application to add. *user* ``None``: no user information at all. *gang*: its ``placeholderAsk``."""
+    """Returns an application to add. If *user* is ``None``, it has no user information at all. *gang* is its
+    ``placeholderAsk``."""
     return si.AddApplicationRequest(
         applicationID=application_id,
         queueName=queue,
@@ -89,10 +91,10 @@ def allocation(
     placeholder: bool = False,
     policy: tuple[bool, bool] | None = None,
 ) -> si.Allocation:
-    """Returns an ask, or with *node* an allocation that runs there.
+    """Returns an ask, or, with *node*, an allocation that runs there.
 
-    *resources* instead of *vcore* for other types; both ``None``: no resource is sent. *policy*: (allowPreemptSelf,
-    allowPreemptOther).
+    Use *resources* instead of *vcore* for other types; if both are ``None``, no resource is sent. *policy* is the pair
+    (allowPreemptSelf, allowPreemptOther).
     """
     wanted = {VCORE: vcore} if resources is None and vcore is not None else resources
     return si.Allocation(
@@ -123,8 +125,8 @@ def release(
     app: str = "app",
     partition: str = "",
 ) -> si.AllocationRelease:
-    """Returns a release. *key* empty: everything of *app*. *termination* may be a number that no version of the proto
-    defines."""
+    """Returns a release. With an empty *key* it releases everything of *app*. *termination* may be a number that no
+    version of the proto defines."""
     return si.AllocationRelease(
         partitionName=partition,
         applicationID=app,

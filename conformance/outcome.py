@@ -12,11 +12,11 @@ class Mismatch(AssertionError):
 
 
 class Skipped(Exception):
-    """The case cannot be tried on this core; the message says why."""
+    """The case cannot be run on this core; the message says why."""
 
 
 def check(condition: object, message: str) -> None:
-    """Raises :class:`Mismatch` with *message* unless *condition* holds."""
+    """Raises :class:`Mismatch` with *message* unless *condition* is true."""
     if not condition:
         raise Mismatch(message)
 
@@ -43,7 +43,7 @@ class Checked(Protocol):
 class Verdict(StrEnum):
     """The ways in which a case can end.
 
-    GAP     excused: listed as a known gap, or cannot be tried on this core; the reason says which
+    GAP     excused: listed as a known gap, or cannot be run on this core; the reason says which
     UNSEEN  the peer never did what the rule is about
     """
 
@@ -57,7 +57,7 @@ class Verdict(StrEnum):
 class Result:
     """The outcome of one case.
 
-    reason  what was expected and what came, why it is a gap, what could not be checked, or why it is a pass; empty for
+    reason  the expected and the actual entry, or why it is a gap, was not checked or counts as a pass; empty for
     a plain pass
     tried   whether the case was run at all
     """

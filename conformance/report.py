@@ -60,14 +60,14 @@ def print_report(console: Console, results: Sequence[Result], noun: str) -> None
 
 
 def print_list(console: Console, cases: Sequence[Checked]) -> None:
-    """Prints the list of what can be checked."""
+    """Prints the list of all cases or checks."""
     for case in cases:
         line = f"{case.id:>3}  {case.group:<13} {case.rule:<21} {case.title}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_rule(console: Console, text: str) -> None:
-    """Prints a rule: laid out for the width of a terminal, otherwise as it is written."""
+    """Prints a rule: fitted to the width of a terminal, or unchanged if the output is no terminal."""
     if console.is_terminal:
         console.print(Markdown(text))
     else:
@@ -80,7 +80,7 @@ def as_json(results: Iterable[Result]) -> str:
 
 
 def write_junit(path: Path, results: Sequence[Result], suite: str) -> None:
-    """Writes JUnit XML. A case that is excused or was not seen is a skipped test there."""
+    """Writes JUnit XML. A case that is excused or unseen becomes a skipped test."""
     counts = Counter(result.verdict for result in results)
     root = ET.Element(
         "testsuite",

@@ -1,8 +1,8 @@
-"""The rules as text, for whoever reads "protocol.md 8.2" in a report and has only the wheel.
+"""The rules as text, for people who read "protocol.md 8.2" in a report and have only the wheel.
 
-They are written once, in ``docs/spec``; the wheel brings a copy inside this package. A page consists of sections with
-an ID in front of their title ("8.2", "D.4"), of tables whose rows may begin with one ("DB-7", "K14"), and of numbered
-lists of cases. What stands inside braces behind a title is the anchor of the site and not shown.
+Their only source is ``docs/spec``; the wheel contains a copy inside this package. A page consists of sections with an
+ID in front of their title ("8.2", "D.4"), of tables whose rows may begin with one ("DB-7", "K14"), and of numbered
+lists of cases. Text in braces after a title is the anchor for the web site, and is not shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 PAGES: Final = ("protocol", "scheduling", "config", "preemption", "rest")
 CONTRACT: Final = PAGES[0]
 CASES: Final = "17"
-"""Section of the contract that lists its cases."""
+"""The section of the contract that lists its cases."""
 
 _SHIPPED: Final = Path(__file__).with_name("spec")
 _SOURCES: Final = Path(__file__).resolve().parent.parent / "docs" / "spec"
@@ -29,15 +29,15 @@ _SEPARATOR: Final = re.compile(r"\|(?:-+\|)+")
 
 
 class UnknownRule(ValueError):
-    """Nothing is written under the ID that was asked for."""
+    """There is no rule with the requested ID."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section without those below it.
+    """A section without its subsections.
 
-    ``level``: 2 for a chapter, 3 for what is below. ``rows`` by their ID, each with the heading of its table in front;
-    ``items`` of numbered lists by their number.
+    ``level`` is 2 for a chapter and 3 for a section of a chapter. ``rows`` are the rows of tables by ID, each preceded
+    by the heading of its table; ``items`` are the items of numbered lists by number.
     """
 
     id: str
@@ -53,7 +53,7 @@ class Section:
 
 
 class Page:
-    """The rules of one subject."""
+    """One page of ``docs/spec``, with its sections."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -71,7 +71,7 @@ class Page:
             _read_items(section)
 
     def show_section(self, section_id: str) -> str:
-        """Returns the text of a section with all that are below it. Raises UnknownRule."""
+        """Returns the text of a section with all its subsections. Raises UnknownRule."""
         if section_id not in self.sections:
             raise UnknownRule(f"{self.name}.md has no section {section_id}")
         sections = list(self.sections.values())
@@ -114,7 +114,8 @@ def read_page(name: str) -> Page:
 def show_rule(words: str) -> str:
     """Returns the rule under *words*: "8.2", "protocol.md 8.2", "DB-7" or "protocol.md 16 DB-7".
 
-    Without a page it is the contract. Of several IDs the last counts, within the section before it. Raises UnknownRule.
+    If *words* name no page, the contract is searched. With several IDs, the last one is searched within the section
+    before it. Raises UnknownRule.
     """
     page, *ids = [CONTRACT, *words.replace(",", " ").split()]
     if ids and ids[0].endswith(".md"):
@@ -150,7 +151,7 @@ def _read_rows(section: Section) -> None:
 
 
 def _read_items(section: Section) -> None:
-    """Adds the numbered items of a section, whose lines go on where they are indented."""
+    """Adds the numbered items of a section. Indented lines continue an item."""
     number = ""
     for line in section.lines:
         item = _ITEM.match(line)

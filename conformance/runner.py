@@ -1,4 +1,4 @@
-"""Runs cases one after the other and says how each one ended."""
+"""Runs cases one after the other and returns their results."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kornel.shim_client.credentials import NO_CREDENTIALS, Credentials
 DEFAULT_DEADLINE_S: Final = 5.0
 DEFAULT_SETTLE_S: Final = 0.1
 CASE_LIMIT_S: Final = 60.0
-"""The longest that a case may take beyond its own waiting, so that a core that stops reading is detected."""
+"""The longest time that a case may take in addition to its own waiting time. It detects a core that stops reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The seconds that an expected entry may take, the seconds that silence has to last, the credentials for the core,
-    and the command that kills it and starts it again; empty: there is none."""
+    """The settings of a run: the seconds that an expected entry may take, the seconds that silence has to last, the
+    credentials for the core, and the command that kills it and starts it again (empty: there is none)."""
 
     deadline_s: float = DEFAULT_DEADLINE_S
     settle_s: float = DEFAULT_SETTLE_S
@@ -34,7 +34,7 @@ class Settings:
 
 
 async def run_case(each: Case, address: str, clock: Clock, settings: Settings) -> Result:
-    """Run one case on a connection of its own. The result tells of failures of any kind."""
+    """Run one case on a separate connection. The result includes failures of any kind."""
     if each.waits_s > clock.patience_s:
         return Result(each, Verdict.GAP, f"needs a test clock, or {each.waits_s:g} s of waiting", tried=False)
     begin = time.monotonic()

@@ -1,4 +1,4 @@
-"""One bidirectional stream as a case sees it: requests in, entries out, and how it ended."""
+"""One bidirectional stream of a case: it sends requests, receives entries, and has the status with which it ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Response = TypeVar("Response", bound=Message)
 
 
 class Inbox:
-    """The entries received and not yet looked at, in order."""
+    """The received entries that are still unread, in order."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -39,13 +39,12 @@ class Inbox:
         self._entries.clear()
 
     def close(self, how: str) -> None:
-        """Accept no more entries; *how* says why."""
+        """Accept no more entries; *how* gives the reason."""
         self._closed = how
         self._news.set()
 
     async def take_entry(self, within_s: float, hope: str) -> Entry:
-        """Returns the next entry. Raises Mismatch, naming the *hope* that was not fulfilled, when none comes in
-        time."""
+        """Returns the next entry. Raises Mismatch, with the text *hope* of the expectation, if none arrives in time."""
         try:
             async with asyncio.timeout(within_s):
                 while not self._entries:
@@ -93,14 +92,14 @@ class Stream(Generic[Request, Response]):
         self._reader = asyncio.create_task(self._read_entries(), name=f"{name} reader")
 
     async def send(self, request: Request) -> None:
-        """Write *request*. A stream that the core has ended says so when it is read, not here."""
+        """Write *request*. If the core has ended the stream, this shows only when it is read."""
         try:
             await self._call.write(request)
         except (grpc.RpcError, asyncio.InvalidStateError):
             return
 
     async def read_marks(self, within_s: float) -> dict[str, str]:
-        """Returns the metadata with which the core opens the stream."""
+        """Returns the metadata with which the core has opened the stream."""
         try:
             async with asyncio.timeout(within_s):
                 marks = await self._call.initial_metadata()
@@ -111,7 +110,7 @@ class Stream(Generic[Request, Response]):
         return {str(key): str(value) for key, value in marks or ()}
 
     async def wait_for_end(self, within_s: float) -> grpc.StatusCode:
-        """Returns the status with which the core ended the stream. Raises Mismatch when it is still open after
+        """Returns the status with which the core ended the stream. Raises Mismatch if it is still open after
         *within_s*."""
         done, _ = await asyncio.wait([self._reader], timeout=within_s)
         if not done:
@@ -123,7 +122,7 @@ class Stream(Generic[Request, Response]):
         await self._call.done_writing()
 
     async def close(self) -> None:
-        """Cancel the call, and leave nothing running."""
+        """Cancel the call, and end all tasks."""
         self._call.cancel()
         await asyncio.wait([self._reader])
 
@@ -136,7 +135,7 @@ class Stream(Generic[Request, Response]):
                     self.received += 1
                     (self.side if self._aside(entry) else self.inbox).put(entry)
         except (grpc.RpcError, asyncio.CancelledError):
-            # However it ended, the status below tells; a cancelled call raises the second one.
+            # The status is read below for every kind of ending; a cancelled call raises the second error.
             pass
         how = f"{(await self._call.code()).name} {await self._call.details() or ''}".strip()
         self.inbox.close(how)

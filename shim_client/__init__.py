@@ -1,8 +1,8 @@
-"""A client library for authors of shims: everything that all resource managers need to speak ``si.v1``.
+"""A client library for authors of shims. It contains everything that every resource manager needs to speak ``si.v1``.
 
-A shim owns nodes, applications and containers, reports them, and carries out what the core decides. This
-package holds the connection: registration, the three streams with batching, back-pressure and reconnection,
-and the decisions as typed values. It knows the wire contract only, never the core behind it.
+A shim owns nodes, applications and containers. It reports them, and carries out the decisions of the core. This package
+handles the connection: it registers, keeps the three streams open with batching, back-pressure and reconnection, and
+returns the decisions as typed values. It depends on the wire contract only, never on the code of the core.
 
     async with ShimClient("127.0.0.1:50051", "rm-1") as client:
         await client.register(config=queues_yaml)

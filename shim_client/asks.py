@@ -1,6 +1,6 @@
-"""Asks and resources in one form, and how each generation of the interface writes them down.
+"""Asks and resources in one form, and their conversion to the messages of each generation of the interface.
 
-G3 has one message for asks and allocations. G2 has a message of its own for asks, releases them in a list of their own,
+G3 has one message for asks and allocations. G2 has a separate message for asks and a separate list for their releases,
 and names an allocation by an ID that the core derives from the key.
 """
 
@@ -15,16 +15,17 @@ from kornel.si.v1 import si_pb2 as si
 
 
 class Generation(StrEnum):
-    """Generation of the scheduler interface that a shim speaks."""
+    """The generation of the scheduler interface that a shim speaks."""
 
     G2 = "g2"
-    """Interface releases 1.1 to 1.5: asks have a message of their own."""
+    """Interface releases 1.1 to 1.5: there is a separate message for asks."""
     G3 = "g3"
     """Interface releases since 1.6: one message for asks and allocations."""
 
 
 def resource(amounts: Mapping[str, int]) -> si.Resource:
-    """Returns the wire form of *amounts*, in base units: vcore in thousandths of a core, memory in bytes."""
+    """Returns the wire message for *amounts*, which are in base units: vcore in thousandths of a core, memory in
+    bytes."""
     message = si.Resource()
     for name, amount in amounts.items():
         message.resources[name].value = amount
@@ -32,16 +33,20 @@ def resource(amounts: Mapping[str, int]) -> si.Resource:
 
 
 def amounts(message: si.Resource) -> dict[str, int]:
-    """Returns the amounts of a wire resource, in base units. A type missing from the message is missing here."""
+    """Returns the amounts of a wire resource, in base units. A type that the message lacks is missing from the result
+    too."""
     return {name: quantity.value for name, quantity in message.resources.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The place of a task group in the topology of the partition; all of its asks say the same.
+    """The requirements of a task group on its place in the topology of the partition. All asks of the group carry the
+    same ones.
 
-    Exactly one of *required* (all in one domain of this level, or wait), *preferred* (in as few as can be) and *spread*
-    (in turn) names a level. *slice_size*: members that belong together; 0: all, or with *spread* each for itself.
+    Exactly one of three fields names a level: *required* (all members run in one domain of this level, or wait),
+    *preferred* (the members run in as few domains as possible) or *spread* (the members are placed in the domains in
+    turn). *slice_size* is the number of members that stay together; with 0 it is all of them, or with *spread* each
+    member alone.
     """
 
     required: str = ""
@@ -56,7 +61,7 @@ class Topology:
             raise ValueError(f"a slice has {self.slice_size} members")
 
     def encode_tags(self) -> dict[str, str]:
-        """Returns the tags that say so."""
+        """Returns the tags of an ask that express this topology."""
         said = {"required": self.required, "preferred": self.preferred, "spread": self.spread}
         tags = {f"kornel.topology.{wish}": level for wish, level in said.items() if level}
         if self.slice_size:
@@ -66,7 +71,8 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device of a node. *memory* in bytes, 0: not said. *link*: the group of devices that it is linked with."""
+    """One device of a node. *memory* is in bytes; 0: unknown. *link* names the group of devices to which it is
+    linked."""
 
     device_id: str
     type: str = ""
@@ -75,7 +81,8 @@ class Device:
 
 
 def devices_attribute(devices: Iterable[Device]) -> dict[str, str]:
-    """Returns the attribute of ``NodeInfo`` that reports *devices*, all that the node has. None: it has no more."""
+    """Returns the attribute of ``NodeInfo`` that reports *devices* as all devices of the node. An empty *devices* says
+    that the node no longer has any."""
     entries: list[dict[str, str | int]] = []
     for device in devices:
         said: dict[str, str | int] = {"type": device.type, "memory": device.memory, "link": device.link}
@@ -84,15 +91,17 @@ def devices_attribute(devices: Iterable[Device]) -> dict[str, str]:
 
 
 def devices_of(allocation: si.Allocation) -> tuple[str, ...]:
-    """Returns the IDs of the devices that *allocation*, as the core announced it, holds on its node."""
+    """Returns the IDs of the devices of *allocation*, a message in which the core announced it."""
     return tuple(filter(None, allocation.allocationTags.get("kornel.gpu.devices", "").split(",")))
 
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """The devices that an ask wants: *count* whole ones, a *fraction* of one, or so much *memory* (``16Gi``) of one.
+    """The devices that an ask wants: *count* whole devices, a *fraction* of one, or an amount of *memory* (``16Gi``) of
+    one.
 
-    *linked*: all in one link group. *types*: of one of these types; none: of any.
+    With *linked*, all of them have to be in one link group. *types* are the permitted types; if it is empty, every type
+    is.
     """
 
     count: int = 0
@@ -108,7 +117,7 @@ class Devices:
             raise ValueError(f"{self.fraction} is no fraction of a device: at least 0.001, at most 0.999")
 
     def encode_tags(self) -> dict[str, str]:
-        """Returns the tags that say so."""
+        """Returns the tags of an ask that express this request."""
         said = {
             "count": str(self.count) if self.count else "",
             "fraction": f"{self.fraction:.3f}" if self.fraction else "",
@@ -121,12 +130,13 @@ class Devices:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request for room for one task. *resources* in base units; *key* is unique within the partition.
+    """A request for room for one task. *resources* are in base units; *key* is unique within the partition.
 
-    The preemption flags are always sent, so the core's default for an absent policy never applies.
-    *created_s* is Unix seconds and only needed for tasks that existed before this shim did; without it the
-    core takes the arrival. *depends_on_placements*: where other tasks run decides where this one may, so predicates are
-    asked in turn. *topology*: where its task group is to stand. *devices*: those that it wants of its node.
+    The preemption flags are always sent, so the core's default for an absent policy never applies. *created_s* is Unix
+    seconds and only needed for tasks that existed before this shim did; without it the core uses the time of arrival.
+    *depends_on_placements* says that the nodes on which this task may run depend on where other tasks run, so the core
+    asks such predicates one after another. *topology* says where the task group is to run. *devices* are those that it
+    wants on its node.
     """
 
     key: str
@@ -161,7 +171,7 @@ class Ask:
         return si.PreemptionPolicy(allowPreemptSelf=self.allow_preempt_self, allowPreemptOther=self.allow_preempt_other)
 
     def to_g3(self) -> si.Allocation:
-        """Returns the ask as ``AllocationRequest.allocations`` takes it: an allocation without a node."""
+        """Returns the ask for ``AllocationRequest.allocations``: an allocation without a node."""
         return si.Allocation(
             allocationKey=self.key,
             applicationID=self.application_id,
@@ -176,7 +186,7 @@ class Ask:
         )
 
     def to_g2(self) -> si.AllocationAsk:
-        """Returns the ask as ``AllocationRequest.asks`` takes it, for exactly one allocation under the key."""
+        """Returns the ask for ``AllocationRequest.asks``: it asks for exactly one allocation under the key."""
         return si.AllocationAsk(
             allocationKey=self.key,
             applicationID=self.application_id,

@@ -1,8 +1,10 @@
-"""Answers to the core's questions, and its messages beside the decisions (``kornel.v1.CallbackService``).
+"""Answers to the core's questions, and the messages that the core sends besides its decisions
+(``kornel.v1.CallbackService``).
 
-A shim derives from :class:`CallbackHandler`, overrides the methods for what it answers or listens to, and gives it to
-:meth:`shim_client.ShimClient.attach_callbacks`. Questions are handled concurrently, each in a task of its own; answers
-that are ready go out together. A question still open after the timeout is given up: the core has stopped waiting.
+A shim derives a class from :class:`CallbackHandler`, overrides the methods for the questions and messages that it wants
+to handle, and passes an instance to :meth:`shim_client.ShimClient.attach_callbacks`. Questions are handled
+concurrently, each in a separate task; answers that are ready are sent together. A question that is still open after the
+timeout is given up, because the core has stopped waiting by then.
 """
 
 from __future__ import annotations
@@ -24,14 +26,16 @@ from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2 as pb
 
 OPEN_QUESTIONS: Final = 10_000
-"""The most questions handled at once; beyond that the stream is not read, and the core drops what waits too long."""
+"""The most questions handled at once. While there are that many, the stream is not read, and the core drops messages
+that wait too long."""
 
 NOTICES_WAITING: Final = 100
-"""The most messages with notices that wait for the handler; beyond that the newest are dropped."""
+"""The most messages with notices that may wait for the handler. When there are more, the newest are dropped."""
 
 ANSWERS_PER_REQUEST: Final = 2_000
 PLACEMENTS_REMEMBERED: Final = 10_000
-"""Placements known to be in place; the question that waits for one comes with it, or soon after."""
+"""The most placements that are remembered as being in place. The question that waits for a placement arrives together
+with it or soon afterwards, so older ones can be forgotten."""
 CLOSE_GRACE_S: Final = 5.0
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -47,12 +51,12 @@ Attach: TypeAlias = "Callable[[], grpc.aio.StreamStreamCall[pb.AttachRequest, pb
 
 
 class PredicatesQuestion(NamedTuple):
-    """A question on which of these nodes the ask *key* may run. The core prefers the first one, and has room on all of
+    """The core asks on which of these nodes the ask *key* may run. It prefers the first one, and has room on all of
     them.
 
-    *allocate* false: a node is to be reserved for it, or it is to take the place of a placeholder there. *dependent*:
-    other placements decide; the handler has acknowledged those made so far, or was given time to do so, and a yes is
-    for the first node that is not refused.
+    *allocate* is false if a node is to be reserved for the ask, or if the ask is to take the place of a placeholder
+    there. *dependent* says that the answer depends on other placements: the handler has acknowledged those made so far,
+    or had time to do so, and the answer permits only the first node that it does not refuse.
     """
 
     partition: str
@@ -64,11 +68,11 @@ class PredicatesQuestion(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """An answer to a predicates question that says more than which nodes are refused.
+    """An answer to a predicates question with more than the refused nodes.
 
-    depends_on_placements  the answer could be another one if other tasks were placed elsewhere
-    in_place               the handler counts the task as running on the first node that it does not refuse, from now
-                           on; :meth:`CallbackHandler.not_placed` is called if that does not come true
+    depends_on_placements  the answer could differ if other tasks were placed elsewhere
+    in_place               from now on the handler counts the task as running on the first node that it does not
+                           refuse; :meth:`CallbackHandler.not_placed` is called if the task does not run there
     """
 
     refused: Mapping[str, str]
@@ -77,9 +81,9 @@ class Judgement(NamedTuple):
 
 
 class PreemptionQuestion(NamedTuple):
-    """A question how many of *victims*, in their order, have to leave the node before the ask *key* could run there.
+    """The core asks how many of *victims*, in their order, have to leave the node before the ask *key* could run there.
 
-    At least the first *start_index* do; then one more at a time is to be tried.
+    At least the first *start_index* have to leave; the handler then tries one more at a time.
     """
 
     partition: str
@@ -91,7 +95,8 @@ class PreemptionQuestion(NamedTuple):
 
 
 class SchedulingState(NamedTuple):
-    """A report that the core tried an ask which quotas allow, and could not place it: a reason to add nodes."""
+    """The core reports that it tried an ask which quotas allow and could not place it, which is a reason to add
+    nodes."""
 
     application_id: str
     key: str
@@ -100,11 +105,11 @@ class SchedulingState(NamedTuple):
 
 
 class PreemptionNotice(NamedTuple):
-    """A warning that one application may have to give up allocations. Releases follow as usual; nothing has failed.
+    """A warning that one application may have to give up allocations. Nothing has failed; the releases follow as usual.
 
-    strict    released at *deadline_ms* (Unix time of the core) whatever is released until then: time to checkpoint
-    at_risk   released then unless others of the application, of at least *need* together, have been released
-    need      amounts by type; empty: not negotiable
+    strict    these are released at *deadline_ms* (Unix time of the core) in any case: time to save a checkpoint
+    at_risk   these are released then unless others of the application, with *need* in sum, were released before
+    need      amounts by type; empty: the application cannot choose
     """
 
     notice_id: int
@@ -129,10 +134,10 @@ class PreemptionWithdrawal(NamedTuple):
 
 
 class NoticeReply(NamedTuple):
-    """The answer of an application to a notice.
+    """The answer of an application to a preemption notice.
 
-    instead      allocations of its own that it would rather lose
-    checkpoints  when work was saved last, Unix nanoseconds by allocation key
+    instead      allocations of the application that it would rather lose
+    checkpoints  the time of the last checkpoint in Unix nanoseconds, by allocation key
     """
 
     accepted: bool = True
@@ -141,9 +146,11 @@ class NoticeReply(NamedTuple):
 
 
 class CallbackHandler:
-    """The base of a shim's handler. Only methods that a subclass overrides are subscribed to.
+    """The base class of a shim's handler. The client subscribes only to the questions and messages whose methods a
+    subclass overrides.
 
-    They run in the event loop and must not block. One that raises refuses what it was asked; the stream goes on.
+    The methods run in the event loop and must not block. If a method raises, its question is answered with a refusal,
+    and the stream goes on.
     """
 
     async def predicates(self, question: PredicatesQuestion) -> Mapping[str, str] | Judgement:
@@ -152,40 +159,41 @@ class CallbackHandler:
         raise NotImplementedError
 
     def not_placed(self, partition: str, key: str) -> None:
-        """Called when a task that was acknowledged, or answered with ``in_place``, does not run after all. Nothing is
-        asked before it has returned. Overriding it alone subscribes to nothing."""
+        """Called when a task that was acknowledged, or answered with ``in_place``, does not run after all. No further
+        question is handled before it has returned. A handler that overrides only this method subscribes to nothing."""
 
     async def preemption_predicates(self, question: PreemptionQuestion) -> int | None:
-        """Returns the index of the last victim that has to leave; ``None``: it would not help. Several calls run at
-        once."""
+        """Returns the index of the last victim that has to leave, or ``None`` if preemption there would not help.
+        Several calls run at once."""
         raise NotImplementedError
 
     async def scheduling_state(self, state: SchedulingState) -> None:
-        """Called when an ask found no room."""
+        """Called when the core found no room for an ask."""
         raise NotImplementedError
 
     async def preemption_notice(self, notice: PreemptionNotice) -> NoticeReply | None:
-        """Called before allocations are taken. Returns a reply, or ``None`` to say nothing; later replies go through
+        """Called before allocations are preempted. Returns a reply, or ``None`` for no reply; later replies go through
         :meth:`CallbackAttachment.answer_notice`."""
         raise NotImplementedError
 
     async def preemption_withdrawn(self, withdrawal: PreemptionWithdrawal) -> None:
-        """Called when an earlier notice no longer holds. Overriding it alone subscribes to nothing."""
+        """Called when an earlier notice no longer holds. A handler that overrides only this method subscribes to
+        nothing."""
 
     async def events(self, events: Sequence[si.EventRecord]) -> None:
-        """Called with what happened in the core, in order; at most every two seconds."""
+        """Called with events of the core, in order, at most every two seconds."""
         raise NotImplementedError
 
     async def state_dump(self) -> Mapping[str, Any]:
-        """Returns the shim's state, for people: anything :func:`json.dumps` takes."""
+        """Returns the state of the shim for people to read: any value that :func:`json.dumps` accepts."""
         raise NotImplementedError
 
 
 class CallbackAttachment:
-    """A handler attached to a core until it or its client is closed.
+    """A handler that stays attached to a core until the attachment or its client is closed.
 
-    A stream that breaks is opened again. When that cannot help, because the core does not know the RM any more or stays
-    away too long, the next registration through the same client attaches the handler anew.
+    A stream that breaks is opened again. If that cannot help, because the core no longer knows the RM or stays
+    unreachable for too long, the next registration through the same client attaches the handler again.
     """
 
     def __init__(
@@ -200,10 +208,10 @@ class CallbackAttachment:
     ) -> None:
         """Prepares an attachment; *start* opens the RPC, *connected* waits for a connection.
 
-        *timeout_s* absent: the core's default. *ended* gets the trailing metadata of each RPC.
+        Without *timeout_s* the core's default applies. *ended* is called with the trailing metadata of each RPC.
         """
         self.timeout_s: float = 0.0
-        """The seconds that the core waits for an answer; 0 until attached."""
+        """The seconds that the core waits for an answer; 0 until the handler is attached."""
         self._handler = handler
         self._rm_id = rm_id
         self._wanted_timeout_s = timeout_s
@@ -213,7 +221,8 @@ class CallbackAttachment:
         self._answers = _Answers()
         self._placements = _PlacementsInPlace()
         self._core_names_placements = False
-        """The core says with a question which placement to await, and needs to hear of none."""
+        """Says whether the core names, with each question, the placement that the question has to wait for. Such a core
+        needs no acknowledgements."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._notices: asyncio.Queue[pb.AttachResponse] = asyncio.Queue(NOTICES_WAITING)
@@ -225,13 +234,14 @@ class CallbackAttachment:
         self._noticing = asyncio.create_task(self._deliver_notices(), name=f"notices of {rm_id}")
 
     async def wait_until_attached(self) -> None:
-        """Wait until the core has accepted the subscription. Raises the error that keeps it from doing so."""
+        """Wait until the core has accepted the subscription. Raises the error if the core refused it or could not be
+        reached."""
         await self._settled.wait()
         if self._refusal is not None:
             raise self._refusal
 
     def answer_notice(self, notice_id: int, reply: NoticeReply) -> None:
-        """Reply to a notice, with a substitution or the state of checkpoints. Sent as soon as possible."""
+        """Reply to a notice, with a substitution or the state of checkpoints. The reply is sent as soon as possible."""
         answer = pb.PreemptionNoticeAnswer(
             notice_id=notice_id, accepted=reply.accepted, instead_allocation_keys=reply.instead
         )
@@ -240,12 +250,14 @@ class CallbackAttachment:
         self._answers.put(answer)
 
     def acknowledge(self, keys: Iterable[str], *, partition: str = "", node_id: str = "") -> None:
-        """Tell the core that the shim has these allocations in place: the next question that depends on them may come.
+        """Tell the core that the shim has these allocations in place, so the next question that depends on them may be
+        asked.
 
-        Only those of asks that depend on placements are of interest; others do no harm. *node_id*: where they are; with
-        it, one that comes late does not count for where the ask runs by then.
+        Only allocations whose asks depend on placements matter; others do no harm. *node_id* is the node on which they
+        are: with it, the core ignores an acknowledgement that arrives after the ask was placed elsewhere.
 
-        A core of today has sent that question already, which waits here; only an older core hears of it.
+        A current core has sent that question already, and it waits in this attachment; only an older core is sent the
+        acknowledgement.
         """
         for key in keys:
             self._placements.note(key)
@@ -253,11 +265,11 @@ class CallbackAttachment:
                 self._answers.put(pb.PlacementKey(partition=partition, allocation_key=key, node_id=node_id))
 
     def note_registered(self) -> None:
-        """Note that the RM has registered, so that a stream that was given up can be opened again."""
+        """Note that the RM has registered again, so a stream that was given up can be reopened."""
         self._registered_again.set()
 
     async def close(self) -> None:
-        """Send the answers that are ready, and leave nothing running. Safe to call twice."""
+        """Send the answers that are ready, and end all tasks. It may be called twice."""
         self._answers.close()
         self._registered_again.set()
         await asyncio.wait([self._running], timeout=CLOSE_GRACE_S)
@@ -279,9 +291,11 @@ class CallbackAttachment:
                 self._settled.set()
 
     async def _stay_attached(self) -> None:
-        """Run one stream with all its reopenings, then wait for the next registration unless it was closed.
+        """Run one stream, reopening it as often as needed, then wait for the next registration unless the attachment
+        was closed.
 
-        Raises what ended the stream if it was never attached: then whoever attached has to know.
+        Raises the error that ended the stream if the handler was never attached, so that the caller of
+        ``attach_callbacks`` gets it.
         """
         self._registered_again.clear()
         try:
@@ -326,7 +340,7 @@ class CallbackAttachment:
         return getattr(type(self._handler), method) is not getattr(CallbackHandler, method)
 
     async def _drop_questions(self) -> None:
-        """Drop the questions of the stream that broke: the core counts them as not asked."""
+        """Drop the questions of the stream that broke. The core treats them as never asked."""
         self._give_up_questions()
 
     def _give_up_questions(self) -> None:
@@ -389,7 +403,7 @@ class CallbackAttachment:
             await self._room.wait()
 
     def _start_questions(self, questions: Sequence[Coroutine[Any, Any, None]]) -> None:
-        """Handle *questions* concurrently until the timeout, which is the same for all that came in one message."""
+        """Handle *questions* concurrently until the timeout, which is the same for all questions of one message."""
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(question) for question in questions]
         self._tasks.update(tasks)
@@ -409,7 +423,8 @@ class CallbackAttachment:
             task.cancel()
 
     async def _answer_predicates(self, number: int, question: PredicatesQuestion, after: str) -> None:
-        """Answers a question, once the placement *after*, if any, is in place or has had half the time to be."""
+        """Answers a question. It first waits until the placement *after*, if any, is in place, but no longer than half
+        the timeout."""
         depends = in_place = False
         try:
             if after:
@@ -426,7 +441,7 @@ class CallbackAttachment:
             refused_ids = {refusal.node_id for refusal in refusals}
             first = next((node_id for node_id in question.node_ids if node_id not in refused_ids), "")
             self._placements.note(question.key)
-            # Told in any case: the core answers it if it does not act upon the yes.
+            # This is sent in any case. The core answers it if it does not place the task there.
             self._answers.put(pb.PlacementKey(partition=question.partition, allocation_key=question.key, node_id=first))
 
     async def _answer_preemption(self, number: int, question: PreemptionQuestion) -> None:
@@ -453,7 +468,7 @@ class CallbackAttachment:
         self._notices.put_nowait(response)
 
     async def _deliver_notices(self) -> None:
-        """Give notices to the handler one after the other, so that it gets them in order."""
+        """Pass notices to the handler one after the other, so that it gets them in order."""
         while True:
             await self._deliver_response(await self._notices.get())
 
@@ -506,14 +521,14 @@ class CallbackAttachment:
 
 
 class _PlacementsInPlace:
-    """The placements that the shim has in place, as far as questions may have to wait for them."""
+    """The placements that the shim has in place, for questions that have to wait for them."""
 
     def __init__(self) -> None:
         self._known: dict[str, None] = {}
         self._awaited: dict[str, asyncio.Event] = {}
 
     def note(self, key: str) -> None:
-        """Note that *key* is in place, or never will be."""
+        """Note that *key* is in place, or that it never will be."""
         self._known.pop(key, None)
         self._known[key] = None
         if len(self._known) > PLACEMENTS_REMEMBERED:
@@ -526,7 +541,7 @@ class _PlacementsInPlace:
         self._known.pop(key, None)
 
     async def wait_for(self, key: str, longest_s: float) -> None:
-        """Return once *key* is in place, after *longest_s* in any case."""
+        """Return once *key* is in place, or after *longest_s* at the latest."""
         if key in self._known:
             return
         event = self._awaited.setdefault(key, asyncio.Event())
@@ -537,8 +552,8 @@ class _PlacementsInPlace:
 
 
 class _Answers:
-    """The answers that are ready to be sent. What a stream did not take before it broke is of no use to the next
-    one."""
+    """The answers that are ready to be sent. Answers that were not sent before a stream broke are of no use to the next
+    stream."""
 
     def __init__(self) -> None:
         self._ready: deque[Answer] = deque()
@@ -557,8 +572,8 @@ class _Answers:
         self._news.set()
 
     async def next_batch(self) -> list[Answer]:
-        """Returns the answers of the next request, of which one at most is a state dump. Empty: closed, and all
-        sent."""
+        """Returns the answers of the next request, with at most one state dump among them. The result is empty once the
+        queue is closed and everything has been sent."""
         while not self._ready and not self.closed:
             self._news.clear()
             await self._news.wait()
@@ -570,7 +585,7 @@ class _Answers:
         return batch
 
     async def mark_written(self, count: int) -> None:
-        """Does nothing: a batch is handed out once, so there is none to remove."""
+        """Does nothing, because :meth:`next_batch` has already removed the batch from the queue."""
 
 
 def _encode_batch(batch: Sequence[Answer]) -> pb.AttachRequest:
@@ -590,7 +605,7 @@ def _encode_batch(batch: Sequence[Answer]) -> pb.AttachRequest:
 
 
 def _make_refusal(error: ShimClientError) -> ShimClientError:
-    """Returns *error* as an error of this package, with one of its own for a core that has no such service."""
+    """Returns :class:`NotSupported` if *error* says that the core has no such service, otherwise *error*."""
     if isinstance(error, StreamRefused) and error.code is grpc.StatusCode.UNIMPLEMENTED:
         return NotSupported("Attach", error.code, error.reason)
     return error

@@ -1,8 +1,9 @@
-"""The client of ``si.v1`` for shims: it registers, reports, asks, and reads the core's decisions.
+"""The client of ``si.v1`` for shims: it registers, reports, sends asks, and reads the core's decisions.
 
-Writing is fire-and-forget, as the contract has it: a method that sends returns once its entries are queued, and waits
-only while the queue is full. What comes back is read through :meth:`ShimClient.updates` by one consumer; while it does
-not read, HTTP/2 flow control holds the core's writer, so that no list here grows without end.
+As the contract says, sent entries are not confirmed: a method that sends returns once its entries are queued, and waits
+only while the queue is full. The answers are read through :meth:`ShimClient.updates` by one consumer. While the
+consumer does not read, HTTP/2 flow control stops the core from writing, so that no list of this client grows without
+bound.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ CALL_TIMEOUT_S: Final = 30.0
 CLOSE_GRACE_S: Final = 5.0
 ACKNOWLEDGE_PAUSE_S: Final = 0.1
 ACKNOWLEDGE_AGAIN_S: Final = 1.0
-"""The pauses behind an acknowledgement, and behind one that failed."""
+"""The pauses after an acknowledgement that succeeded, and after one that failed."""
 
 SESSION_KEY: Final = "kornel-session"
 LEASE_KEY: Final = "kornel-lease"
@@ -94,12 +95,11 @@ _RANKS: Final[Mapping[type, int]] = {
 
 
 class ShimClient:
-    """A connection to one core, or to the one of several that leads, on behalf of one RM cluster.
+    """A connection of one RM cluster to one core, or to the leader of several cores.
 
-    Use it as an async context manager, or call :meth:`close`. After a break it connects again by itself for
-    *reconnect_s*; the shim hears :class:`StreamReopened` for each stream that came back. Errors beyond repair
-    (:class:`ResyncRequired` and its kin) are raised by :meth:`updates`, and by the methods that wait for
-    answers.
+    Use it as an async context manager, or call :meth:`close`. After a break it tries to reconnect for *reconnect_s*;
+    the shim gets a :class:`StreamReopened` for each stream that is open again. Errors that reconnecting cannot cure,
+    such as :class:`ResyncRequired`, are raised by :meth:`updates` and by the methods that wait for answers.
     """
 
     def __init__(
@@ -115,18 +115,19 @@ class ShimClient:
         outbox: int = 20_000,
         inbox: int = 1000,
     ) -> None:
-        """Prepares a client without connecting. *address*: of the core, or of several that share a journal, with commas
-        between them: the client talks to the one that leads.
+        """Prepares a client without connecting. *address* is the address of the core, or the addresses of several cores
+        that share a journal, separated by commas; the client then talks to the leader.
 
-        *credentials* absent: :meth:`Credentials.from_environment`. *batch*: most entries per request; *outbox*: entries
-        that may wait per stream; *inbox*: messages unread.
+        Without *credentials*, those of :meth:`Credentials.from_environment` are used. *batch* is the most entries per
+        request, *outbox* the most entries that may wait per stream, and *inbox* the most messages that may be unread.
         """
         self.address = address
         self.rm_id = rm_id
         self.generation = generation
         self._credentials = credentials
         self.session = uuid.uuid4().hex
-        """The name of this program's session, by which the core tells it from another one with the same RM."""
+        """The name of this program's session, by which the core distinguishes it from another program with the same
+        RM."""
         self._metadata = ((SESSION_KEY, self.session),)
         self._connect_s = connect_s
         self._reconnect_s = reconnect_s
@@ -140,7 +141,8 @@ class ShimClient:
         self._reset_queues()
 
     def _reset_queues(self) -> None:
-        """Make fresh queues: nothing written or read under an earlier registration belongs to the next one."""
+        """Make new queues, because nothing that was written or read under an earlier registration belongs to the next
+        one."""
         self._inbox: asyncio.Queue[tuple[Update, ...] | None] = asyncio.Queue(self._inbox_capacity)
         self._readers = 0
         self._failure: ShimClientError | None = None
@@ -172,12 +174,11 @@ class ShimClient:
         await self.close()
 
     async def connect(self) -> None:
-        """Connect the channel. Raises CoreUnreachable when nobody answers in time, or CredentialsUnusable."""
+        """Connect the channel. Raises CoreUnreachable if no core answers in time, or CredentialsUnusable."""
         options = [
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
             ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-            # Without it a core that comes back is found only after gRPC's own pauses, which grow to two
-            # minutes.
+            # Without this, a core that comes back is found only after gRPC's own pauses, which grow to two minutes.
             ("grpc.max_reconnect_backoff_ms", 2000),
         ]
         given = self._credentials or Credentials.from_environment()
@@ -211,11 +212,12 @@ class ShimClient:
         extra_config: Mapping[str, str] | None = None,
         wait_for_s: float | None = None,
     ) -> None:
-        """Register the RM and open its streams. *config*: queues.yaml text, empty for the core's default.
+        """Register the RM and open its streams. *config* is the text of a queues.yaml, or empty for the core's default.
 
-        The core forgets everything an earlier registration of the same RM reported, and ends the streams of another
-        program that made it. *wait_for_s*: leave such a program alone until it has had no stream for that long; the
-        core then refuses with RegistrationHeld, which says when to try again. Raises RegistrationRefused.
+        The core forgets everything that an earlier registration of the same RM reported, and ends the streams of the
+        program that made it. With *wait_for_s*, the core instead keeps that program's registration until the program
+        has had no stream for that long; until then the core refuses with RegistrationHeld, which says when to try
+        again. Raises RegistrationRefused.
         """
         request = si.RegisterResourceManagerRequest(
             rmID=self.rm_id,
@@ -243,7 +245,7 @@ class ShimClient:
             self._duplexes = self._make_streams()
             self._streams = asyncio.create_task(self._run_streams(), name=f"streams of {self.rm_id}")
         elif epoch:
-            # What is still on its way on the open streams belongs to the earlier registration.
+            # Messages still on their way on the open streams belong to the earlier registration.
             self._begin_progress(epoch)
             for stream in self._duplexes:
                 stream.begin_again()
@@ -257,8 +259,8 @@ class ShimClient:
     async def _call_registration(
         self, request: si.RegisterResourceManagerRequest, metadata: tuple[tuple[str, str], ...]
     ) -> str:
-        """Registers at the core that leads; where another one has taken over meanwhile, there. Returns the epoch that
-        the core names; empty: none."""
+        """Registers at the leader, also if another core has become leader meanwhile. Returns the epoch that the core
+        names, or an empty text if it names none."""
         channel = self._open_channel()
         stub = si_pb2_grpc.SchedulerStub(channel)
 
@@ -279,10 +281,11 @@ class ShimClient:
             return await _call_patiently(register)
 
     async def attach_callbacks(self, handler: CallbackHandler, *, timeout_s: float | None = None) -> CallbackAttachment:
-        """Subscribe *handler* to what it overrides, until the client or the attachment is closed.
+        """Subscribe *handler* to the questions and messages whose methods it overrides, until the client or the
+        attachment is closed.
 
-        To be called after :meth:`register`. *timeout_s*: how long the core waits for an answer; ``None``: its default.
-        Raises ResyncRequired without a registration, NotSupported for a core without callbacks.
+        Call it after :meth:`register`. *timeout_s* is how long the core waits for an answer; with ``None`` the core's
+        default applies. Raises ResyncRequired without a registration, and NotSupported for a core without callbacks.
         """
         channel = self._open_channel()
         stub = callback_pb2_grpc.CallbackServiceStub(channel)
@@ -309,8 +312,8 @@ class ShimClient:
     async def unregister(self) -> None:
         """Remove the RM and everything it reported from the core (``kornel.v1``), so that another one may register.
 
-        Writes what is queued and ends the streams, so :meth:`updates` ends without an error; :meth:`register` starts
-        afresh. Raises CallFailed when the core does not know the RM.
+        It writes the queued entries and ends the streams, so :meth:`updates` ends without an error; :meth:`register`
+        starts anew. Raises CallFailed when the core does not know the RM.
         """
         await self._end_streams()
         stub = manager_pb2_grpc.ManagerServiceStub(self._open_channel())
@@ -321,7 +324,7 @@ class ShimClient:
             raise _call_failed("UnregisterResourceManager", error) from error
 
     async def close(self) -> None:
-        """Write what is queued, half-close the streams, and leave nothing running. Safe to call twice."""
+        """Write the queued entries, half-close the streams, and end all tasks. It may be called twice."""
         await asyncio.gather(*(attachment.close() for attachment in self._attachments))
         self._attachments.clear()
         await self._end_streams()
@@ -333,7 +336,7 @@ class ShimClient:
         if self._streams is not None:
             for outbox in self._outboxes():
                 await outbox.close()
-            # Without a consumer a full inbox would keep the streams from ending.
+            # If nothing read the inbox, a full inbox would keep the streams from ending.
             drain = asyncio.create_task(self._discard_updates())
             await asyncio.wait([self._streams], timeout=CLOSE_GRACE_S)
             self._streams.cancel()
@@ -343,11 +346,11 @@ class ShimClient:
             self._streams = None
 
     async def updates(self) -> AsyncIterator[Update]:
-        """Yields the core's messages as typed values, in the order of each stream, until the client is closed. For one
-        consumer at a time.
+        """Yields the core's messages as typed values, in the order of each stream, until the client is closed. Only one
+        consumer may read them at a time.
 
-        Raises what ended the streams: ResyncRequired, Superseded, StreamRefused or ConnectionLost. What was decided
-        before another program took over, and is unread, is not yielded any more: it is that program's to carry out.
+        Raises the error that ended the streams: ResyncRequired, Superseded, StreamRefused or ConnectionLost. When
+        another program takes over, unread decisions are no longer yielded, because that program has to carry them out.
         """
         async for batch in self.update_batches():
             for update in batch:
@@ -356,14 +359,15 @@ class ShimClient:
                 yield update
 
     async def update_batches(self) -> AsyncIterator[tuple[Update, ...]]:
-        """Yields what :meth:`updates` yields, one tuple per message of the core: cheaper where thousands arrive."""
+        """Yields the same updates as :meth:`updates`, as one tuple per message of the core, which is cheaper where
+        thousands arrive."""
         self._readers += 1
         try:
             while (batch := await self._inbox.get()) is not None:
                 yield batch
         finally:
             self._readers -= 1
-        # For the next one who asks: the end stays the end.
+        # The next reader has to find the end as well.
         self._inbox.put_nowait(None)
         if self._failure is not None:
             raise self._failure
@@ -379,21 +383,21 @@ class ShimClient:
                 handler.handle(update)
 
     async def send_nodes(self, nodes: Iterable[si.NodeInfo]) -> None:
-        """Report nodes and node actions in order."""
+        """Report nodes and node actions in the given order."""
         await self._queue_entries(self._nodes, nodes)
 
     async def create_nodes(self, nodes: Sequence[si.NodeInfo]) -> list[NodeAnswer]:
-        """Report new nodes and wait for the core's answer to each: then allocations may be put on them."""
+        """Report new nodes and wait for the core's answer to each. Allocations may be reported on them afterwards."""
         answers = [_expect_answer(self._node_answers, node.nodeID) for node in nodes]
         await self.send_nodes(nodes)
         return [await answer for answer in answers]
 
     async def send_applications(self, entries: Iterable[ApplicationEntry]) -> None:
-        """Add and remove applications in order."""
+        """Add and remove applications in the given order."""
         await self._queue_entries(self._applications, entries)
 
     async def add_applications(self, applications: Sequence[si.AddApplicationRequest]) -> list[ApplicationAnswer]:
-        """Add applications and wait for the core's answer to each: only then may asks for them be sent."""
+        """Add applications and wait for the core's answer to each. Only afterwards may asks for them be sent."""
         answers = [_expect_answer(self._application_answers, entry.applicationID) for entry in applications]
         await self.send_applications(applications)
         return [await answer for answer in answers]
@@ -401,7 +405,7 @@ class ShimClient:
     async def submit_asks(self, asks: Iterable[Ask]) -> None:
         """Submit asks for room.
 
-        There is no answer but the decision: Allocated, Released, AskReleased or AskRejected.
+        The only answer is the decision: Allocated, Released, AskReleased or AskRejected.
         """
         if self.generation is Generation.G2:
             await self._queue_entries(self._allocations, (ask.to_g2() for ask in asks))
@@ -409,7 +413,7 @@ class ShimClient:
             await self._queue_entries(self._allocations, (ask.to_g3() for ask in asks))
 
     async def report_allocations(self, allocations: Iterable[si.Allocation]) -> None:
-        """Report tasks that run already, or foreign ones. The core confirms new ones with Allocated."""
+        """Report tasks that run already, or foreign allocations. The core confirms new ones with Allocated."""
         await self._queue_entries(self._allocations, allocations)
 
     async def withdraw_asks(self, keys: Iterable[tuple[str, str]], *, partition: str = "") -> None:
@@ -436,7 +440,7 @@ class ShimClient:
     def release_of(
         self, application_id: str, key: str, termination: si.TerminationType.ValueType, *, partition: str = ""
     ) -> si.AllocationRelease:
-        """Returns the release of one allocation, with the names by which the client's generation knows it."""
+        """Returns the release of one allocation, with the names that the client's generation uses for it."""
         return si.AllocationRelease(
             partitionName=partition,
             applicationID=application_id,
@@ -446,8 +450,8 @@ class ShimClient:
         )
 
     async def release(self, releases: Iterable[si.AllocationRelease]) -> None:
-        """End allocations (STOPPED_BY_RM, answered by Released), or confirm ends that the core started (no
-        answer).
+        """End allocations (STOPPED_BY_RM, which the core answers with Released), or confirm releases that the core
+        started (without an answer).
         """
         await self._queue_entries(self._allocations, releases)
 
@@ -461,7 +465,7 @@ class ShimClient:
     async def update_configuration(
         self, config: str, *, policy_group: str = "queues", extra_config: Mapping[str, str] | None = None
     ) -> configuration_pb2.UpdateConfigurationResponse:
-        """Put another queue configuration into force (``kornel.v1``).
+        """Replace the queue configuration in force (``kornel.v1``).
 
         Raises CallFailed with the core's reason.
         """
@@ -486,11 +490,12 @@ class ShimClient:
     async def status(
         self, partition: str = "", *, omit_queues: bool = False, audit: bool = False
     ) -> status_pb2.GetStatusResponse:
-        """Returns the state of the core and of the RM's partitions (``kornel.v1``). *partition* empty: all of them.
+        """Returns the state of the core and of the RM's partitions (``kornel.v1``). With an empty *partition*, all of
+        them are returned.
 
-        A client that has not registered gets the partitions of every RM.
+        A client that has not registered gets the partitions of all RMs.
 
-        *audit*: have the core check its books too, which stops scheduling for as long as that takes.
+        With *audit*, the core also checks its accounts, and does not schedule meanwhile.
         """
         stub = status_pb2_grpc.StatusServiceStub(self._open_channel())
         named = partition and self._full_partition(partition)
@@ -502,7 +507,7 @@ class ShimClient:
             raise _call_failed("GetStatus", error) from error
 
     async def state_dump(self) -> dict[str, Any]:
-        """Returns everything that helps to understand the core, this shim's own state included (``kornel.v1``)."""
+        """Returns the whole state of the core for an analysis, including the state of this shim (``kornel.v1``)."""
         stub = status_pb2_grpc.StatusServiceStub(self._open_channel())
         request = status_pb2.GetStateDumpRequest(rm_id=self.rm_id)
         try:
@@ -513,7 +518,7 @@ class ShimClient:
         return dump
 
     async def explain_ask(self, key: str, partition: str = "") -> status_pb2.ExplainAskResponse:
-        """Returns where an ask stands and what kept it from being placed (``kornel.v1``).
+        """Returns the state of an ask and the reasons why it was not placed (``kornel.v1``).
 
         Raises CallFailed for an ask that the core does not know.
         """
@@ -525,7 +530,7 @@ class ShimClient:
             raise _call_failed("ExplainAsk", error) from error
 
     async def explain(self, name: str, partition: str = "") -> explain_pb2.ExplainResponse:
-        """Returns everything in the way of an ask or application, or the preemptor of an allocation (``kornel.v1``).
+        """Returns everything that blocks an ask or application, or the preemptor of an allocation (``kornel.v1``).
 
         Raises CallFailed for a name that the core does not know.
         """
@@ -537,9 +542,10 @@ class ShimClient:
             raise _call_failed("Explain", error) from error
 
     async def what_if(self, request: explain_pb2.WhatIfRequest) -> explain_pb2.WhatIfResponse:
-        """Returns what would be placed where, and which victims would leave, if *request* were true (``kornel.v1``).
+        """Returns the placements and the victims that there would be if the assumptions of *request* were true
+        (``kornel.v1``).
 
-        Changes nothing. Raises CallFailed for a question that makes no sense.
+        It changes nothing. Raises CallFailed for a question that makes no sense.
         """
         stub = explain_pb2_grpc.ExplainServiceStub(self._open_channel())
         asked = explain_pb2.WhatIfRequest()
@@ -551,7 +557,7 @@ class ShimClient:
             raise _call_failed("WhatIf", error) from error
 
     def _full_partition(self, name: str) -> str:
-        """Returns the name that no other RM of the core has a partition of."""
+        """Returns the full name of the partition, which is unique among all RMs of the core."""
         return name if name.startswith("[") else f"[{self.rm_id}]{name or 'default'}"
 
     def _open_channel(self) -> LeaderChannel:
@@ -569,7 +575,8 @@ class ShimClient:
             raise self._failure or ConnectionLost("the client is closed") from None
 
     async def _run_streams(self) -> None:
-        """Keep the three streams open; when one is beyond repair, end them all and fail every call that waits."""
+        """Keep the three streams open. When one of them cannot be reopened, end all of them, and fail every call that
+        waits."""
         acknowledging = asyncio.create_task(self._acknowledge_for_ever(), name=f"acknowledgements of {self.rm_id}")
         try:
             async with asyncio.TaskGroup() as group:
@@ -589,14 +596,14 @@ class ShimClient:
             await self._inbox.put(None)
 
     async def _acknowledge_for_ever(self) -> None:
-        """Tell the core what was received, and learn what it has applied, whenever that is due."""
+        """Whenever it is due, tell the core how many entries were received, and learn how many it has applied."""
         while True:
             await self._acknowledging.wait()
             self._acknowledging.clear()
             try:
                 await self._exchange_counts()
             except grpc.aio.AioRpcError:
-                await asyncio.sleep(ACKNOWLEDGE_AGAIN_S)  # The streams learn why.
+                await asyncio.sleep(ACKNOWLEDGE_AGAIN_S)  # The streams find out the reason.
                 self._acknowledging.set()
             else:
                 await asyncio.sleep(ACKNOWLEDGE_PAUSE_S)
@@ -608,7 +615,7 @@ class ShimClient:
         allocations = progress[StreamKind.ALLOCATION].received
         epochs = {each.epoch for each in progress.values()}
         if len(epochs) > 1 or "" in epochs:
-            return  # One stream is at another core already, and the others follow.
+            return  # One stream has switched to another core already; the others follow.
         stub = manager_pb2_grpc.ManagerServiceStub(self._open_channel())
         received = manager_pb2.StreamCounts(nodes=nodes, applications=applications, allocations=allocations)
         request = manager_pb2.AcknowledgeRequest(rm_id=self.rm_id, epoch=min(epochs), received=received)
@@ -712,13 +719,14 @@ class ShimClient:
     async def _discard_updates(self) -> None:
         while self._readers == 0:
             if await self._inbox.get() is None:
-                # For whoever asks later: the end stays the end.
+                # A later reader has to find the end as well.
                 self._inbox.put_nowait(None)
                 return
 
 
 def _expect_answer(answers: dict[str, asyncio.Future[Answer]], key: str) -> asyncio.Future[Answer]:
-    """Returns the future of the answer for *key*. Whoever asks for the same key meanwhile gets the same future."""
+    """Returns the future of the answer for *key*. Further calls for the same key get the same future until it is
+    answered."""
     return answers.setdefault(key, asyncio.get_running_loop().create_future())
 
 
@@ -734,9 +742,10 @@ def _give_up(answers: dict[str, asyncio.Future[Answer]], failure: ShimClientErro
 
 
 async def _call_patiently(call: Callable[..., Awaitable[Answer]]) -> Answer:
-    """Returns the answer to *call*, which is tried again while the core is too busy for it and says how long to wait.
+    """Returns the answer to *call*. The call is repeated as long as the core refuses it as too busy and says how long
+    to wait.
 
-    Raises what the last try raised if there is no time for another one.
+    Raises the error of the last try if there is no time for another one.
     """
     loop = asyncio.get_running_loop()
     ends = loop.time() + CALL_TIMEOUT_S

@@ -1,6 +1,6 @@
-"""Command-line options for a client's credentials: the same as those of ``kornel``, with the same variables.
+"""Command-line options for a client's credentials: the same options and environment variables as those of ``kornel``.
 
-A program declares them on its root command and makes credentials of their values::
+A program declares them on its root command and makes credentials from their values::
 
     @app.callback()
     def connect(context: typer.Context, ca: Ca = None, cert: Cert = None, key: Key = None,
@@ -48,8 +48,8 @@ ServerName = Annotated[
 def credentials_of(
     ca: Path | None, cert: Path | None, key: Path | None, token_file: Path | None, server_name: str
 ) -> Credentials:
-    """Returns the credentials that the options name. Raises :class:`typer.Exit` with status 2 if they contradict each
-    other."""
+    """Returns the credentials that the options describe. Raises :class:`typer.Exit` with status 2 if they contradict
+    each other."""
     try:
         return Credentials(ca, cert, key, token_file, server_name)
     except CredentialsUnusable as error:
@@ -57,6 +57,6 @@ def credentials_of(
 
 
 def refuse_credentials(error: CredentialsUnusable) -> typer.Exit:
-    """Prints what is wrong with the credentials, and returns the exit to be raised."""
+    """Prints the error in the credentials, and returns the ``typer.Exit`` to raise."""
     typer.echo(write_visibly(f"error: {error}"), err=True)
     return typer.Exit(EXIT_USAGE)

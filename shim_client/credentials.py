@@ -1,7 +1,7 @@
-"""Credentials of a shim: TLS with a check of the core's certificate, a client certificate, a bearer token.
+"""The credentials of a shim: TLS that checks the core's certificate, a client certificate, and a bearer token.
 
-Certificates are read when a channel is made. The token is read at every call, so that a token replaced in its file is
-used from the next call on.
+Certificates are read when a channel is made. The token is read at every call, so when its file is replaced, the next
+call uses the new token.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ SERVER_NAME_VARIABLE: Final = "KORNEL_SERVER_NAME"
 
 
 class CredentialsUnusable(ValueError):
-    """Credentials that cannot be used. The text never quotes a secret."""
+    """Credentials that cannot be used. The text of the error never contains a secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The files and names that identify a shim and its core. All empty: plain text, and no identity.
+    """The files and names that identify a shim and its core. If all are empty, the connection is plain text without an
+    identity.
 
     ca           PEM file of the CA that signed the core's certificate; with it, or with a certificate, TLS is used
     certificate  PEM file, with ``key``: shown to the core
@@ -67,8 +68,8 @@ class Credentials:
         return self.ca is not None or self.certificate is not None
 
     def channel(self, address: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
-        """Returns a channel to *address*. Raises CredentialsUnusable if a file cannot be read or a token would be sent
-        in plain text."""
+        """Returns a channel to *address*. Raises CredentialsUnusable if a file cannot be read, or if a token would be
+        sent in plain text."""
         if not self.tls:
             if self.token_file is not None and not _stays_here(address):
                 raise CredentialsUnusable(
@@ -81,7 +82,7 @@ class Credentials:
             channel = grpc.aio.secure_channel(address, self._make_tls_credentials(), options=options)
         if self.token_file is None:
             return channel
-        self.bearer()  # So that a missing file is reported now and not at the first call.
+        self.bearer()  # This reports a missing file now and not at the first call.
         return _TokenChannel(channel, self.bearer)
 
     def _make_tls_credentials(self) -> grpc.ChannelCredentials:
@@ -92,17 +93,18 @@ class Credentials:
         )
 
     def bearer(self) -> str:
-        """Returns the value of ``authorization``; there has to be a token. Raises CredentialsUnusable."""
+        """Returns the value of the ``authorization`` header. A token has to be configured. Raises
+        CredentialsUnusable."""
         assert self.token_file is not None
         return f"Bearer {read_credential_file(self.token_file).decode('ascii', 'replace').strip()}"
 
 
 NO_CREDENTIALS: Final = Credentials()
-"""Credentials for plain text without an identity, whatever the environment says."""
+"""Credentials for plain text without an identity, regardless of the environment."""
 
 
 class _TokenChannel(grpc.aio.Channel):
-    """A channel whose calls carry a token. It does without interceptors, because they change how streams are
+    """A channel whose calls carry a token. It does not use interceptors, because they change how streams are
     written."""
 
     def __init__(self, channel: grpc.aio.Channel, bearer: Callable[[], str]) -> None:

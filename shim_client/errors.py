@@ -1,13 +1,13 @@
-"""Errors between a shim and the core, by what the shim has to do about them.
+"""Errors between a shim and the core. There is one class for each reaction that a shim needs.
 
 ShimClientError
-├── CoreUnreachable        nobody answers: check the address, try later
-├── RegistrationRefused    the core answered no: the configuration or the RM's identity is wrong
+├── CoreUnreachable        no core answers: check the address, try later
+├── RegistrationRefused    the core refused: the configuration or the RM's identity is wrong
 ├── ConnectionLost         the streams broke and could not be opened again in the time allowed
-├── ResyncRequired         the core does not know this RM any more: register again, report everything again
-├── RegistrationHeld       another program still speaks for this RM, and this one wanted to wait: try later
-├── StreamRefused          the core ended a stream for a reason that opening it again will not cure
-├── Superseded             another program registered the same RM: end, and do not come back by yourself
+├── ResyncRequired         the core no longer knows this RM: register again, report everything again
+├── RegistrationHeld       another program is still registered for this RM, and this one chose to wait: try later
+├── StreamRefused          the core ended a stream for a reason that remains if it is opened again
+├── Superseded             another program registered the same RM: end, and do not register again by yourself
 ├── NotSupported           the core does not serve this kornel.v1 call
 └── CallFailed             any other refusal of a unary call
 """
@@ -25,7 +25,7 @@ class ShimClientError(Exception):
 
 
 class CoreUnreachable(ShimClientError):
-    """No core answers at the address."""
+    """No core answers at the given address."""
 
     def __init__(self, address: str, seconds: float) -> None:
         super().__init__(f"no core answers at {address} (waited {seconds:g} s)")
@@ -50,7 +50,8 @@ class RegistrationRefused(CallFailed):
 
 
 class RegistrationHeld(RegistrationRefused):
-    """Another program speaks for the RM, and this one asked to wait. *retry_s*: when it may be gone."""
+    """Another program is registered for the RM, and this one chose to wait. *retry_s* is the time in seconds after
+    which a further try makes sense."""
 
     def __init__(self, call: str, code: grpc.StatusCode, reason: str, retry_s: float) -> None:
         super().__init__(call, code, reason)
@@ -62,7 +63,7 @@ class NotSupported(CallFailed):
 
 
 class StreamRefused(ShimClientError):
-    """The core ended a stream with a status that reopening it would only repeat."""
+    """The core ended a stream with a status that would only come again if the stream were reopened."""
 
     def __init__(self, stream: str, code: grpc.StatusCode, reason: str) -> None:
         super().__init__(f"{stream} ended by the core ({code.name}): {reason}")
@@ -71,14 +72,14 @@ class StreamRefused(ShimClientError):
 
 
 class Superseded(StreamRefused):
-    """Another program registered the same RM, so the core listens to it and to this one no more.
+    """Another program registered the same RM, so the core no longer accepts messages from this one.
 
-    Nothing that was sent since counts. Whoever registers again takes the core back, and the two would go on doing that
-    to each other: end instead.
+    Nothing that this program has sent since then counts. It should end: if it registered again, it would displace the
+    other program, which would do the same in turn, without end.
     """
 
 
 class ResyncRequired(StreamRefused):
-    """The core does not know this RM (any more): register again, then report nodes, applications and tasks
+    """The core does not know this RM, or no longer does: register again, then report nodes, applications and tasks
     again.
     """

@@ -1,4 +1,4 @@
-"""A whole shim on a page: one node, one application, and tasks that run for a while.
+"""A complete shim on one page: one node, one application, and tasks that run for a while.
 
 python -m kornel.shim_client.example --core 127.0.0.1:50051
 """
@@ -20,7 +20,8 @@ APP = si.AddApplicationRequest(applicationID="app-1", queueName="root.example", 
 
 
 async def run(core: str, rm_id: str, tasks: int, seconds: float) -> None:
-    """Ask for *tasks* tasks of one core each, run what is placed for *seconds*, and stop what the core releases."""
+    """Ask for *tasks* tasks of one vcore each, run each placed task for *seconds*, and stop the tasks that the core
+    releases."""
     waiting = {f"task-{n}": Ask(f"task-{n}", "app-1", {"vcore": 1000}) for n in range(tasks)}
     running: dict[str, si.Allocation] = {}
 
@@ -31,12 +32,12 @@ async def run(core: str, rm_id: str, tasks: int, seconds: float) -> None:
 
     async with ShimClient(core, rm_id) as client, asyncio.TaskGroup() as containers:
         while True:
-            with suppress(ResyncRequired):  # a core that lost the registration is told everything again
+            with suppress(ResyncRequired):  # a core that lost the registration gets everything again
                 await client.register(config=QUEUES)
-                await client.create_nodes([NODE])  # waits for the answer, as does the next call
+                await client.create_nodes([NODE])  # waits for the core's answer, as does the next call
                 [answer] = await client.add_applications([APP])
                 if isinstance(answer, ApplicationAccepted):
-                    await client.report_allocations(running.values())  # before anything takes their room
+                    await client.report_allocations(running.values())  # so that no other task is placed in their room
                     await client.submit_asks(waiting.values())
                 async for update in client.updates():
                     print(update, flush=True)

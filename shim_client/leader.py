@@ -1,9 +1,9 @@
-"""A channel to the core that leads, of several that share a journal.
+"""A channel to the leader of several cores that share a journal.
 
-One core leads and decides; the others stand by and send everybody to it. The channel asks the health of
-``si.v1.Scheduler`` at each address, which serves where the core leads, and has calls go there. While calls are open it
-keeps asking at the others: a leader that hangs ends nothing by itself, and another one may have taken over. Each core
-that leads does so in an epoch of its own; one with an earlier epoch only thinks that it still leads.
+One core leads and decides; the others are standbys and refer their callers to the leader. The channel asks each address
+for the health of ``si.v1.Scheduler``, which is SERVING only at the leader, and sends all calls there. It keeps asking
+the other addresses afterwards, because a leader that hangs does not end its calls, and another core may have taken
+over. Each leader has its own epoch; a core with an earlier epoch only believes that it still leads.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from kornel.shim_client.errors import ConnectionLost
 from kornel.shim_client.stream import wait_until_ready
 
 LEADER_KEY: Final = "kornel-leader"
-"""The trailing metadata in which a core that stands by names the leader's address."""
+"""The key of the trailing metadata in which a standby gives the leader's address."""
 
 EPOCH_KEY: Final = "kornel-epoch"
-"""The trailing metadata in which a core that leads says its epoch."""
+"""The key of the trailing metadata in which a leader gives its epoch."""
 
 SCHEDULER: Final = "si.v1.Scheduler"
 
 SERVING: Final = 1
-"""The status of what serves, as ``grpc.health.v1.HealthCheckResponse`` numbers it."""
+"""The number of the status SERVING in ``grpc.health.v1.HealthCheckResponse``."""
 
 ASKED_S: Final = 1.0
-"""The time that a core may take to say whether it leads."""
+"""The time within which a core has to answer whether it leads."""
 
 PAUSE_S: Final = 0.1
-"""The pause between two questions at all addresses while nobody leads."""
+"""The pause between two rounds of questions to all addresses while no core leads."""
 
 WATCH_S: Final = 1.0
-"""The pause between two questions whether another core leads now."""
+"""The pause between two rounds of questions to the other addresses while a core leads."""
 
 
 def split_addresses(address: str) -> tuple[str, ...]:
-    """Returns the addresses in *address*, which commas separate."""
+    """Returns the addresses in *address*, which are separated by commas."""
     return tuple(dict.fromkeys(part.strip() for part in address.split(",") if part.strip()))
 
 
 class LeaderChannel(grpc.aio.Channel):
-    """Looks like a channel to one core: to the one that leads, as of :meth:`find_leader`.
+    """Behaves like a channel to one core: the leader that :meth:`find_leader` found last.
 
-    With one address, and as long as the core there names no other one, it is that core's, whether it leads or not.
+    With a single address, it is a channel to that core, whether it leads or not, until the core names another address.
     """
 
     def __init__(self, addresses: Iterable[str], make_channel: Callable[[str], grpc.aio.Channel]) -> None:
@@ -63,12 +63,12 @@ class LeaderChannel(grpc.aio.Channel):
 
     @property
     def address(self) -> str:
-        """Returns the address that calls go to."""
+        """Returns the address to which calls are sent."""
         return self._chosen
 
     def note_leader(self, metadata: Any) -> bool:
-        """Takes note of the address in the trailing *metadata* of a call that a core refused which stands by. Returns
-        whether there is one."""
+        """Notes the leader's address from the trailing *metadata* of a call that a standby refused. Returns whether
+        there is one."""
         leader = dict(metadata or ()).get(LEADER_KEY)
         if not leader:
             return False
@@ -77,7 +77,7 @@ class LeaderChannel(grpc.aio.Channel):
         return True
 
     async def find_leader(self, seconds: float) -> None:
-        """Waits until a core leads, and has calls go there from then on. Raises ConnectionLost after *seconds*."""
+        """Waits until a core leads, and sends calls to it from then on. Raises ConnectionLost after *seconds*."""
         async with self._one_looks:
             if len(self._addresses) == 1:
                 await wait_until_ready(self._open(self._chosen), seconds)
@@ -98,8 +98,8 @@ class LeaderChannel(grpc.aio.Channel):
             await self._look([address for address in self._addresses if address != self._chosen], self._epoch + 1)
 
     async def _look(self, addresses: Iterable[str], epoch: int) -> bool:
-        """Asks at *addresses* at once, and chooses the first that leads in *epoch* or later. Returns whether there is
-        one."""
+        """Asks all *addresses* at once, and chooses the first core to answer that leads in *epoch* or later. Returns
+        whether there is one."""
         asking = [asyncio.create_task(self._ask(address)) for address in addresses]
         try:
             for answer in asyncio.as_completed(asking):
@@ -115,8 +115,10 @@ class LeaderChannel(grpc.aio.Channel):
         return False
 
     async def _ask(self, address: str) -> tuple[str, int] | None:
-        """Returns *address* and the epoch if the core there leads; ``None``: it does not, or does not answer."""
-        # Wrappers have the bytes of health's messages, so that nobody who connects a shim needs its package too.
+        """Returns *address* and the epoch if the core there leads, or ``None`` if it does not lead or does not
+        answer."""
+        # The wrapper types have the same encoding as the health messages, so that a shim does not need the health
+        # package too.
         check = self._open(address).unary_unary(
             "/grpc.health.v1.Health/Check",
             request_serializer=wrappers_pb2.StringValue.SerializeToString,
@@ -127,7 +129,7 @@ class LeaderChannel(grpc.aio.Channel):
             answer = await call
             said = str(dict(await call.trailing_metadata() or ()).get(EPOCH_KEY, ""))
         except grpc.aio.AioRpcError as error:
-            # Who serves, and says nothing of health, knows nothing of leaders either.
+            # A core without the health service does not know of leaders either, so it counts as leading.
             known = error.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND)
             return (address, 0) if known else None
         if answer.value != SERVING:
@@ -138,7 +140,7 @@ class LeaderChannel(grpc.aio.Channel):
         if address == self._chosen:
             return
         before, self._chosen = self._chosen, address
-        # Calls to a core that hangs would never end otherwise; those to one that stands by have ended.
+        # Otherwise calls to a core that hangs would never end. Calls to a standby have ended already.
         channel = self._channels.pop(before, None)
         if channel is not None:
             await channel.close()
@@ -170,7 +172,7 @@ class LeaderChannel(grpc.aio.Channel):
         return self._open(self._chosen).get_state(try_to_connect)
 
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        """Waits until the state of the connection to the chosen core is another one."""
+        """Waits until the state of the connection to the chosen core has changed."""
         await self._open(self._chosen).wait_for_state_change(last_observed_state)
 
     async def channel_ready(self) -> None:
@@ -178,23 +180,23 @@ class LeaderChannel(grpc.aio.Channel):
         await self._open(self._chosen).channel_ready()
 
     def unary_unary(self, *arguments: Any, **named: Any) -> Any:
-        """Returns what calls the chosen core, with one request and one response."""
+        """Returns a callable that calls the chosen core with one request and one response."""
         return self._call_leader("unary_unary", arguments, named)
 
     def unary_stream(self, *arguments: Any, **named: Any) -> Any:
-        """Returns what calls the chosen core, with one request and a stream of responses."""
+        """Returns a callable that calls the chosen core with one request and a stream of responses."""
         return self._call_leader("unary_stream", arguments, named)
 
     def stream_unary(self, *arguments: Any, **named: Any) -> Any:
-        """Returns what calls the chosen core, with a stream of requests and one response."""
+        """Returns a callable that calls the chosen core with a stream of requests and one response."""
         return self._call_leader("stream_unary", arguments, named)
 
     def stream_stream(self, *arguments: Any, **named: Any) -> Any:
-        """Returns what calls the chosen core, with streams of both."""
+        """Returns a callable that calls the chosen core with a stream of requests and a stream of responses."""
         return self._call_leader("stream_stream", arguments, named)
 
     def _call_leader(self, kind: str, arguments: Any, named: Any) -> Callable[..., Any]:
-        """Returns what makes a call on the channel of whoever leads when it is made."""
+        """Returns a callable that makes its call on the channel of the core that is chosen at the time of the call."""
 
         def start(*request: Any, **options: Any) -> Any:
             return getattr(self._open(self._chosen), kind)(*arguments, **named)(*request, **options)

@@ -1,7 +1,7 @@
-"""A queue of entries to be written to one stream: bounded, in order, taken in batches.
+"""A bounded queue of the entries to be written to one stream, which are taken in order and in batches.
 
-Cost on the wire is paid per message and not per entry, so everything that was queued while the last message was being
-written is sent as one. Nothing waits for a batch to fill.
+Sending costs time per message and not per entry, so all entries that were queued while the last message was being
+written are sent in one message. No entry waits for a batch to fill.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from google.protobuf.message import Message
 
 Entry = TypeVar("Entry", bound=Message)
 
-# A quarter of the 64 MiB that both ends accept, which leaves room for field headers and for a core that accepts less.
+# A quarter of the 64 MiB that both ends accept, which leaves room for field headers, and suits a core that accepts
+# less.
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 
 
@@ -24,9 +25,10 @@ class OutboxClosed(Exception):
 
 
 class Outbox(Generic[Entry]):
-    """The entries of one stream until they are written, or until the core has applied them (:meth:`begin_keeping`).
+    """Holds the entries of one stream until they are written, or until the core has applied them
+    (:meth:`begin_keeping`).
 
-    *rank* gives the order in which the core handles the lists of one request. A batch ends where the rank would
+    *rank* returns the order in which the core handles the lists of one request. A batch ends where the rank would
     decrease, so packing entries into requests never changes their order.
     """
 
@@ -38,7 +40,7 @@ class Outbox(Generic[Entry]):
         self._changed = asyncio.Condition()
         self._closed = False
         self._kept: deque[Entry] | None = None
-        """The entries that were written and are not known to be applied; ``None``: they are not kept."""
+        """The entries that were written and are not yet known to be applied; ``None`` if such entries are not kept."""
         self._applied = 0
         self._on_kept: Callable[[], None] = lambda: None
         self._told_from = 0
@@ -61,7 +63,7 @@ class Outbox(Generic[Entry]):
             self._changed.notify_all()
 
     async def next_batch(self) -> list[Entry]:
-        """Returns the entries for the next request, still queued: :meth:`mark_written` removes them.
+        """Returns the entries for the next request. They stay queued until :meth:`mark_written` removes them.
 
         The result is empty if the outbox is closed and drained.
         """
@@ -79,7 +81,7 @@ class Outbox(Generic[Entry]):
             return taken
 
     async def mark_written(self, count: int) -> None:
-        """Remove the first *count* entries, which gRPC has taken, from those to be written."""
+        """Remove the first *count* entries from those to be written, because gRPC has taken them."""
         async with self._changed:
             for _ in range(count):
                 entry = self._entries.popleft()
@@ -90,15 +92,15 @@ class Outbox(Generic[Entry]):
             self._changed.notify_all()
 
     def begin_keeping(self, on_kept: Callable[[], None] | None, told_from: int) -> None:
-        """Keep entries from now on until the core has applied them, which are counted from 0. *on_kept* is called while
-        at least *told_from* are kept; ``None``: keep nothing."""
+        """From now on keep entries until the core has applied them, and count the applied ones from 0. *on_kept* is
+        called whenever entries were written and at least *told_from* are kept; without *on_kept*, nothing is kept."""
         self._kept = deque() if on_kept is not None else None
         self._applied = 0
         self._on_kept = on_kept or (lambda: None)
         self._told_from = told_from
 
     async def note_applied(self, applied: int) -> None:
-        """Keep no longer what was written of the first *applied* entries."""
+        """Remove those of the first *applied* entries that were kept after writing."""
         async with self._changed:
             while self._kept and self._applied < applied:
                 self._kept.popleft()
@@ -106,7 +108,8 @@ class Outbox(Generic[Entry]):
             self._changed.notify_all()
 
     async def write_again(self, applied: int) -> bool:
-        """Have everything written again behind the first *applied* entries. Returns false if that cannot be had."""
+        """Queue all entries after the first *applied* ones for writing again. Returns false if they are no longer
+        there, or have never been."""
         async with self._changed:
             if self._kept is None:
                 return True
@@ -114,7 +117,7 @@ class Outbox(Generic[Entry]):
             self._kept.clear()
             found = 0 <= applied - self._applied <= len(self._entries)
             while found and self._applied < applied:
-                # The one that was being written when the stream broke may have arrived as well.
+                # The batch that was being written when the stream broke may have arrived as well.
                 self._entries.popleft()
                 self._applied += 1
             self._changed.notify_all()
@@ -124,7 +127,7 @@ class Outbox(Generic[Entry]):
         return self._kept is None or len(self._kept) < self._capacity
 
     async def wait_until_drained(self) -> None:
-        """Wait until everything that is queued, or will be meanwhile, has been written, or the outbox is closed."""
+        """Wait until everything has been written, including entries queued meanwhile, or until the outbox is closed."""
         async with self._changed:
             await self._changed.wait_for(lambda: not self._entries or self._closed)
 

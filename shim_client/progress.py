@@ -1,9 +1,9 @@
-"""Counts of entries in both directions, by which a stream goes on exactly where it broke.
+"""Counts of entries in both directions, by which a stream can continue exactly where it broke.
 
 The core answers a registration with an *epoch*. A stream is opened with that epoch and the number of entries that have
-been received since the registration; the core goes on behind them, and says before anything else how many of the shim's
-entries it has applied. What was written and is not applied is then written again. A core that says no epoch knows
-nothing of this: what was written just before a break may be lost.
+been received since the registration; the core continues after them, and first of all says how many of the shim's
+entries it has applied. Entries that were written but not applied are then written again. A core that names no epoch
+does not support this: entries written just before a break may be lost.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from kornel.shim_client.outbox import Outbox
 RESUME_KEY: Final = "kornel-resume"
 
 ACKNOWLEDGED_EVERY: Final = 2_000
-"""The entries received, or written and not known to be applied, after which both sides tell each other how far they
-are."""
+"""After this many entries that were received, or written and not known to be applied, both sides tell each other their
+counts."""
 
 Entry = TypeVar("Entry", bound=Message)
 
 
 class Progress(Generic[Entry]):
-    """The entries that went each way on the streams of one kind since the registration. *due* is called when it is time
-    to acknowledge."""
+    """Counts the entries sent and received on the streams of one kind since the registration. *due* is called when it
+    is time to acknowledge."""
 
     def __init__(self, kind: str, outbox: Outbox[Entry], due: Callable[[], None]) -> None:
         self._kind = kind
@@ -36,12 +36,13 @@ class Progress(Generic[Entry]):
         self._due = due
         self._acknowledged = 0
         self.epoch = ""
-        """The epoch in which an entry was received last; empty: the core knows nothing of this."""
+        """The epoch of the core as of the registration or the last greeting; empty: the core does not support this."""
         self.received = 0
         """The number of entries that were received."""
 
     def begin_counting(self, epoch: str) -> None:
-        """Count from 0 again: the RM has registered, and the core named *epoch*; empty: it named none."""
+        """Count from 0 again after the RM has registered. *epoch* is the one that the core named, or empty if it named
+        none."""
         self.epoch = epoch
         self.received = self._acknowledged = 0
         self._outbox.begin_keeping(self._due if epoch else None, ACKNOWLEDGED_EVERY)
@@ -58,14 +59,14 @@ class Progress(Generic[Entry]):
                 self._due()
 
     async def note_acknowledged(self, received: int, applied: int) -> None:
-        """Note that the core knows that so many entries were *received*, and that it has *applied* so many."""
+        """Note that the core knows how many entries were *received*, and that it has *applied* so many of ours."""
         self._acknowledged = max(self._acknowledged, received)
         await self._outbox.note_applied(applied)
 
     async def follow_greeting(self, marks: Iterable[tuple[str, str | bytes]] | None) -> None:
-        """Go on as the core says in the *marks* with which it opens a stream.
+        """Continue from the counts in *marks*, the metadata with which the core opens a stream.
 
-        Raises ResyncRequired if it does not say, or has applied less than it had said before.
+        Raises ResyncRequired if the core gives no count, or a count that does not fit what it said before.
         """
         said = str(dict(marks or ()).get(RESUME_KEY, ""))
         epoch, _, applied = said.rpartition("/")

@@ -1,6 +1,6 @@
-"""The time that a core asks to wait before another try: ``google.rpc.RetryInfo`` in the details of a status.
+"""The time that a core asks its caller to wait before another try: ``google.rpc.RetryInfo`` in the details of a status.
 
-Read field by field, so that nobody who connects a shim needs more packages than gRPC's own.
+The message is read field by field, so that a shim needs no more packages than gRPC's own.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _LENGTH_DELIMITED: Final = 2
 
 
 def read_retry_delay(code: grpc.StatusCode, trailing: Any) -> float | None:
-    """Returns the seconds after which a call may be tried again that ended RESOURCE_EXHAUSTED or UNAVAILABLE.
+    """Returns the seconds after which a call that ended with RESOURCE_EXHAUSTED or UNAVAILABLE may be tried again.
 
-    ``None``: the core does not say, because another try would meet the same limit, or because no core answered.
-    *trailing*: the trailing metadata of the call.
+    It returns ``None`` if the core gives no time, because another try would meet the same limit, or because no core
+    answered. *trailing* is the trailing metadata of the call.
     """
     if code not in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE):
         return None
@@ -38,7 +38,7 @@ def read_retry_delay(code: grpc.StatusCode, trailing: Any) -> float | None:
 
 
 def _read_fields(raw: bytes, number: int) -> Iterator[bytes]:
-    """Yields the contents of all fields of *number* in a message of a type that is not known here."""
+    """Yields the contents of all fields with *number* in a message whose type is not known here."""
     fields = UnknownFieldSet(empty_pb2.Empty.FromString(raw))
     for field in (fields[index] for index in range(len(fields))):
         if field.field_number == number and field.wire_type == _LENGTH_DELIMITED:

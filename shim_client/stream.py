@@ -1,7 +1,7 @@
 """Keeps one bidirectional stream open: binds it, writes batches, reads responses, and opens it again when it breaks.
 
-While no stream is open, the core keeps the RM's state and queues its messages, so a break costs nothing but time: a
-first message with only the RM's ID binds the new stream, and both directions go on.
+While no stream is open, the core keeps the RM's state and queues its messages, so a break only costs time. The first
+message of the new stream, which contains only the RM's ID, binds it, and both directions continue.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Written_co = TypeVar("Written_co", bound=Message, covariant=True)
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
 
-# Statuses after which the same stream, opened again, can be expected to work. OK is among them: it ends a stream whose
-# other side was closed.
+# The statuses after which the same stream can be expected to work when it is opened again. OK is among them because a
+# stream ends with it when the other side was closed.
 TRANSIENT: Final = frozenset(
     {
         grpc.StatusCode.OK,
@@ -37,7 +37,7 @@ TRANSIENT: Final = frozenset(
     }
 )
 SUPERSEDED: Final = "superseded"
-"""The beginning of the details of ABORTED if another program has registered the same RM."""
+"""The beginning of the details of a status ABORTED which says that another program has registered the same RM."""
 
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 5.0
@@ -74,10 +74,10 @@ class DuplexStream(Generic[Entry, Request, Response]):
         ended: Callable[[Any], object] = lambda metadata: None,
         progress: Progress[Any] | None = None,
     ) -> None:
-        """Prepares the stream called *kind*; *start* opens the RPC, *bind* is its first message.
+        """Prepares the stream called *kind*. *start* opens the RPC; *bind* is its first message.
 
-        *connected* waits for a connection. *ended* gets the trailing metadata of each RPC. *progress*: what went each
-        way; absent: the core is not asked to go on where the stream broke.
+        *connected* waits for a connection. *ended* is called with the trailing metadata of each RPC. *progress* counts
+        the entries in both directions; without it, the core is not asked to continue where the stream broke.
         """
         self._progress = progress
         self._call: grpc.aio.StreamStreamCall[Request, Response] | None = None
@@ -120,7 +120,8 @@ class DuplexStream(Generic[Entry, Request, Response]):
     async def _run_rpc(self, *, announce: bool) -> tuple[bool, grpc.StatusCode, str, float | None]:
         """Runs one RPC to its end.
 
-        Returns whether anything was received, how it ended, and how long the core asks to wait before the next one.
+        Returns whether anything was received, the status and details with which it ended, and how many seconds the core
+        asks to wait before the next RPC.
         """
         call = self._call = self._start()
         heard = False
@@ -139,8 +140,8 @@ class DuplexStream(Generic[Entry, Request, Response]):
             # The error has the status of the call, which is read below for every kind of ending.
             pass
         except asyncio.CancelledError:
-            # So ends a call whose channel is closed because another core leads, or that belongs to an earlier
-            # registration; this stream goes on.
+            # A call ends like this if its channel is closed because another core leads, or if it belongs to an earlier
+            # registration. This stream goes on.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
@@ -155,13 +156,13 @@ class DuplexStream(Generic[Entry, Request, Response]):
         return heard, code, await call.details() or "", read_retry_delay(code, trailing)
 
     def begin_again(self) -> None:
-        """Open another RPC instead of the one that is open, which belongs to an earlier registration."""
+        """Open another RPC, because the open one belongs to an earlier registration."""
         call, self._call = self._call, None
         if call is not None:
             call.cancel()
 
     async def _follow_greeting(self, call: grpc.aio.StreamStreamCall[Request, Response]) -> None:
-        """Learn what the core has applied, if it says so, before anything is written."""
+        """Read how many entries the core has applied, if it says so, before anything is written."""
         if self._progress is None or not self._progress.epoch:
             return
         marks = await call.initial_metadata()

@@ -1,6 +1,6 @@
-"""Messages of the core to a shim as typed values, in the order in which each stream delivered them.
+"""The core's messages to a shim as typed values, in the order in which each stream delivered them.
 
-Order across the three streams is not defined by the contract, so nothing here pretends that it is.
+The contract defines no order across the three streams, so this module defines none either.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class StreamKind(StrEnum):
     ALLOCATION = "UpdateAllocation"
     """The stream of asks, allocations and releases, and of the core's decisions about them."""
     APPLICATION = "UpdateApplication"
-    """The stream of applications, and of the states they enter."""
+    """The stream of applications, and of the states that they enter."""
     NODE = "UpdateNode"
-    """The stream of nodes, and of whether they were accepted."""
+    """The stream of nodes, and of the answers that accept or reject them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class NodeAccepted:
 
 @dataclass(frozen=True, slots=True)
 class NodeRejected:
-    """The node was not created. *reason* starts with a token of the contract, such as ``node-exists``."""
+    """The node was not created. *reason* starts with a code word of the contract, such as ``node-exists``."""
 
     node_id: str
     reason: str
@@ -41,7 +41,7 @@ class NodeRejected:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationAccepted:
-    """The application is known: its asks may be sent now. Not to be confused with its state Accepted."""
+    """The application was added, so its asks may be sent now. This is not its state Accepted."""
 
     application_id: str
 
@@ -66,7 +66,7 @@ class ApplicationUpdated:
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """The ask *key* may start on *node_id*, or an allocation the shim reported is confirmed (its echo)."""
+    """The task of the ask *key* may start on *node_id*, or the core confirms an allocation that the shim reported."""
 
     key: str
     application_id: str
@@ -76,10 +76,10 @@ class Allocated:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """An allocation ends.
+    """An allocation ends or is to be ended.
 
     With PREEMPTED_BY_SCHEDULER, TIMEOUT or PLACEHOLDER_REPLACED the shim stops the container and then confirms with the
-    same type. With STOPPED_BY_RM it is over already, and nothing is to be confirmed.
+    same type. With STOPPED_BY_RM it has ended already, and the shim confirms nothing.
     """
 
     key: str
@@ -95,7 +95,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class AskReleased:
-    """The core dropped a pending ask (generation G2 only: G3 says this with :class:`Released`)."""
+    """The core dropped a pending ask (generation G2 only: G3 reports this with :class:`Released`)."""
 
     key: str
     application_id: str
@@ -115,9 +115,10 @@ class AskRejected:
 class StreamReopened:
     """A stream broke and is open again.
 
-    The core kept its state, and what it had to say meanwhile follows. *exact*: both sides go on exactly where the
-    stream broke, so nothing was lost and nothing comes twice. Otherwise what the shim wrote just before the break may
-    be lost: allocations, asks and releases are idempotent, so reporting them again is safe and enough.
+    The core kept its state, and its messages of the meantime follow. If *exact* is true, both sides continue exactly
+    where the stream broke, so nothing was lost and nothing comes twice. Otherwise entries that the shim wrote just
+    before the break may be lost: allocations, asks and releases are idempotent, so it is safe and sufficient to report
+    them again.
     """
 
     stream: StreamKind
@@ -139,7 +140,8 @@ Update: TypeAlias = (
 
 
 class UpdateHandler:
-    """A base with one method per update, for shims that prefer callbacks: override those that matter.
+    """A base class with one method per kind of update, for shims that prefer callbacks. Override the methods that you
+    need.
 
     Methods run in the event loop and must not block; while one runs, nothing further is read.
     """
@@ -160,7 +162,7 @@ class UpdateHandler:
         """Called when an application entered a state."""
 
     def allocated(self, update: Allocated) -> None:
-        """Called when an ask was placed, or a reported allocation confirmed."""
+        """Called when an ask was placed, or a reported allocation was confirmed."""
 
     def released(self, update: Released) -> None:
         """Called when an allocation ends or is to be ended."""
@@ -175,7 +177,7 @@ class UpdateHandler:
         """Called when a stream that broke is open again."""
 
     def handle(self, update: Update) -> None:
-        """Call the method that *update* belongs to."""
+        """Call the method for the kind of *update*."""
         match update:
             case Allocated():
                 self.allocated(update)

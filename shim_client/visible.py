@@ -1,5 +1,5 @@
-"""Writes texts from the core so that they can be shown safely: on one line, without characters that a terminal
-obeys."""
+"""Writes texts from the core so that they can be shown safely: on one line, without control characters that a terminal
+would execute."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A group of commands that shows wrong arguments safely, because they may be names that somebody else chose.
+"""A group of commands that shows wrong arguments safely, because they may contain names that another person chose.
 
-An error of typer contains the wrong argument as it is, including escape sequences.
+An error message of typer contains the wrong argument unchanged, including escape sequences.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ class VisibleCommands(TyperGroup):
             return super().make_context(*args, **kwargs)
 
     def invoke(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the command that was named, which parses its own arguments."""
+        """Runs the chosen command, which parses its own arguments."""
         with _visible_complaints():
             return super().invoke(*args, **kwargs)
 
 
 @contextmanager
 def _visible_complaints() -> Iterator[None]:
-    """Writes the message of a parser's error visibly. The list of commands is ours, and keeps its lines."""
+    """Writes the message of a parser's error visibly. The list of commands in it is our own text, and keeps its
+    lines."""
     try:
         yield
     except typer.TyperException as error:

@@ -1,6 +1,6 @@
-"""A batch system for one machine or a few, as a shim: real processes, placed by a core.
+"""A batch system for one machine or a few, which is a shim: it runs real processes that a core has placed.
 
 One server is the shim: it keeps the jobs, registers with the core and tells agents what to start. One agent per machine
-runs processes, each under a supervisor of its own that survives the agent. Nothing here is imported by the package
-itself, because a supervisor must be small.
+runs the processes. Each process has its own supervisor, which survives the agent. The package itself imports nothing,
+because a supervisor must be small.
 """

@@ -18,7 +18,7 @@ class BadAmount(ValueError):
 
 
 def parse_cores(text: str) -> int:
-    """Returns thousandths of a core: of ``2``, ``0.5`` or ``500m``."""
+    """Returns the thousandths of a core in a text such as ``2``, ``0.5`` or ``500m``."""
     found = _NUMBER.match(text)
     if found is None or found[3] not in ("", "m") or (found[3] and found[2]):
         raise BadAmount(f"{text!r} is no number of cores; write 2, 0.5 or 500m")
@@ -28,7 +28,7 @@ def parse_cores(text: str) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """Returns bytes: of ``4Gi``, ``512M`` or a plain number."""
+    """Returns the bytes in a text such as ``4Gi``, ``512M`` or a plain number."""
     found = _NUMBER.match(text)
     factors = _BYTES | _BINARY_BYTES
     if found is None or found[3] not in factors:
@@ -42,7 +42,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Returns seconds: of ``90s``, ``2h``, ``1h30m``, ``2d`` or a plain number of seconds."""
+    """Returns the seconds in a text such as ``90s``, ``2h``, ``1h30m``, ``2d`` or a plain number of seconds."""
     if text.isascii() and text.isdigit() and len(text) <= 9:
         return float(text)
     total, end = 0, 0
@@ -55,7 +55,8 @@ def parse_duration(text: str) -> float:
 
 
 def parse_indexes(text: str) -> tuple[int, ...]:
-    """Returns the indexes of an array: of ``1-100``, ``0-9:3`` or ``1,5,7-9``, in order and without repetition."""
+    """Returns the indexes of an array in a text such as ``1-100``, ``0-9:3`` or ``1,5,7-9``, in order and without
+    repetition."""
     found: set[int] = set()
     for part in text.split(","):
         span, _, step = part.partition(":")
@@ -76,7 +77,7 @@ MOST_INDEXES: Final = 100_000
 
 
 def write_cores(thousandths: int) -> str:
-    """Returns cores as people write them."""
+    """Returns a number of cores as people write it."""
     return f"{thousandths / 1000:g}"
 
 

@@ -1,4 +1,4 @@
-"""Starts the server in the background, says what came of it, and waits for its end."""
+"""Starts the server in the background, reports whether it runs, and waits for its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kornel.shim_local.tables import format_nodes
 UP_S: Final = 60.0
 BUSY_S: Final = 2.0
 EXIT_BUSY: Final = 4
-"""The exit status of a server where another one, or an agent, works in the state directory or is about to."""
+"""The exit status of a server that finds another server or an agent which uses the state directory, or is about to."""
 POLL_S: Final = 0.05
 SOCKET: Final = "server.sock"
 LOG: Final = "server.log"
@@ -28,7 +28,8 @@ class NotStarted(Exception):
 
 
 def start_server(folder: Path, arguments: Sequence[str]) -> list[str]:
-    """Returns lines about a server in the background, started with *arguments* unless one serves in *folder* already.
+    """Starts a server in the background with *arguments*, unless one serves in *folder* already. Returns lines about
+    it.
 
     Raises NotStarted.
     """
@@ -40,7 +41,7 @@ def start_server(folder: Path, arguments: Sequence[str]) -> list[str]:
         process, began = _start_process(folder, arguments)
         _wait_for_server(process, folder, end - time.monotonic())
         if process.poll() == EXIT_BUSY and time.monotonic() < end:
-            # Another command starts a server at this moment, or the one before has not ended yet.
+            # Another command is just starting a server, or the previous server has not ended yet.
             if not wait_until(lambda: _is_working(folder), BUSY_S):
                 continue
         elif process.returncode is not None:
@@ -58,7 +59,7 @@ def start_server(folder: Path, arguments: Sequence[str]) -> list[str]:
 
 
 def _start_process(folder: Path, arguments: Sequence[str]) -> tuple[subprocess.Popen[bytes], int]:
-    """Returns the process of a new server, and where its part of the log begins. Raises NotStarted."""
+    """Starts a server. Returns its process, and the offset at which its part of the log begins. Raises NotStarted."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (folder / LOG).open("ab") as output:
@@ -83,14 +84,14 @@ def _wait_for_server(process: subprocess.Popen[bytes], folder: Path, seconds: fl
 
 
 def _is_working(folder: Path) -> bool:
-    """Tells whether a server works in *folder*, and has its core."""
+    """Tells whether a server works in *folder* and has a connection to its core."""
     with suppress(NoServer, RequestRefused), ServerConnection(folder / SOCKET) as server:
         return not read_state(server)["core_state"]
     return False
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Tells whether *condition* comes to hold within *seconds*."""
+    """Tells whether *condition* becomes true within *seconds*."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -100,7 +101,7 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def read_state(server: ServerConnection) -> dict[str, Any]:
-    """Returns what a server says of itself, or the agent of a machine that has joined one."""
+    """Returns the status of a server, or of the agent of a machine that has joined one."""
     try:
         return server.request({"do": "joined"})
     except RequestRefused:

@@ -62,7 +62,7 @@ def choose_state(
         ),
     ] = None,
 ) -> None:
-    """Take the state directory, which every command needs."""
+    """Read the option with the state directory, which every command needs."""
     base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     context.obj = (state or base / "kornel-local").absolute()
 
@@ -277,7 +277,7 @@ def explain_job(
         return
     key = str(waiting[0]["key"])
     explained = subprocess.run(
-        # In full, because another manager of the core may have a partition of that name, too.
+        # The name is the full one, because another manager of the core may have a partition with the same short name.
         [
             *(sys.executable, "-P", "-m", "kornel", "--core", str(status["core"]), "explain"),
             *("--partition", str(status["partition"]), key),
@@ -369,7 +369,7 @@ def main() -> None:
 
 
 def as_json(value: object) -> str:
-    """Returns JSON, in which nothing is left that a terminal would obey."""
+    """Returns JSON without characters that a terminal would execute."""
     return json.dumps(value, indent=2)
 
 
@@ -392,14 +392,14 @@ def _write_bytes(data: bytes) -> None:
 
 
 def _make_exit(reason: str, status: int = EXIT_INPUT) -> typer.Exit:
-    """Prints an error, and returns the exit to be raised."""
+    """Prints an error, and returns the ``typer.Exit`` to raise."""
     typer.echo(_write_lines(f"kornel-local: {reason}".splitlines()), err=True)
     return typer.Exit(status)
 
 
 @contextmanager
 def _report_errors() -> Iterator[None]:
-    """Prints errors that a user can do something about, and exits with their status."""
+    """Prints the errors that a user can correct, and exits with their status."""
     try:
         yield
     except (BadAmount, BadSpec, BadScript) as error:
@@ -409,13 +409,13 @@ def _report_errors() -> Iterator[None]:
     except (RequestRefused, NotStarted) as error:
         raise _make_exit(str(error), EXIT_FAILED) from error
     except BrokenPipeError as error:
-        # Whoever reads has seen enough; Python must not complain when it flushes at the end.
+        # The reader of the output has closed it. Python must not complain when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(EXIT_FAILED) from error
 
 
 def _stop_kept_core(folder: Path) -> bool:
-    """Ends a core that runs on without a server. Returns whether there was one."""
+    """Ends a core that still runs without a server. Returns whether there was one."""
     with suppress(NoServer), ServerConnection(folder / SOCKET):
         return False
     from kornel.shim_local.server.core_process import OwnCore  # noqa: PLC0415 - other commands do without it
@@ -432,7 +432,7 @@ def _connect(context: typer.Context) -> ServerConnection:
 
 
 def _finish_wait(server: ServerConnection, names: list[str]) -> None:
-    """Waits for jobs, says how those ended that did not end well, and exits accordingly."""
+    """Waits for jobs, prints how failed ones ended, and exits accordingly."""
     tasks = server.request({"do": "wait", "names": names})["tasks"]
     bad = [task for task in tasks if task["state"] != "done"]
     for task in bad:

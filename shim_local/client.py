@@ -13,7 +13,7 @@ PIECE_BYTES: Final = 64 * 1024
 
 
 class NoServer(Exception):
-    """Nobody serves in the state directory."""
+    """No server or agent serves in the state directory."""
 
 
 class RequestRefused(Exception):
@@ -21,7 +21,7 @@ class RequestRefused(Exception):
 
 
 class ServerConnection:
-    """A connection for requests, one after the other."""
+    """A connection over which requests are sent one after the other."""
 
     def __init__(self, path: Path) -> None:
         """Connects to the socket at *path*. Raises NoServer."""
@@ -46,7 +46,7 @@ class ServerConnection:
         self._socket.close()
 
     def request(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the answer to *message*. Raises NoServer when the server ends, RequestRefused when it refuses."""
+        """Returns the answer to *message*. Raises NoServer if the server ends, and RequestRefused if it refuses."""
         try:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
             pieces = [self._rest]

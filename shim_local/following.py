@@ -1,4 +1,4 @@
-"""Reads logs as they are written: that of one task, or those of an array with the names of its tasks."""
+"""Reads logs while they are written: the log of one task, or the logs of an array with the names of its tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOLLOW_S: Final = 0.2
 def follow_log(server: ServerConnection, name: str, attempt: int, *, follow: bool) -> Iterator[bytes]:
     """Yields the log of a task piece by piece, of its last attempt if *attempt* is 0.
 
-    With *follow* that goes on until the task has ended, through all attempts that come.
+    With *follow*, this goes on until the task has ended, and includes all later attempts.
     """
     offset = 0
     current = attempt
@@ -31,26 +31,26 @@ def follow_log(server: ServerConnection, name: str, attempt: int, *, follow: boo
         if not attempt and answer["current"] > answer["attempt"]:
             current, offset = answer["current"], 0
         elif answer["node"]:
-            # So that the end of this attempt is read before the begin of the next.
+            # The rest of this attempt is read before the beginning of the next one.
             current = answer["attempt"]
         time.sleep(FOLLOW_S)
 
 
 @dataclass(slots=True)
 class _Position:
-    """The place up to which the log of a task was read."""
+    """The position up to which the log of a task was read."""
 
     attempt: int
     offset: int = 0
     rest: bytes = b""
-    """The begin of a line that has not ended."""
+    """The beginning of a line that has not ended."""
 
 
 def follow_array(server: ServerConnection, name: str, attempt: int, *, follow: bool) -> Iterator[bytes]:
     """Yields whole lines of all tasks of an array, each with the name of its task in front."""
     positions: dict[str, _Position] = {}
     while True:
-        # Asked before the logs are read: what a task wrote until its end is there by then.
+        # The states are asked before the logs are read, so the logs of ended tasks are complete.
         tasks = server.request({"do": "show", "name": name})["tasks"]
         for task in tasks:
             yield from _read_lines(server, task, attempt, positions)
@@ -62,7 +62,7 @@ def follow_array(server: ServerConnection, name: str, attempt: int, *, follow: b
 def _read_lines(
     server: ServerConnection, task: dict[str, Any], attempt: int, positions: dict[str, _Position]
 ) -> Iterator[bytes]:
-    """Yields what is new in the log of a task; with the last line, if the task has ended."""
+    """Yields the new lines in the log of a task, including the unfinished last line if the task has ended."""
     name = str(task["task"])
     wanted = attempt or int(task["attempt"])
     position = positions.setdefault(name, _Position(wanted))

@@ -1,4 +1,4 @@
-"""Runs the server, or the agent that joins one, and says in a line why it cannot."""
+"""Runs the server, or the agent that joins one. If it cannot start, one line gives the reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXIT_INPUT: Final = 2
 
 def run_program(settings: Settings) -> int:
     """Returns the exit status once the program has ended."""
-    # Jobs, with their environments and logs, are nobody else's. Each job gets the umask of its own submission.
+    # Other users must not read jobs, with their environments and logs. Each job gets the umask of its submission.
     os.umask(0o077)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", force=True

@@ -11,13 +11,13 @@ MOST_BYTES: Final = 256 * 1024
 
 
 class BadScript(ValueError):
-    """A line of options that cannot be read; the message says where it is."""
+    """A line of options that cannot be read; the message names the line."""
 
 
 def read_options(path: Path) -> list[str]:
-    """Returns the words of the option lines of the script *path*, in order; none if it is not a script.
+    """Returns the words of the option lines of the script *path*, in order. If the file is no script, there are none.
 
-    Option lines stand above the first line that is neither empty nor a comment. Raises BadScript.
+    Option lines have to precede the first line that is neither empty nor a comment. Raises BadScript.
     """
     try:
         if not path.is_file():

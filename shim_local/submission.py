@@ -18,12 +18,12 @@ from kornel.shim_local.jobs.spec import BadSpec, JobSpec
 from kornel.shim_local.script_options import BadScript, read_options
 
 LONGEST_NAME: Final = 255
-"""The longest name of a file in bytes, on Linux."""
+"""The most bytes in the name of a file on Linux."""
 STATE_VARIABLE: Final = "KORNEL_LOCAL_STATE"
 
 
 def read_script_options(context: typer.Context, command: list[str]) -> dict[str, Any]:
-    """Returns the options of ``submit``: those of the command line, and others from the script."""
+    """Returns the options of ``submit``: those of the command line, and, where it has none, those of the script."""
     options = dict(context.params)
     program = Path(command[0])
     if len(os.fsencode(program.name)) > LONGEST_NAME:
@@ -62,7 +62,7 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
     if not os.path.isdir(directory):  # noqa: PTH112 - does not raise for a name that is too long
         raise BadSpec(f"{directory} is not a directory")
     environment = {name: value for name, value in os.environ.items() if name != STATE_VARIABLE}
-    # This lets jobs submit jobs.
+    # This permits jobs to submit jobs.
     environment[STATE_VARIABLE] = str(folder)
     for pair in options["env"] or ():
         name, equals, value = pair.partition("=")
@@ -108,7 +108,7 @@ def _user_name() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
-        # Many containers have no entry for the user.
+        # In many containers the user has no entry.
         return str(os.getuid())
 
 

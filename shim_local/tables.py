@@ -14,7 +14,7 @@ LONGEST_CELL: Final = 60
 
 
 def format_jobs(jobs: Iterable[Mapping[str, Any]], now: float) -> list[str]:
-    """Returns a table of jobs; tasks of an array that are given each have a line of their own."""
+    """Returns a table of jobs. If the tasks of an array are given, each has its own line."""
     rows: list[Sequence[object]] = []
     for job in jobs:
         amounts = (write_cores(job["vcore"]), _bytes_or_dash(job["memory"]), job["gpu"] or "-", job["priority"])
@@ -58,7 +58,7 @@ def format_nodes(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def format_table(heads: Sequence[str], rows: Iterable[Sequence[object]], longest: int = LONGEST_CELL) -> list[str]:
-    """Returns lines with columns of equal width; names from outside are written visibly."""
+    """Returns lines with columns of equal width. Names that other people chose are written visibly."""
     cells = [[_shorten_cell(write_visibly(str(cell)), longest) for cell in row] for row in (heads, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
@@ -84,7 +84,7 @@ def _format_time(task: Mapping[str, Any], now: float) -> str:
     if not task["started_s"] or task["state"] == "queued":
         return ""
     took_s = max(0.0, (task["ended_s"] or now) - task["started_s"])
-    # What took less than a tenth of a second says more of the machine than of the job.
+    # A time below a tenth of a second says more about the machine than about the job.
     return write_duration(round(took_s, 1) if took_s < 1 else took_s)
 
 

@@ -1,4 +1,4 @@
-"""A simulated cluster behind a shim, which starts the tasks that are placed, ends them, and confirms releases.
+"""A simulated cluster behind a shim. It starts the tasks that the core places, ends them, and confirms releases.
 
-It knows the wire contract only, through :mod:`shim_client`, and checks what the core does from its own accounts.
+It depends on the wire contract only, through :mod:`shim_client`, and checks the core against its own accounts.
 """

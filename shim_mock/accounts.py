@@ -1,8 +1,8 @@
-"""The simulated cluster's own books: the usage of each queue over time.
+"""The simulated cluster's own accounts: the usage of each queue over time.
 
-They follow the order of the core's allocation stream, so between two messages they say what the core's books said when
-it wrote the second one. That makes them an independent check of the core: of its sums at the end of a run, and of every
-preemption at the moment it was decided.
+They follow the order of the core's allocation stream, so between two messages they equal the core's accounts at the
+time when it wrote the second message. They are therefore an independent check of the core: of its sums at the end of a
+run, and of every preemption at the time of its decision.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Final
 
 from kornel.shim_mock.queues import QueueLimits, ancestors
 
-# Seconds between two points of the picture: finer than a reader can see.
+# The seconds between two points of the picture, which is finer than a reader can see.
 RESOLUTION_S: Final = 0.1
 
 
 @dataclass(slots=True)
 class QueueAccount:
-    """One queue and all below it.
+    """The account of one queue and all queues below it.
 
-    Amounts in base units; *preempting* is the part of *used* that victims hold.
+    Amounts are in base units; *preempting* is the part of *used* that victims hold.
     """
 
     limits: QueueLimits
@@ -38,15 +38,15 @@ class QueueAccount:
     latencies_s: list[float] = field(default_factory=list)
 
     def usage_net_of_victims(self, resource_type: str) -> int:
-        """Returns the usage of *resource_type* without that of victims that are still running."""
+        """Returns the usage of *resource_type* without the usage of victims that still run."""
         return self.used.get(resource_type, 0) - self.preempting.get(resource_type, 0)
 
     @property
     def is_served(self) -> bool:
-        """Tells whether the queue has its guarantee, or all that it wants and any node could hold.
+        """Tells whether the queue has its guarantee, or has everything it asked for that could fit a node.
 
-        One guaranteed type at its guarantee is enough: an ask may only preempt while its queue is below the
-        guarantee in every guaranteed type that it asks for.
+        It is enough that one guaranteed type has reached its guarantee, because an ask may preempt only while its queue
+        is below the guarantee in every guaranteed type that it asks for.
         """
         if self.first_ask_s is None:
             return False
@@ -75,7 +75,7 @@ class Sample:
 
 
 class Accounts:
-    """The books of all queues that applications are submitted to, and of the queues above them."""
+    """The accounts of all queues to which applications are submitted, and of the queues above them."""
 
     def __init__(self, limits: Mapping[str, QueueLimits], leaves: Iterable[str]) -> None:
         self.leaves: list[str] = list(dict.fromkeys(leaves))
@@ -91,17 +91,18 @@ class Accounts:
         self.below_guarantee: list[BelowGuarantee] = []
 
     def set_limits(self, limits: Mapping[str, QueueLimits]) -> None:
-        """Hold what follows to the *limits* of another configuration."""
+        """Check everything from now on against the *limits* of another configuration."""
         for path, account in self.queues.items():
             account.limits = limits.get(path, QueueLimits())
 
     def plan_tasks(self, leaf: str, count: int) -> None:
-        """Note that *count* tasks will be submitted to *leaf*; negative: that they never will."""
+        """Note that *count* tasks will be submitted to *leaf*, or, with a negative count, that they no longer will
+        be."""
         for account in self._paths[leaf]:
             account.unsubmitted += count
 
     def book_ask(self, leaf: str, amounts: Mapping[str, int], *, hopeless: bool, at_s: float) -> None:
-        """Book an ask."""
+        """Add an ask."""
         for account in self._paths[leaf]:
             if account.first_ask_s is None:
                 account.first_ask_s = at_s
@@ -110,14 +111,14 @@ class Accounts:
             _add_amounts(account.pending, amounts, 1)
 
     def remove_ask(self, leaf: str, amounts: Mapping[str, int], *, hopeless: bool) -> None:
-        """Take an ask off the books that was placed, refused or dropped."""
+        """Remove an ask that was placed, refused or dropped."""
         for account in self._paths[leaf]:
             account.waiting -= 1
             account.hopeless -= hopeless
             _add_amounts(account.pending, amounts, -1)
 
     def book_task(self, leaf: str, amounts: Mapping[str, int], *, waited_s: float, at_s: float) -> None:
-        """Book a task that was placed."""
+        """Add a task that was placed."""
         self._before_change(at_s)
         for account in self._paths[leaf]:
             _add_amounts(account.used, amounts, 1)
@@ -125,7 +126,7 @@ class Accounts:
         self._after_change(at_s)
 
     def book_victim(self, leaf: str, amounts: Mapping[str, int], *, key: str, at_s: float) -> None:
-        """Book a task as a victim: from now on it holds room, and no longer counts for a guarantee."""
+        """Mark a task as a victim. From now on it still holds room, but no longer counts towards a guarantee."""
         self._mark_change(leaf, amounts)
         for name, account in zip(self._names[leaf], self._paths[leaf], strict=True):
             account.preempted += 1
@@ -137,7 +138,7 @@ class Accounts:
         self.preemptions.append((at_s, leaf))
 
     def remove_task(self, leaf: str, amounts: Mapping[str, int], *, victim: bool, at_s: float) -> None:
-        """Take a task off the books, which no longer holds room."""
+        """Remove a task that no longer holds room."""
         self._before_change(at_s)
         for account in self._paths[leaf]:
             _add_amounts(account.used, amounts, -1)
@@ -146,7 +147,7 @@ class Accounts:
         self._after_change(at_s)
 
     def finish(self, at_s: float) -> None:
-        """Record the last moment."""
+        """Record the usage at the end of the run."""
         self._take_sample(self._changed_s)
         self._take_sample(at_s)
 
@@ -155,7 +156,7 @@ class Accounts:
             _add_amounts(account.preempting, amounts, 1)
 
     def _before_change(self, at_s: float) -> None:
-        """Record the state that lasted through a pause, so that a line between two points invents no slope."""
+        """Record the usage at both ends of a pause, so that the picture shows a level line for it and no slope."""
         if at_s - self._changed_s >= RESOLUTION_S:
             self._take_sample(self._changed_s)
             self._take_sample(at_s)

@@ -1,4 +1,5 @@
-"""The ``kornel-shim-mock`` command: plays scenarios and traces against a core, or the whole demo with its own core."""
+"""The ``kornel-shim-mock`` command. It plays scenarios and traces against a core, or runs the whole demo with a core
+that it starts."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ STRANGER: Final = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_D
 
 
 class DemoKind(StrEnum):
-    """The parts that the demo shows alone: kinds of preemption, named like their scenarios, and stories."""
+    """The parts of the demo that can be shown alone: kinds of preemption, which are named like their scenarios, and
+    stories."""
 
     GUARANTEE = "guarantee"
     REQUIRED_NODE = "required-node"
@@ -55,9 +57,9 @@ class DemoKind(StrEnum):
     MONITOR = "monitor"
     PRIORITY = "priority"
     SWAP = "swap"
-    """No kind of preemption: shims that take over from each other."""
+    """Shims that take over from each other; it shows no preemption."""
     TOPOLOGY = "topology"
-    """No kind of preemption: gangs that want their members in one rack, or apart."""
+    """Gangs that want their members in one rack, or apart; it shows no preemption."""
 
     GANG = "gang"
     """Gangs that start, wait, preempt and are preempted as a whole."""
@@ -66,7 +68,7 @@ class DemoKind(StrEnum):
 
 
 STORIES: Final = frozenset({DemoKind.SWAP, DemoKind.TOPOLOGY, DemoKind.GANG, DemoKind.FAILOVER})
-"""Kinds that say themselves what happens, step by step, and have no scenario."""
+"""The kinds that have no scenario, but explain their own steps one by one."""
 
 
 app = typer.Typer(
@@ -116,7 +118,7 @@ def connect(
     token_file: TokenFile = None,
     server_name: ServerName = "",
 ) -> None:
-    """Take the credentials for the cores of ``run`` and ``trace``; that of ``demo`` asks for none."""
+    """Read the credentials for the cores of ``run`` and ``trace``; the core of ``demo`` needs none."""
     context.obj = credentials_of(ca, cert, key, token_file, server_name)
 
 
@@ -225,7 +227,7 @@ def demo(
 
 
 async def _tell_story(console: Console, kind: DemoKind, log: Path, *, keep: bool) -> bool:
-    """Show one of the :data:`STORIES`. Returns whether all came as it should."""
+    """Show one of the :data:`STORIES`. Returns whether all its steps succeeded."""
 
     def say(text: str) -> None:
         console.print(escape(_write_lines(text, further="")), soft_wrap=True, highlight=False)
@@ -310,21 +312,21 @@ def _builtin_folder() -> Path:
 
 
 def _scenario_path(text: str) -> Path:
-    """Returns the path *text*, or that of the built-in scenario of that name if there is no such file."""
+    """Returns the path *text*, or the path of the built-in scenario with this name if there is no such file."""
     path = Path(text)
     builtin = _builtin_folder() / f"{text}.yaml"
     return builtin if not path.is_file() and path.name == text and builtin.exists() else path
 
 
 async def _until_terminated(playing: Coroutine[None, None, bool]) -> bool:
-    """Await *playing*, cancelled by SIGTERM so that it leaves the core in good order."""
+    """Await *playing*. SIGTERM cancels it, so that it can unregister from the core in an orderly way."""
     task = asyncio.ensure_future(playing)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await task
 
 
 def _exit_with(play: Callable[[Console], Coroutine[None, None, bool]]) -> None:
-    """Run *play* and exit with the status of its outcome."""
+    """Run *play*, and exit with the status that stands for its result."""
     console, errors = Console(), Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     try:
         passed = asyncio.run(_until_terminated(play(console)))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class SimulatedClock:
-    """A clock that counts from 0 at the moment it is made, inside a running event loop."""
+    """A clock that starts at 0 when it is made, inside a running event loop."""
 
     def __init__(self, speed: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -26,7 +26,7 @@ class SimulatedClock:
         return self.real_s * self._speed
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Run *callback* in *delay_s* simulated seconds. ``timers`` counts the pending calls."""
+        """Run *callback* in *delay_s* simulated seconds. ``timers`` is the number of pending calls."""
         self.timers += 1
 
         def run() -> None:
@@ -36,5 +36,5 @@ class SimulatedClock:
         self._loop.call_later(max(0.0, delay_s) / self._speed, run)
 
     def call_at(self, at_s: float, callback: Callable[[], None]) -> None:
-        """Run *callback* at the simulated moment *at_s*."""
+        """Run *callback* at the simulated time *at_s*."""
         self.call_later(at_s - self.now_s, callback)

@@ -1,10 +1,11 @@
-"""The simulated cluster: nodes and tasks as a resource manager keeps them, driven by the core's decisions.
+"""The simulated cluster: the nodes and tasks of a resource manager, which follow the core's decisions.
 
-It starts the tasks that are placed, ends them after their runtime, confirms releases after the delay of its release
-policy, and re-creates lost work where a ReplicaSet would. Every message of the core is checked as it arrives: a node
-over its capacity, a task placed twice or a message about an unknown task is kept as an anomaly.
+It starts the tasks that the core places, ends them after their runtime, confirms releases after the delay of its
+release policy, and re-creates lost tasks where a ReplicaSet would. It checks every message of the core on arrival: a
+node over its capacity, a task that is placed twice or a message about an unknown task is recorded as an anomaly.
 
-The methods run in the event loop without waiting; what is to be sent gathers in lists that :meth:`send` empties.
+The methods run in the event loop without waiting. They collect the entries to be sent in lists, which :meth:`send`
+empties.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ REQUIRED_NODE: Final = "yunikorn.apache.org/requiredNode"
 
 @dataclass(slots=True)
 class Task:
-    """One task, which is an ask once it is submitted and a container once it is placed."""
+    """One task. It is an ask once it is submitted, and a container once it is placed."""
 
     key: str
     application: Application
@@ -63,7 +64,8 @@ class Task:
     heard: set[TaskEvent] = field(default_factory=set)
 
     def ask(self, *, again: bool = False) -> Ask:
-        """Returns the request for the task. *again*: to a core that has forgotten how old it is."""
+        """Returns the ask for the task. *again* says that the core has forgotten the age of the ask, so that it is sent
+        along."""
         priority_class = self.group.priority_class
         return Ask(
             key=self.key,
@@ -80,7 +82,8 @@ class Task:
 
 @dataclass(slots=True)
 class Fate:
-    """The history of an application: tasks that failed, and tasks it lost to preemption until it failed."""
+    """The history of an application: the number of its tasks that failed, and of those it lost to preemption before it
+    failed."""
 
     failures: int = 0
     preempted: int = 0
@@ -88,9 +91,9 @@ class Fate:
 
 
 class SimulatedCluster:
-    """The state of one run. *client* must be registered before anything is sent.
+    """The state of one run. *client* has to be registered before anything is sent.
 
-    *registration* absent: one that is never made again.
+    Without *registration*, the cluster never registers again.
     """
 
     def __init__(
@@ -132,10 +135,10 @@ class SimulatedCluster:
             for group in application.tasks:
                 self.accounts.plan_tasks(application.queue, group.count)
 
-    # What the scenario does.
+    # The actions of the scenario.
 
     async def create_nodes(self, groups: Iterable[NodeGroup]) -> None:
-        """Report the nodes of *groups*, wait for the core's answers, and plan what happens to them later."""
+        """Report the nodes of *groups*, wait for the core's answers, and plan the later changes of the nodes."""
         new = [(group, node_id) for group in groups for node_id in group.node_ids()]
         infos = []
         for group, node_id in new:
@@ -185,7 +188,7 @@ class SimulatedCluster:
                 self._clock.call_later(group.at_s, self._make_arrival(application, group))
 
     async def reconfigure(self, change: Change) -> None:
-        """Put another configuration into force. Raises CallFailed if the core refuses it."""
+        """Replace the queue configuration. Raises CallFailed if the core refuses it."""
         await self.registration.ask_until_answered(partial(self._client.update_configuration, change.config))
         self.registration.config = change.config
         self.accounts.set_limits(change.queues)
@@ -194,7 +197,7 @@ class SimulatedCluster:
     def _make_node_action(self, node_id: str, action: si.NodeInfo.ActionFromRM.ValueType) -> Callable[[], None]:
         def act() -> None:
             if action == si.NodeInfo.DECOMISSION:
-                # The core's releases for its tasks follow; new tasks must not count on it.
+                # The core's releases of its tasks follow; the room of the node no longer counts for new tasks.
                 self._nodes.pop(node_id, None)
                 self._hopeless.clear()
             elif action == si.NodeInfo.DRAIN_NODE:
@@ -216,7 +219,8 @@ class SimulatedCluster:
                 began_s = self._clock.now_s
             due = group.count
             if group.arrival_per_s is not None:
-                # All that fell due since the last timer, so that a high rate does not depend on timer precision.
+                # This submits all tasks that were due since the last timer, so that a high rate does not depend on the
+                # precision of timers.
                 due = min(due, int((self._clock.now_s - began_s) * group.arrival_per_s + 1e-9) + 1)
             for index in range(submitted, due):
                 originator = group.originator and index == 0
@@ -253,10 +257,10 @@ class SimulatedCluster:
             self._hopeless[subject] = known
         return known
 
-    # What the core says.
+    # The messages of the core.
 
     def handle_update(self, update: Update) -> None:
-        """Carry out one update of the core."""
+        """Carry out one update from the core."""
         match update:
             case Allocated(key=key) if key in self._unconfirmed:
                 self._note_confirmed(key)
@@ -314,7 +318,7 @@ class SimulatedCluster:
             return
         before = self.tasks[update.key].state if update.key in self.tasks else None
         if before is TaskState.WAITING:
-            # The core gives up a pending ask (G3): it is gone already, a confirmation would tell it nothing.
+            # The core drops a pending ask (G3). It has already removed the ask, so no confirmation is needed.
             self._drop_ask(update.key, TaskEvent.DROPPED)
             return
         if (task := self._move_task(update.key, TaskEvent.STOP_ASKED)) is None:
@@ -323,7 +327,8 @@ class SimulatedCluster:
         if update.termination == si.PREEMPTED_BY_SCHEDULER and not task.victim:
             task.victim = True
             fate = self.fates[task.application.id]
-            # Not the application's fault: it counts, but not against the retries.
+            # Preemption is not the application's fault, so it is counted separately from the failures that use up
+            # retries.
             fate.preempted += not fate.failed
             queue, amounts = task.application.queue, task.group.resources
             self.accounts.book_victim(queue, amounts, key=task.key, at_s=self._clock.real_s)
@@ -344,21 +349,22 @@ class SimulatedCluster:
             self.accounts.remove_ask(task.application.queue, task.group.resources, hopeless=task.hopeless)
 
     def _move_task(self, key: str, event: TaskEvent) -> Task | None:
-        """Returns the task after *event*; None, and an anomaly, if the contract forbids the core's message."""
+        """Returns the task after *event*. If the contract forbids the core's message, it records an anomaly and returns
+        None."""
         if (task := self.tasks.get(key)) is None:
             self._note_anomaly(f"{event}: unknown task {key!r}")
             return None
         try:
             task.state = next_state(task.state, event)
         except IllegalTransition as error:
-            # A core that goes on where another one ended says again what may not have arrived.
+            # A core that took over from another one repeats messages that may not have arrived.
             if not (self._reopened and event in task.heard):
                 self._note_anomaly(f"task {key}: {error}")
             return None
         task.heard.add(event)
         return task
 
-    # What containers do.
+    # The actions of containers.
 
     def _end_after_runtime(self, task: Task) -> None:
         if task.state is TaskState.RUNNING:
@@ -366,7 +372,7 @@ class SimulatedCluster:
             self._send_release(task, si.STOPPED_BY_RM)
 
     def _fail_task(self, application: Application) -> None:
-        """Let one of *application*'s running tasks fail, which ends the application if it has no retries left."""
+        """Make one of the running tasks of *application* fail. This ends the application if it has no retries left."""
         own = [task for task in self.tasks.values() if task.application is application]
         failing = next((task for task in own if task.state is TaskState.RUNNING), None)
         if failing is None:
@@ -385,7 +391,7 @@ class SimulatedCluster:
                     self._end_after_runtime(task)
 
     def call_later(self, seconds: float, act: Callable[[], None]) -> None:
-        """Do *act* after so many real seconds."""
+        """Call *act* after *seconds* of real time."""
         self._clock.call_later(max(0.0, seconds) * self.scenario.speed, act)
 
     def end_task(self, task: Task) -> None:
@@ -401,7 +407,8 @@ class SimulatedCluster:
     def _confirm_release(self, task: Task) -> None:
         policy = self.scenario.releases
         task.attempts += 1
-        # Drawn per task and attempt: the order in which the core decides does not change who loses a message.
+        # The draw depends on the task and the attempt only, so the order of the core's decisions does not change which
+        # messages are lost.
         luck = random.Random(f"{policy.seed}/{task.key}/{task.attempts}")
         if luck.random() < policy.loss:
             self.lost_confirmations += 1
@@ -438,10 +445,10 @@ class SimulatedCluster:
         self._releases.append(self._client.release_of(task.application.id, task.key, termination))
         self._note_activity()
 
-    # What goes out.
+    # The messages to the core.
 
     async def send(self) -> None:
-        """Send what has gathered, until cancelled."""
+        """Send the collected entries, until cancelled."""
         while True:
             await self._wake.wait()
             await self.registration.wait_in_sync()
@@ -449,7 +456,7 @@ class SimulatedCluster:
             try:
                 await self._send_gathered()
             except ShimClientError:
-                # All of it is among what is reported after the next registration.
+                # Everything that was to be sent is reported again after the next registration.
                 if not self.registration.renews:
                     raise
 
@@ -465,16 +472,17 @@ class SimulatedCluster:
             partial(self._client.withdraw_asks, withdrawn),
             partial(self._client.release, releases),
         ):
-            # A core that was started again in between is told by report_again, in its order.
+            # If a core was started again in between, report_again sends it everything in the right order.
             if registered != self.registration.count:
                 return
             await part()
 
     async def report_again(self) -> None:
-        """Report everything to a core that has forgotten it: nodes, applications, what runs, what waits.
+        """Report everything to a core that has forgotten it: nodes, applications, running tasks and waiting asks.
 
-        The nodes come closed and are opened once the core has confirmed what runs on them, so that nothing new takes
-        that room. What was ending has ended. Raises the errors of :mod:`shim_client` when the core goes away again.
+        The nodes are reported as draining, and are opened once the core has confirmed the tasks that run on them, so
+        that no new task is placed in their room. Tasks that were about to end count as ended. Raises the errors of
+        :mod:`shim_client` if the core goes away again.
         """
         self._unconfirmed.clear()
         nodes = [info for node_id, info in self._accepted_nodes.items() if node_id in self._nodes]
@@ -497,8 +505,8 @@ class SimulatedCluster:
         )
 
     async def _report_tasks(self) -> None:
-        """Report what runs and ask for what waits, and let :meth:`send` go on."""
-        # What ended while the core answered. From here to the report nothing may change.
+        """Report the running tasks, submit asks for the waiting ones, and permit :meth:`send` to continue."""
+        # Tasks may have ended while the core answered. From here to the report nothing may change.
         self._end_what_was_ending()
         self._asks, self._releases, self._withdrawn, self._node_actions = [], [], [], []
         running = [task for task in self.tasks.values() if task.state is TaskState.RUNNING]
@@ -513,7 +521,7 @@ class SimulatedCluster:
         self.registration.mark_in_sync()
 
     def _end_what_was_ending(self) -> None:
-        """End the tasks whose end the core was to hear of, and those whose node has gone."""
+        """End the tasks whose end was to be reported to the core, and the tasks whose node has gone."""
         for task in list(self.tasks.values()):
             if task.state is TaskState.STOPPING:
                 self._remove_ended(task.key)
@@ -530,7 +538,7 @@ class SimulatedCluster:
             self._confirmed.set()
 
     def _send_again(self) -> None:
-        """Send again, after a stream broke, what the core may not have received. All of it is idempotent."""
+        """After a stream broke, send everything again that the core may not have received. All of it is idempotent."""
         for task in self.tasks.values():
             if task.state is TaskState.WAITING:
                 self._asks.append(task.ask())
@@ -546,21 +554,21 @@ class SimulatedCluster:
     def _note_anomaly(self, text: str) -> None:
         self.anomalies.append(text)
 
-    # What it looks like.
+    # The state of the cluster.
 
     def count_tasks(self) -> Counter[TaskState]:
         """Returns how many tasks are in each state."""
         return Counter(task.state for task in self.tasks.values())
 
     def holding(self) -> int:
-        """Returns how many tasks the core must book room for."""
+        """Returns the number of tasks for which the core has to count room as used."""
         return sum(task.state in HOLDING for task in self.tasks.values())
 
     def is_stranded(self, queue: str) -> bool:
         """Tells whether no preemption could help the tasks that wait in *queue*.
 
-        This is so when none of them would fit any node even if every task that may be evicted at all were gone: the
-        queue's own tasks may not, nor may one whose loss alone would take its queue below its guarantee.
+        This is true if none of them would fit any node even after every evictable task had left. Not evictable are the
+        queue's own tasks, and any task whose loss alone would take its queue below its guarantee.
         """
         waiting: dict[int, Mapping[str, int]] = {}
         staying: dict[str, dict[str, int]] = {}
@@ -580,7 +588,7 @@ class SimulatedCluster:
         )
 
     def _is_protected(self, task: Task, *, against: str) -> bool:
-        """Tells whether a guarantee, not shared with the queue *against*, keeps *task* from being evicted."""
+        """Tells whether a guarantee that is not shared with the queue *against* protects *task* from eviction."""
         shared = ancestors(against)
         return any(
             amount and account.usage_net_of_victims(kind) - amount < account.limits.guaranteed.get(kind, 0)
@@ -592,7 +600,7 @@ class SimulatedCluster:
 
     @property
     def node_count(self) -> int:
-        """Returns how many nodes the core must know."""
+        """Returns the number of nodes that the core has to know."""
         return len(self._nodes)
 
 
@@ -605,7 +613,7 @@ def _describe_application(application: Application) -> si.AddApplicationRequest:
 
 
 def _closed(info: si.NodeInfo) -> si.NodeInfo:
-    """Returns the report of the same node that lets nothing new be placed on it."""
+    """Returns the same node as draining, so that no new task is placed on it."""
     closed = si.NodeInfo()
     closed.CopyFrom(info)
     closed.action = si.NodeInfo.CREATE_DRAIN

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for a demonstration: the one that is installed, in a directory of its own that is removed."""
+"""A PostgreSQL server for a demonstration: it runs the installed programs in a temporary directory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _USER: Final = "kornel"
 
 
 class DatabaseFailed(Exception):
-    """The server that is installed did not start."""
+    """The installed server did not start."""
 
 
 def find_programs() -> Path | None:
-    """Returns the folder of the newest server that is installed; ``None``: there is none."""
+    """Returns the folder with the programs of the newest installed server, or ``None`` if there is none."""
     found = [path for path in Path("/usr/lib/postgresql").glob("*/bin/initdb") if path.parts[-3].isdecimal()]
     if found:
         return max(found, key=lambda path: int(path.parts[-3])).parent
@@ -55,7 +55,8 @@ async def running_database(programs: Path) -> AsyncIterator[str]:
 
 
 def _choose_user(home: Path) -> dict[str, Any]:
-    """Returns whom the server runs as: it refuses to be root, who gives *home* to somebody else."""
+    """Returns the user settings for the server process. PostgreSQL refuses to run as root, so root runs it as another
+    user and gives *home* to that user."""
     if os.geteuid() != 0:
         return {}
     names = {user.pw_name for user in pwd.getpwall()}

@@ -1,5 +1,5 @@
-"""A demonstration: a core of its own, a cluster that over-quota work has filled, and latency work that wants its
-share."""
+"""A demonstration: it starts a core, fills a cluster with over-quota work, and then submits latency work that claims
+its guarantee."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REST = ("--rest-address", "127.0.0.1:0")
 SERVE = ("-P", "-m", "kornel", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json", *_REST)
 READY_S: Final = 30.0
 STOP_S: Final = 15.0
-# The file system does not wake its readers; this is how late the start may be noticed.
+# The file system does not notify readers, so the start may be noticed this much late.
 LOOK_S: Final = 0.05
 
 
@@ -29,8 +29,9 @@ class CoreFailed(Exception):
 async def running_core(log: Path, *, wait_for_interrupt: bool = False) -> AsyncIterator[str]:
     """Yields the address of a core that runs as a child process, logging to *log*.
 
-    Left without an exception, the core is asked to stop and must do so with exit status 0, else CoreFailed is raised.
-    *wait_for_interrupt*: leave it running first, until it ends or this process is interrupted.
+    When the block ends without an exception, the core is asked to stop and has to exit with status 0; otherwise
+    CoreFailed is raised. With *wait_for_interrupt*, the core first keeps running until it ends or this process is
+    interrupted.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kornel-demo-") as scratch, log.open("wb") as output:
@@ -51,7 +52,7 @@ async def running_core(log: Path, *, wait_for_interrupt: bool = False) -> AsyncI
 
 
 def page_address(log: Path) -> str:
-    """Returns the address of the web page of the core that logs to *log*, once it serves. Empty: none."""
+    """Returns the address of the web page of the core that logs to *log*, or an empty text if it serves none."""
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             entry = json.loads(line)
@@ -79,7 +80,8 @@ async def _wait_for_interrupt(process: asyncio.subprocess.Process) -> None:
 
 
 async def wait_for_address(process: asyncio.subprocess.Process, ready: Path, log: Path) -> str:
-    """Returns the address that the core *process* writes into *ready* once it serves. Raises :class:`CoreFailed`."""
+    """Returns the address that the core *process* writes into *ready* when it starts to serve. Raises
+    :class:`CoreFailed`."""
     try:
         async with asyncio.timeout(READY_S):
             while (address := _read_address(ready)) is None:
@@ -92,7 +94,7 @@ async def wait_for_address(process: asyncio.subprocess.Process, ready: Path, log
 
 
 def _read_address(ready: Path) -> str | None:
-    """Returns the address that the core wrote into *ready*; None as long as it is not there."""
+    """Returns the address that the core wrote into *ready*, or None as long as there is none."""
     try:
         return ready.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
@@ -100,7 +102,8 @@ def _read_address(ready: Path) -> str | None:
 
 
 async def stop_core(process: asyncio.subprocess.Process, log: Path) -> None:
-    """Ask the core *process* to stop, and wait for it. Raises :class:`CoreFailed` if it does not, or badly."""
+    """Ask the core *process* to stop, and wait for it. Raises :class:`CoreFailed` if it does not stop, or stops with an
+    error."""
     if process.returncode is None:
         process.send_signal(signal.SIGTERM)
     try:

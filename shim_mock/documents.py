@@ -1,7 +1,8 @@
-"""A strict reader of YAML documents: every value keeps its place, and all mistakes are reported at once with theirs.
+"""A strict reader of YAML documents: every value keeps its position, and all mistakes are reported at once with their
+positions.
 
-PyYAML's loader forgets positions, keeps the last of two equal keys and turns ``010`` or ``yes`` into something else.
-Reading its node tree instead keeps the raw text and the line of each value.
+PyYAML's loader forgets positions, keeps the last of two equal keys, and turns ``010`` or ``yes`` into other values.
+This module reads PyYAML's node tree instead, which has the raw text and the line of each value.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake: the line from 1 (0: the whole file), the field as a path such as ``nodes[1].count``, the
-    reason.
+    """One mistake: its line, counted from 1 (0: the whole file), the field as a path such as ``nodes[1].count``, and
+    the reason.
     """
 
     file: str
@@ -33,7 +34,7 @@ class Problem:
 
 
 class InputError(ValueError):
-    """An input file cannot be used. Raised once, with every problem that was found."""
+    """An input file cannot be used. It is raised once, with all problems that were found."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
@@ -58,7 +59,7 @@ class Findings:
 
 
 def read_text(path: Path) -> str:
-    """Returns the text of *path*. Raises InputError when it cannot be read as UTF-8."""
+    """Returns the text of *path*. Raises InputError if it cannot be read as UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -68,7 +69,7 @@ def read_text(path: Path) -> str:
 
 
 def compose_document(text: str, file: str) -> yaml.Node:
-    """Returns the node tree of the one document in *text*.
+    """Returns the node tree of the only document in *text*.
 
     Raises InputError for anything that is not one YAML document.
     """
@@ -88,7 +89,7 @@ def compose_document(text: str, file: str) -> yaml.Node:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """One value of a document, with its place and a way to report what is wrong with it."""
+    """One value of a document, with its position and a method to report a mistake in it."""
 
     node: yaml.Node
     path: str
@@ -96,11 +97,11 @@ class Cursor:
 
     @property
     def line(self) -> int:
-        """Line of the value, from 1."""
+        """The line of the value, counted from 1."""
         return int(self.node.start_mark.line) + 1
 
     def reject(self, reason: str) -> None:
-        """Report *reason* for this value."""
+        """Report a mistake in this value, with its *reason*."""
         self.findings.add(self.line, self.path, reason)
 
     def is_mapping(self) -> bool:
@@ -108,14 +109,15 @@ class Cursor:
         return isinstance(self.node, yaml.MappingNode)
 
     def text(self) -> str:
-        """Returns the raw text of a scalar; other kinds are reported and count as empty."""
+        """Returns the raw text of a scalar. A value of another kind is reported and counts as empty."""
         if isinstance(self.node, yaml.ScalarNode):
             return str(self.node.value)
         self.reject("expected a single value")
         return ""
 
     def parse(self, parser: Callable[[str], Value], default: Value) -> Value:
-        """Returns the scalar as *parser* reads it; reports its ValueError, and then returns *default*."""
+        """Returns the value that *parser* reads from the scalar. If *parser* raises ValueError, that is reported and
+        *default* returned."""
         if not isinstance(self.node, yaml.ScalarNode):
             self.reject("expected a single value")
             return default
@@ -126,7 +128,7 @@ class Cursor:
             return default
 
     def items(self) -> Iterator[Cursor]:
-        """Yields the values of a list; another kind is reported and counts as empty."""
+        """Yields the values of a list. A value of another kind is reported and counts as empty."""
         if not isinstance(self.node, yaml.SequenceNode):
             self.reject("expected a list")
             return
@@ -134,7 +136,8 @@ class Cursor:
             yield Cursor(node, f"{self.path}[{index}]", self.findings)
 
     def entries(self) -> dict[str, Cursor]:
-        """Returns the entries of a mapping by key; another kind, other keys and repeated keys are reported."""
+        """Returns the entries of a mapping by key. A value of another kind, keys that are no texts, and repeated keys
+        are reported."""
         if not isinstance(self.node, yaml.MappingNode):
             self.reject("expected a mapping")
             return {}
@@ -153,7 +156,7 @@ class Cursor:
         return found
 
     def fields(self, *known: str, required: tuple[str, ...] = ()) -> dict[str, Cursor]:
-        """Returns the entries of a mapping with a fixed set of keys; unknown and missing ones are reported."""
+        """Returns the entries of a mapping with a fixed set of keys. Unknown and missing keys are reported."""
         entries = self.entries()
         for key, value in list(entries.items()):
             if key not in known:

@@ -1,8 +1,8 @@
-"""Expectations of a scenario, written as sentences from a small closed set.
+"""The expectations of a scenario, which are sentences from a small fixed set.
 
-A sentence with ``within`` holds the run open until it comes true or its time is up; the others are judged over the
-whole run. Times in expectations are real seconds from the first ask of the queue they name (or of the run): they
-measure the core, which does not run faster when the simulation does.
+A sentence with ``within`` keeps the run going until it comes true or its time is over; the others are judged at the end
+of the run. Times in expectations are real seconds from the first ask of the named queue (or of the run). They measure
+the core, which does not run faster when the simulation does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kornel.shim_mock import quantities
 
 
 class Kind(StrEnum):
-    """The sentence patterns, as a message shows them."""
+    """The patterns of sentences, as messages show them."""
 
     REACHES_GUARANTEED = "queue QUEUE reaches guaranteed within DURATION"
     NEVER_BELOW_GUARANTEED = "queue QUEUE never below guaranteed"
@@ -35,7 +35,8 @@ class Kind(StrEnum):
 class Expectation:
     """One expectation.
 
-    *queue* and *application* are empty and *count* 0 where the kind has none; *within_s* None: judged at the end.
+    *queue* and *application* are empty and *count* is 0 where the kind has none. If *within_s* is None, the expectation
+    is judged at the end.
     """
 
     kind: Kind
@@ -46,7 +47,7 @@ class Expectation:
 
     @property
     def needs_guarantee(self) -> bool:
-        """Tells whether the sentence means nothing for a queue without a guarantee."""
+        """Tells whether the sentence makes sense only for a queue with a guarantee."""
         return self.kind in (Kind.REACHES_GUARANTEED, Kind.NEVER_BELOW_GUARANTEED)
 
     def __str__(self) -> str:
@@ -59,7 +60,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement of one expectation, with the numbers behind it."""
+    """The judgement of one expectation, with the numbers on which it is based."""
 
     expectation: Expectation
     met: bool
@@ -84,7 +85,7 @@ _PATTERNS: Final = {
 
 
 def parse_expectation(text: str) -> Expectation:
-    """Returns the expectation that *text* states. Raises ValueError with the sentences that exist."""
+    """Returns the expectation in *text*. Raises ValueError with the list of possible sentences."""
     words = " ".join(text.split())
     for kind, pattern in _PATTERNS.items():
         if (match := pattern.fullmatch(words)) is None:

@@ -1,4 +1,4 @@
-"""A leader that is killed in the middle of a preemption: ``kornel-shim-mock demo --kind failover``.
+"""A demonstration of a leader that is killed in the middle of a preemption: ``kornel-shim-mock demo --kind failover``.
 
 Where PostgreSQL is installed, two cores share a journal in it. The first leads, and is killed when half of the victims
 of a preemption have gone; the second takes over, and the preemption goes on. Without PostgreSQL one core has a journal
@@ -60,12 +60,12 @@ partitions:
 
 
 class FailoverFailed(Exception):
-    """A step of the demonstration did not come to what it shows."""
+    """A step of the demonstration did not have the expected result."""
 
 
 @dataclass
 class DemoCore:
-    """One core as a child process. ``name``: what the story calls it."""
+    """One core as a child process. ``name`` is its name in the texts of the demonstration."""
 
     name: str
     process: asyncio.subprocess.Process
@@ -74,7 +74,8 @@ class DemoCore:
 
 
 class Site:
-    """The simulated cluster: what runs where, who has to go, and everything that was ever placed."""
+    """The simulated cluster: which tasks run on which nodes, which have to leave, and everything that was ever
+    placed."""
 
     def __init__(self, client: ShimClient) -> None:
         self._client = client
@@ -109,7 +110,7 @@ class Site:
         )
 
     async def let_go(self, most: int) -> list[str]:
-        """Confirm that at most so many victims have gone. Returns which."""
+        """Confirm that victims have left, at most *most* of them. Returns their keys."""
         going = sorted(self.leaving)[:most]
         for key in going:
             self.gone.add(key)
@@ -119,7 +120,8 @@ class Site:
         return going
 
     async def handle_updates(self) -> None:
-        """Do what the core says until cancelled. What it says again after a failover is done once."""
+        """Carry out the core's decisions until cancelled. A decision that is repeated after a failover is carried out
+        once."""
         async for update in self._client.updates():
             match update:
                 case Allocated(key=key, node_id=node_id):
@@ -142,7 +144,7 @@ class Site:
             self._changed.set()
 
     async def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until *condition* holds. Raises :class:`FailoverFailed`, naming *what*."""
+        """Wait until *condition* is true. Otherwise raises :class:`FailoverFailed`, which names *what* was awaited."""
         try:
             async with asyncio.timeout(STEP_S):
                 while not condition():
@@ -152,7 +154,7 @@ class Site:
             raise FailoverFailed(f"waited {STEP_S:g} s for {what}") from None
 
     def count_servers(self) -> int:
-        """Returns how many of the servers run."""
+        """Returns the number of servers that run."""
         return sum(key.startswith("server") for key in self.running)
 
     async def _add_application(self, name: str, queue: str) -> None:
@@ -164,9 +166,11 @@ class Site:
 
 
 async def demonstrate_failover(say: Callable[[str], None], log: Path, *, programs: Path | None) -> None:
-    """Kill a core in the middle of a preemption, and *say* what becomes of it. Raises :class:`FailoverFailed`.
+    """Kill a core in the middle of a preemption, and report with *say* how the preemption goes on. Raises
+    :class:`FailoverFailed`.
 
-    *programs*: of PostgreSQL; ``None``: a core is started again instead of another one taking over.
+    *programs* is the folder with PostgreSQL's programs. With ``None``, the same core is started again and no other one
+    takes over.
     """
     async with AsyncExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kornel-demo-")))
@@ -249,7 +253,7 @@ async def _show_failover(
 
 
 async def _check_books(say: Callable[[str], None], site: Site, client: ShimClient, took_s: float) -> None:
-    """Compare what the shim and the core hold. Raises :class:`FailoverFailed` where they differ."""
+    """Compare the accounts of the shim and of the core. Raises :class:`FailoverFailed` if they differ."""
     await client.flush()
     status = await _status_at_rest(client, len(site.running))
     (partition,) = status.partitions
@@ -269,7 +273,7 @@ async def _check_books(say: Callable[[str], None], site: Site, client: ShimClien
 
 
 async def _status_at_rest(client: ShimClient, running: int) -> status_pb2.GetStatusResponse:
-    """Returns the core's status once it holds so many allocations, or has had its time."""
+    """Returns the core's status once it has *running* allocations, or when the time for that is over."""
     ends = time.monotonic() + STEP_S
     while True:
         status = await client.status(audit=True)
@@ -282,7 +286,7 @@ async def _status_at_rest(client: ShimClient, running: int) -> status_pb2.GetSta
 async def _running_core(
     name: str, journal: str, scratch: Path, log: Path, address: str = ""
 ) -> AsyncIterator[DemoCore]:
-    """Yields a core on *journal*, which is asked to stop afterwards if it still runs."""
+    """Yields a core that uses *journal*. If it still runs at the end of the block, it is asked to stop."""
     short = name.replace(" ", "-")
     ready = scratch / f"ready-{short}"
     own_log = log.with_name(f"{short}{log.suffix}")
@@ -305,7 +309,7 @@ async def _running_core(
 
 @asynccontextmanager
 async def _updates_handled(site: Site) -> AsyncIterator[None]:
-    """Have *site* do what the core says meanwhile; what goes wrong there is raised here."""
+    """Make *site* carry out the core's decisions during the block. Its errors are raised here."""
     try:
         async with asyncio.TaskGroup() as tasks:
             handling = tasks.create_task(site.handle_updates())
@@ -316,7 +320,7 @@ async def _updates_handled(site: Site) -> AsyncIterator[None]:
 
 
 async def _first_lines(address: str, count: int) -> str:
-    """Returns the first lines of ``kornel status``, as an operator would see it."""
+    """Returns the first lines of ``kornel status``, as an operator would see them."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-m", "kornel", "status", "--grpc", address,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,

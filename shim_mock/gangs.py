@@ -1,8 +1,8 @@
-"""Gangs that start, wait and end as a whole: ``kornel-shim-mock demo --kind gang``.
+"""A demonstration of gangs that start, wait and end as a whole: ``kornel-shim-mock demo --kind gang``.
 
-On four nodes with four cores each, two gangs compete for room, a gang loses its members together, one that could only
-have a part of what it needs preempts nobody, and one for all members of which there is room preempts for all of them at
-once. After each step the nodes are drawn.
+On four nodes with four cores each, two gangs compete for room; a gang loses all its members together; a gang that could
+get room for only a part of its members preempts nothing; and a gang that can get room for all members preempts for all
+of them at once. After each step the nodes are drawn.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ partitions:
 
 
 class GangSite:
-    """The simulated cluster: its nodes, and whose tasks run on them."""
+    """The simulated cluster: its nodes, and the tasks that run on them."""
 
     def __init__(self, client: ShimClient) -> None:
         self._client = client
         self._asks: dict[str, Ask] = {}
         self._running: dict[str, str] = {}
-        """The node of each task that runs, placeholders left out."""
+        """The node of each running task, without placeholders."""
         self.ended: list[str] = []
-        """The tasks that the core had leave."""
+        """The tasks that the core ended."""
         self._changed = asyncio.Event()
 
     async def create_nodes(self) -> None:
@@ -60,7 +60,7 @@ class GangSite:
         )
 
     async def submit_gang(self, name: str, queue: str, members: int, cores: int = 1) -> None:
-        """Submit a Hard gang: an application that says how large it is, and its placeholders."""
+        """Submit a Hard gang: an application that gives the size of the gang, and its placeholders."""
         await self._add_application(name, queue, members * cores)
         asks = [
             Ask(
@@ -76,14 +76,14 @@ class GangSite:
         await self._submit(asks)
 
     async def submit_tasks(self, name: str, queue: str, number: int) -> None:
-        """Submit an application with so many tasks of a core each, which need not run together."""
+        """Submit an application with *number* tasks of one core each, which need not run together."""
         await self._add_application(name, queue, 0)
         await self._submit(
             Ask(f"{name}-{at}", name, {"vcore": 1_000}, allow_preempt_other=True) for at in range(number)
         )
 
     async def end_application(self, name: str) -> None:
-        """End all tasks of *name*, or take back its asks."""
+        """End all tasks of *name*, and withdraw its asks."""
         waiting = [key for key, ask in self._asks.items() if ask.application_id == name and key not in self._running]
         ended = [key for key in self._running if self._asks[key].application_id == name]
         for key in ended:
@@ -93,7 +93,7 @@ class GangSite:
             await self._client.withdraw_asks((name, key) for key in waiting)
 
     async def handle_updates(self) -> None:
-        """Do what the core says until cancelled: start tasks, end them, and give places of placeholders to real
+        """Carry out the core's decisions until cancelled: start tasks, end them, and replace placeholders by real
         tasks."""
         async for update in self._client.updates():
             match update:
@@ -113,11 +113,11 @@ class GangSite:
             self._changed.set()
 
     def count_running(self, name: str) -> int:
-        """Returns how many tasks of *name* run."""
+        """Returns the number of tasks of *name* that run."""
         return sum(self._asks[key].application_id == name for key in self._running)
 
     async def wait_until_running(self, name: str, number: int) -> None:
-        """Wait until so many tasks of *name* run."""
+        """Wait until *number* tasks of *name* run."""
         try:
             async with asyncio.timeout(STEP_S):
                 while self.count_running(name) != number:
@@ -127,8 +127,7 @@ class GangSite:
             raise StoryFailed(f"{self.count_running(name)} tasks of {name} run, not {number}") from None
 
     def draw_nodes(self) -> str:
-        """Returns a line with a letter for each core that is taken, that of the application, and a dot for a free
-        one."""
+        """Returns a line with the letter of the application for each core in use, and a dot for each free core."""
         taken = dict.fromkeys(NODES, "")
         for key, node_id in self._running.items():
             ask = self._asks[key]
@@ -155,9 +154,9 @@ class GangSite:
 
 
 async def demonstrate_gangs(say: Callable[[str], None], log: Path, *, keep: bool = False) -> None:
-    """Have gangs compete, wait, preempt and be preempted, and *say* what happens. Raises :class:`StoryFailed`.
+    """Make gangs compete, wait, preempt and be preempted, and report the steps with *say*. Raises :class:`StoryFailed`.
 
-    *keep*: leave the core running afterwards, until it ends or this process is interrupted.
+    With *keep*, the core keeps running afterwards until it ends or this process is interrupted.
     """
     async with running_core(log, wait_for_interrupt=keep) as address:
         page = page_address(log)

@@ -1,4 +1,5 @@
-"""Generates a small trace in the format and the proportions of the real one, which may not be at hand."""
+"""Generates a small trace with the format and the proportions of the real one, for use where that one is not
+available."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ POD_SHAPES: Final = (
 
 
 def generate_trace(folder: Path, *, nodes: int = 60, pods: int = 600, seed: int = 1) -> None:
-    """Write ``node_list.csv`` and ``pod_list.csv`` into *folder*, which is made if need be. The same arguments give the
-    same files."""
+    """Write ``node_list.csv`` and ``pod_list.csv`` into *folder*, which is made if necessary. The same arguments give
+    the same files."""
     folder.mkdir(parents=True, exist_ok=True)
     luck = random.Random(seed)
     with (folder / "node_list.csv").open("w", encoding="utf-8", newline="") as file:

@@ -1,4 +1,4 @@
-"""A judge that compares a run with what the scenario expects."""
+"""A judge that compares a run with the expectations of its scenario."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kornel.v1 import status_pb2
 
 _UNTOLD: Final = "the core does not tell: it has no StatusService, or this shim has no permission to read and to audit"
 
-# More differences would hide the first one.
+# More differences would only distract from the first ones.
 SHOWN = 3
 
 
 class Judge:
     """The verdicts of one run.
 
-    Call :meth:`look` whenever something changed, :meth:`close` at the end.
+    Call :meth:`look` whenever something has changed, and :meth:`close` at the end.
     """
 
     def __init__(self, expectations: tuple[Expectation, ...], cluster: SimulatedCluster) -> None:
@@ -30,13 +30,13 @@ class Judge:
 
     @property
     def undecided(self) -> list[Expectation]:
-        """The expectations with a deadline that are still open."""
+        """The expectations with a time limit that are not judged yet."""
         return [e for e in self._expectations if e.within_s is not None and e not in self._verdicts]
 
     def look(self, now_s: float, *, quiet: bool = False) -> None:
-        """Decide what can be decided at *now_s* (real seconds since the start).
+        """Judge the expectations that can be judged at *now_s* (real seconds since the start).
 
-        *quiet*: the core has sent nothing for a while. Then a queue also counts as having its guarantee if no
+        *quiet* says that the core has sent nothing for a while. A queue then also counts as having its guarantee if no
         preemption could give it more.
         """
         for expectation in self.undecided:
@@ -51,7 +51,7 @@ class Judge:
                 self._add_verdict(expectation, False, f"not in time; {self._describe_numbers(expectation)}")
 
     def next_deadline_s(self) -> float | None:
-        """Returns when, in real seconds since the start, the next expectation runs out of time."""
+        """Returns the time, in real seconds since the start, at which the time limit of the next expectation ends."""
         deadlines = [
             began_s + expectation.within_s
             for expectation in self.undecided
@@ -60,8 +60,8 @@ class Judge:
         return min(deadlines, default=None)
 
     def close(self, status: status_pb2.GetStatusResponse | None) -> list[Verdict]:
-        """Returns the verdicts on all expectations, in the scenario's order. *status* None: the core does not report
-        one."""
+        """Returns the verdicts on all expectations, in the scenario's order. *status* is None if the core does not
+        report one."""
         for expectation in self._expectations:
             if expectation not in self._verdicts:
                 self._judge_at_end(expectation, status)
@@ -80,7 +80,7 @@ class Judge:
         match expectation.kind:
             case Kind.REACHES_GUARANTEED:
                 account = accounts[expectation.queue]
-                # The second check is worth its cost only while nothing else happens.
+                # The second check is expensive, so it is done only while nothing else happens.
                 return account.is_served or (
                     quiet and not account.unsubmitted and self._cluster.is_stranded(expectation.queue)
                 )
@@ -111,7 +111,7 @@ class Judge:
                 return f"{account.preempted} preempted"
 
     def _judge_at_end(self, expectation: Expectation, status: status_pb2.GetStatusResponse | None) -> None:
-        """Decide an expectation that can only be decided at the end."""
+        """Judge an expectation that can only be judged at the end."""
         account = self._cluster.accounts.queues.get(expectation.queue)
         preempted = account.preempted if account is not None else 0
         match expectation.kind:
@@ -168,7 +168,7 @@ class Judge:
         violations = sum(partition.law_violations for partition in status.partitions)
         broken = sum(partition.invariant_violations for partition in status.partitions)
         detail = f"plans checked: {checks}, that broke a law: {violations}; accounting checks failed: {broken}"
-        # Preemption without a single check would mean that nothing was checked.
+        # If there was preemption without a single check, the laws were not checked at all.
         looked = checks > 0 or not self._cluster.accounts.preemptions
         return looked and not violations and not broken, detail
 
@@ -177,8 +177,8 @@ class Judge:
         return ", ".join(f"{count[state]} {state}" for state in TaskState if count[state])
 
     def _find_differences(self, status: status_pb2.GetStatusResponse | None) -> Iterator[str]:
-        """Yields the differences between the core's books and the cluster's; every ask has to be placed, pending or
-        ended in both."""
+        """Yields the differences between the accounts of the core and of the cluster. Every ask has to be placed,
+        pending or ended in both."""
         cluster = self._cluster
         yield from (f"anomaly: {anomaly}" for anomaly in cluster.anomalies)
         if status is None:
@@ -205,7 +205,7 @@ class Judge:
                 told, mine = _drop_zeros(core_amounts), _drop_zeros(own_amounts)
                 if told != mine:
                     yield f"{queue.path} {what}: core {describe_amounts(told)}, cluster {describe_amounts(mine)}"
-            # A core that was restarted has begun to count again.
+            # A core that was restarted counts from 0 again.
             if queue.leaf and not cluster.registration.count and queue.preempted_allocations != account.preempted:
                 yield f"{queue.path} preempted: core {queue.preempted_allocations}, cluster {account.preempted}"
 

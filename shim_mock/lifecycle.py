@@ -1,4 +1,4 @@
-"""The life of a task of the simulated cluster, as a table.
+"""The states of a task of the simulated cluster and the changes between them, as a table.
 
     WAITING ──PLACED──▶ RUNNING ──FINISHED──▶ STOPPING ──RELEASED──▶ ENDED
        │                   │
@@ -17,14 +17,14 @@ from typing import Final
 
 
 class TaskState(StrEnum):
-    """The states of a task, as the core must see them."""
+    """The states of a task, which the core has to share."""
 
-    WAITING = "waiting"  # asked for, not placed
+    WAITING = "waiting"  # asked for, but not placed
     RUNNING = "running"
     STOPPING = "stopping"  # ended by itself, not confirmed by the core yet
-    TERMINATING = "terminating"  # the core asked for its release, which was not confirmed to it yet
+    TERMINATING = "terminating"  # the core asked for its release, which is not confirmed yet
     ENDED = "ended"
-    EVICTED = "evicted"  # gone because of the core or the loss of its node
+    EVICTED = "evicted"  # ended by the core or by the loss of its node
     REFUSED = "refused"
 
 
@@ -49,7 +49,8 @@ TRANSITIONS: Final[Mapping[tuple[TaskState, TaskEvent], TaskState]] = MappingPro
         (TaskState.RUNNING, TaskEvent.STOP_ASKED): TaskState.TERMINATING,
         (TaskState.RUNNING, TaskEvent.RELEASED): TaskState.EVICTED,
         (TaskState.STOPPING, TaskEvent.RELEASED): TaskState.ENDED,
-        # The core chose the task before it knew of the end, which the message that was sent already confirms.
+        # The core chose the task as a victim before it learned of the task's end. The message that was sent then
+        # already confirms the end.
         (TaskState.STOPPING, TaskEvent.STOP_ASKED): TaskState.STOPPING,
         # The core may repeat a request that was not confirmed in time.
         (TaskState.TERMINATING, TaskEvent.STOP_ASKED): TaskState.TERMINATING,
@@ -59,7 +60,7 @@ TRANSITIONS: Final[Mapping[tuple[TaskState, TaskEvent], TaskState]] = MappingPro
     }
 )
 
-# States in which the core books room for the task.
+# The states in which the core counts the room of the task as used.
 HOLDING: Final = frozenset({TaskState.RUNNING, TaskState.STOPPING, TaskState.TERMINATING})
 
 

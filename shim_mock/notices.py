@@ -11,14 +11,14 @@ from kornel.shim_mock.lifecycle import TaskState
 from kornel.shim_mock.scenario import OnNotice
 
 TOO_LATE_S: Final = 1.0
-"""The seconds of real time from the deadline to the answer of an application that answers too late."""
+"""The real seconds after the deadline at which an application answers that is too late on purpose."""
 
 
 class NoticeHandler(CallbackHandler):
-    """A handler that counts notices, and answers for applications that react: they end other tasks, or report
-    checkpoints.
+    """A handler that counts preemption notices, and answers them for applications that react: such an application ends
+    other tasks, or reports checkpoints.
 
-    It overrides no other callback, so the shim subscribes to no other.
+    It overrides no other callback, so the shim subscribes only to notices.
     """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -26,7 +26,8 @@ class NoticeHandler(CallbackHandler):
         self._noticed: set[str] = set()
 
     async def preemption_notice(self, notice: PreemptionNotice) -> NoticeReply | None:
-        """Returns the reply of the notice's application. The core learns of ended tasks by their releases."""
+        """Returns the reply of the application that the notice is for. The core learns of ended tasks from their
+        releases."""
         listed = {*notice.strict, *notice.at_risk}
         own = [task for task in self._cluster.tasks.values() if task.application.id == notice.application_id]
         for task in own:
@@ -46,7 +47,7 @@ class NoticeHandler(CallbackHandler):
         return None
 
     def _end_tasks(self, own: list[Task], notice: PreemptionNotice) -> None:
-        """End as much as the core wants back, beginning with the tasks that it listed last."""
+        """End tasks until the amount that the core needs is free. Tasks that the core listed last are ended first."""
         listed = {*notice.strict, *notice.at_risk}
         missing = dict(notice.need)
         running = [task for task in own if task.state is TaskState.RUNNING]

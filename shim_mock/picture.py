@@ -1,6 +1,6 @@
-"""A run as a picture: what each queue used over time, what it is guaranteed, and when it lost work to preemption.
+"""A run as a picture: the usage of each queue over time, its guarantee, and the times when it lost tasks to preemption.
 
-Plain SVG text: it needs no library, opens in any browser, and two runs can be compared line by line.
+The picture is plain SVG text: it needs no library, opens in any browser, and two pictures can be compared line by line.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ STRIP: Final = 90
 MOST_POINTS: Final = 1500
 BINS: Final = 120
 MOST_PANELS: Final = 4
-# Okabe and Ito's palette: told apart by colour-blind readers, and dark enough for a light background.
+# Okabe and Ito's palette: colour-blind readers can distinguish its colours, and they are dark enough for a light
+# background.
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 GRID: Final = "#e3e3e3"
 INK: Final = "#333333"
 
 
 def draw_run(accounts: Accounts, capacity: Mapping[str, int], *, title: str) -> str:
-    """Returns a picture as SVG. Panels: one per resource type in % of *capacity*, then preemptions; time in real
-    seconds."""
+    """Returns a picture as SVG. It has one panel per resource type, in % of *capacity*, and one for preemptions. Time
+    is in real seconds."""
     kinds = [kind for kind, amount in capacity.items() if amount][:MOST_PANELS]
     samples = _thin_out(accounts.samples)
     end_s = max([sample.at_s for sample in samples] + [at_s for at_s, _ in accounts.preemptions] + [1.0])
@@ -147,7 +148,7 @@ def _x_of(at_s: float, end_s: float) -> float:
 
 
 def _thin_out(samples: Sequence[Sample]) -> list[Sample]:
-    """Returns at most about MOST_POINTS of *samples*, first and last included."""
+    """Returns at most about MOST_POINTS of *samples*, among them the first and the last."""
     step = max(1, len(samples) // MOST_POINTS)
     thinned = list(samples[::step])
     if samples and thinned[-1] is not samples[-1]:

@@ -1,6 +1,7 @@
-"""Amounts and durations as text: the grammar of queues.yaml, so that one file reads like the other.
+"""Amounts and durations as text. Their grammar is that of queues.yaml, so that scenarios and queue configurations look
+alike.
 
-Every function takes the raw text and raises ValueError with what is wrong and what is expected.
+Every function that reads takes the raw text, and raises ValueError that says what is wrong and what is expected.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 INT64_MAX: Final = 2**63 - 1
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
-# Longer than any simulation, short enough that every timer computed from it stays finite.
+# This is longer than any simulation, and short enough that every timer computed from it is finite.
 LONGEST_S: Final = 10 * 365 * 86400
 
 UNITS: Final = {"memory": "GiB", "gpu_milli": "gpu"}
@@ -52,8 +53,8 @@ _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)/(s|m|h)", re.ASCII)
 
 
 def parse_quantity(text: str, resource_type: str) -> int:
-    """Returns *text* in base units of *resource_type*: thousandths for vcore (``2``, ``500m``), else as written
-    (``32Gi``)."""
+    """Returns the amount *text* in base units of *resource_type*: in thousandths for vcore (``2``, ``500m``), in units
+    for other types (``32Gi``)."""
     stripped = text.strip()
     if stripped.startswith("-"):
         raise ValueError(f"{text!r} is negative")
@@ -65,7 +66,7 @@ def parse_quantity(text: str, resource_type: str) -> int:
         factor = 1 if suffix == "m" else 1000 * _factor_of(text, suffix)
     else:
         factor = _factor_of(text, suffix)
-    # Python refuses to convert numbers of thousands of digits, and no such number fits anyway.
+    # Python refuses to convert numbers with thousands of digits, which would be too large anyway.
     if len(digits) > 40 or (value := int(digits) * factor) > INT64_MAX:
         raise ValueError(f"{text!r} is too large: at most {INT64_MAX} base units")
     return value
@@ -78,7 +79,7 @@ def _factor_of(text: str, suffix: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Returns *text*, such as ``250ms``, ``1h30m`` or ``0``, in seconds. Never negative."""
+    """Returns the duration *text*, such as ``250ms``, ``1h30m`` or ``0``, in seconds. It is never negative."""
     if text == "0":
         return 0.0
     if text.startswith("-"):
@@ -100,7 +101,7 @@ def parse_integer(text: str, least: int, most: int) -> int:
     """Returns *text* as a whole number between *least* and *most*."""
     if _INTEGER.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a whole number")
-    # Longer than any bound in use, and Python refuses to convert thousands of digits.
+    # Such a number exceeds every bound in use, and Python refuses to convert thousands of digits.
     value = int(text) if len(text) <= 40 else (least - 1 if text.startswith("-") else most + 1)
     if not least <= value <= most:
         raise ValueError(f"{text if len(text) <= 40 else 'the number'} is outside {least}..{most}")
@@ -135,9 +136,10 @@ def parse_flag(text: str) -> bool:
 
 
 def scale_amount(kind: str, amount: int) -> str:
-    """Returns *amount* for people: vcore in cores, memory in GiB, gpu_milli in GPUs, other types as they are.
+    """Returns *amount* as a readable text: vcore in cores, memory in GiB, gpu_milli in GPUs, other types unchanged.
 
-    A decimal is shown only where it can matter, so that a table of a large cluster fits a terminal.
+    Decimals are shown only for small amounts, where they can matter, so that a table of a large cluster fits a
+    terminal.
     """
     divisor = _DIVISORS.get(kind, 1)
     whole = amount / divisor
@@ -145,14 +147,14 @@ def scale_amount(kind: str, amount: int) -> str:
 
 
 def describe_share(kind: str, part: int, whole: int) -> str:
-    """Returns *part* of *whole* in a sentence: ``vcore 3.0 of 4.0``, ``8.0 of 16.0 GiB``."""
+    """Returns *part* of *whole* as words for a sentence: ``vcore 3.0 of 4.0``, ``8.0 of 16.0 GiB``."""
     unit = UNITS.get(kind)
     said = f"{scale_amount(kind, part)} of {scale_amount(kind, whole)}"
     return f"{said} {unit}" if unit else f"{kind} {said}"
 
 
 def describe_amounts(amounts: Mapping[str, int]) -> str:
-    """Returns amounts in a sentence: ``vcore 3.0, 8.0 GiB``; ``nothing`` for none."""
+    """Returns amounts as words for a sentence: ``vcore 3.0, 8.0 GiB``, or ``nothing`` if there are none."""
     return (
         ", ".join(
             f"{scale_amount(kind, amount)} {UNITS[kind]}" if kind in UNITS else f"{kind} {scale_amount(kind, amount)}"

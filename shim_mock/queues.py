@@ -1,6 +1,8 @@
-"""A second reader of queue configurations, independent of the core's, whose guarantees and limits the core is held to.
+"""A second reader of queue configurations, independent of the core's. The core is checked against the guarantees and
+limits that it reads.
 
-The core judges the configuration; a text it would refuse yields nothing here and is refused at registration.
+It does not judge the configuration: for a text that is not valid YAML it returns no queues, and the core refuses such a
+text at registration.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ _DEEPEST: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """A queue's own guarantee and limit in base units. A missing type: no guarantee, no limit."""
+    """A queue's own guarantee and limit in base units. A missing type has no guarantee or no limit."""
 
     guaranteed: Mapping[str, int] = field(default_factory=dict)
     maximum: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_queues(config: str) -> dict[str, QueueLimits]:
-    """Returns limits by full path for every queue of the default partition in *config*, parents first."""
+    """Returns the limits by full path of every queue of the default partition in *config*, parents first."""
     try:
         root = yaml.compose(config, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError):
@@ -38,7 +40,7 @@ def read_queues(config: str) -> dict[str, QueueLimits]:
         if len(top) == 1 and _text_of(_find_entry(top[0], "name")).lower() == "root":
             _read_queue(top[0], "", found, 0)
         else:
-            # A configuration may leave root out: then its queues hang below it.
+            # A configuration may omit root; its queues are then the children of root.
             found["root"] = QueueLimits()
             for queue in top:
                 _read_queue(queue, "root", found, 1)
@@ -47,7 +49,7 @@ def read_queues(config: str) -> dict[str, QueueLimits]:
 
 
 def ancestors(path: str) -> list[str]:
-    """Returns *path* and every queue above it, lowest first."""
+    """Returns *path* and the paths of all queues above it, lowest first."""
     parts = path.split(".")
     return [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
 

@@ -1,4 +1,4 @@
-"""The registration of the simulated cluster with a core, repeated when the core has lost it.
+"""The registration of the simulated cluster with a core. It is repeated when the core has lost it.
 
 A core keeps its state in memory, so after a restart it does not know the cluster. The streams then end with
 ResyncRequired; the shim registers again, and the cluster reports everything that it has.
@@ -20,10 +20,10 @@ RETRY_S: Final = 0.2
 
 
 class Registration:
-    """The registration of one run. *config*: the queue configuration that the next registration sends.
+    """The registration of one run. *config* is the queue configuration that the next registration sends.
 
-    *reconnect_s* 0: the run ends when the core has lost the registration; otherwise the seconds within which a core has
-    to answer again.
+    *reconnect_s* is the time in seconds within which a core has to answer again. With 0, the run ends when the core has
+    lost the registration.
     """
 
     def __init__(self, client: ShimClient, config: str, *, reconnect_s: float = 0.0) -> None:
@@ -67,7 +67,7 @@ class Registration:
             await asyncio.sleep(RETRY_S)
 
     async def ask_until_answered(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Returns the answer of *ask*, which is called again after each new registration in between."""
+        """Returns the answer of *ask*. If the connection breaks, *ask* is called again after the next registration."""
         while True:
             await self._in_sync.wait()
             try:
@@ -75,12 +75,12 @@ class Registration:
             except ShimClientError as error:
                 if not self.renews or not _is_broken_connection(error):
                     raise
-            # The streams notice the same a moment later.
+            # The streams notice the break a moment later.
             await asyncio.sleep(RETRY_S)
 
 
 def _is_broken_connection(error: ShimClientError) -> bool:
-    """Tells whether *error* is due to the connection or the registration, and not to the request."""
+    """Tells whether *error* comes from the connection or the registration, and not from the request."""
     if isinstance(error, RegistrationRefused):
         return False
     if isinstance(error, CallFailed):

@@ -1,4 +1,4 @@
-"""Reports for people: a progress line during a run, tables when it is over."""
+"""Reports for people: a progress line during a run, and tables when it is over."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from kornel.shim_mock.run import RunResult
 
 REFRESH_S: Final = 0.2
 LOG_EVERY_S: Final = 10.0
-"""The seconds between two lines about progress where no bar can be drawn."""
+"""The seconds between two lines about progress where no progress bar can be drawn."""
 SHOWN: Final = 10
 
 
 class LiveLine:
-    """A progress bar that follows a run, placed against asked; a line now and then where the output is no terminal."""
+    """A progress bar of a run, which shows how many of the tasks asked for are placed. If the output is no terminal, it
+    is a line from time to time."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._progress = Progress(
@@ -53,7 +54,7 @@ class LiveLine:
         self._progress.stop()
 
     def update(self, cluster: SimulatedCluster, clock: SimulatedClock) -> None:
-        """Show the state of *cluster*, not more often than a reader can follow."""
+        """Show the state of *cluster*, but not more often than a reader can follow."""
         if cluster.registration.count > self._registrations:
             self._registrations = cluster.registration.count
             self._console.print("the core was started again: everything is reported again", highlight=False)
@@ -76,7 +77,7 @@ class LiveLine:
 
 
 def print_report(console: Console, result: RunResult, *, picture: Path | None) -> None:
-    """Print everything worth knowing about *result*."""
+    """Print tables of *result*, its anomalies, and whether it passed."""
     console.print(_queue_table(result))
     console.print(_latency_table(result.cluster))
     console.print(_expectation_table(result))
@@ -90,7 +91,7 @@ def print_report(console: Console, result: RunResult, *, picture: Path | None) -
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Returns the smallest of *values* that *percent* of them do not exceed; 0 if there are none."""
+    """Returns the smallest one of *values* that at least *percent* of them do not exceed, or 0 if there are none."""
     if not values:
         return 0.0
     ordered = sorted(values)
@@ -98,13 +99,14 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def _queue_table(result: RunResult) -> Table:
-    """Returns a table of queues and resource types, from the core's status or else from the cluster's own books."""
+    """Returns a table of queues and resource types, from the core's status or, without it, from the cluster's own
+    accounts."""
     partitions = result.status.partitions if result.status is not None else ()
     told = {queue.path: queue for partition in partitions for queue in partition.queues}
     table = Table(title="queues, as the core sees them" if told else "queues, as the cluster sees them")
     table.add_column("queue", no_wrap=True)
     for column in ("type", "guaran-\nteed", "max", "used", "pending", "pre-\nempted"):
-        # Two lines fit beside the others in 80 columns. A number cut short would be a wrong number.
+        # Titles of two lines let all columns fit into 80 columns. A number cut short would be a wrong number.
         table.add_column(
             column, justify="left" if column == "type" else "right", min_width=5 if column == "type" else 7
         )
@@ -114,7 +116,7 @@ def _queue_table(result: RunResult) -> Table:
         maximum = queue.max if queue is not None else account.limits.maximum
         used = queue.used if queue is not None else account.used
         pending = queue.pending if queue is not None else account.pending
-        # The core counts what a leaf lost; for queues above, the cluster's own count says as much.
+        # The core counts the lost tasks of leaves only; for queues above them, the cluster's own count is shown.
         preempted = queue.preempted_allocations if queue is not None and queue.leaf else account.preempted
         kinds = [kind for kind in result.cluster.scenario.capacity if kind in {*guaranteed, *maximum, *used, *pending}]
         for index, kind in enumerate(kinds or [""]):

@@ -1,4 +1,4 @@
-"""A run: connects, registers, plays the scenario and judges what happened."""
+"""A run: it connects, registers, plays the scenario and judges the result."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from kornel.shim_mock.scenario import Scenario
 from kornel.v1 import status_pb2
 
 RM_ID: Final = "shim-mock"
-# A core under load answers between two slices; this only bounds how long a look at its books may take to
-# settle.
+# A core under load answers between two slices of its work. This bounds how long the comparison of the accounts waits
+# for agreement.
 BOOKS_S: Final = 5.0
 
 Progress: TypeAlias = Callable[[SimulatedCluster, SimulatedClock], None]
@@ -32,7 +32,7 @@ Progress: TypeAlias = Callable[[SimulatedCluster, SimulatedClock], None]
 class RunResult:
     """The result of a run.
 
-    *status* None: the core serves no StatusService. *timed_out*: the run did not come to rest.
+    *status* is None if the core serves no StatusService. *timed_out* says that the run did not come to rest.
     """
 
     cluster: SimulatedCluster
@@ -59,10 +59,10 @@ async def run_scenario(
 ) -> RunResult:
     """Plays *scenario* against the core at *address*.
 
-    *credentials* absent: those of the environment. *reconnect_s*: how long a core that went away may take to come back
-    before the run ends; when it has been started again, everything is reported again. 0: a core that has forgotten the
-    cluster ends the run. Raises the errors of :mod:`shim_client`: CoreUnreachable,
-    RegistrationRefused, CredentialsUnusable, and what ends a stream.
+    Without *credentials*, those of the environment are used. *reconnect_s* is the time within which a core that went
+    away has to come back, or else the run ends; a core that was started again gets everything reported again. With 0, a
+    core that has forgotten the cluster ends the run. Raises the errors of :mod:`shim_client`: CoreUnreachable,
+    RegistrationRefused, CredentialsUnusable, and the errors that end a stream.
     """
     client = ShimClient(
         address,
@@ -78,7 +78,7 @@ async def run_scenario(
         try:
             return await run.play()
         except ExceptionGroup as failed:
-            # What ended the streams is the reason; the rest is what it took down.
+            # The error that ended the streams is the reason; the other errors only follow from it.
             if (reasons := failed.subgroup(ShimClientError)) is not None:
                 raise _first_error(reasons) from failed
             raise
@@ -143,7 +143,7 @@ class _Run:
                 reporting.cancel()
 
     async def _report_again(self) -> None:
-        # An error of the connection is one that ends the streams, and is dealt with there.
+        # An error of the connection also ends the streams, and is handled there.
         with suppress(ShimClientError):
             await self._cluster.report_again()
 
@@ -182,7 +182,7 @@ class _Run:
         self._heard.set()
 
     def _play_at(self, group: asyncio.TaskGroup, at_s: float, act: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Do *act* at the simulated moment *at_s*."""
+        """Call *act* at the simulated time *at_s*."""
         self._unplayed += 1
 
         async def play() -> None:
@@ -196,7 +196,7 @@ class _Run:
         self._clock.call_at(at_s, start)
 
     async def _wait_until_quiet(self) -> None:
-        """Wait until the core has sent nothing for the settling time, and no more asks are about to be sent."""
+        """Wait until the core has sent nothing for the settling time, and no further asks are due to be sent."""
         while True:
             rest_s = self._cluster.last_activity_s + self._scenario.settle_s - self._clock.real_s
             if self._unplayed <= 1 and not self._cluster.arriving and rest_s <= 0 and self._registration.in_sync:
@@ -217,7 +217,7 @@ class _Run:
             self._judge.look(self._clock.real_s, quiet=quiet)
 
     def _pause_s(self, rest_s: float) -> float:
-        """Returns the longest wait until something has to be looked at although no message came."""
+        """Returns the time after which the run has to be checked again even if no message came."""
         moments = [rest_s if rest_s > 0 else self._scenario.settle_s]
         if (deadline_s := self._judge.next_deadline_s()) is not None:
             moments.append(deadline_s - self._clock.real_s)
@@ -226,7 +226,7 @@ class _Run:
         return max(min(moments), 0.01)
 
     async def _wait_for_change(self, seconds: float) -> None:
-        """Wait until a message came, at most *seconds*."""
+        """Wait until a message comes, but at most *seconds*."""
         self._heard.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -235,7 +235,7 @@ class _Run:
             return
 
     async def _read_status(self) -> status_pb2.GetStatusResponse | None:
-        """Returns the core's view at the end. None: it serves none."""
+        """Returns the core's status at the end, or None if the core serves none."""
         try:
             await self._client.flush()
             return await self._client.status(audit=True)

@@ -1,8 +1,9 @@
-"""Scenarios: the nodes of the simulated cluster, what is submitted to it when, and what is expected of the core.
+"""Scenarios: the nodes of the simulated cluster, the tasks that are submitted with their times, and the expectations of
+the core.
 
 Scenarios are read strictly: an unknown field, a negative amount or an undefined name is an error, with line and field.
-``docs/shim-mock.md`` describes every field. Times are simulated seconds (they pass *speed* times as fast as real ones),
-except in expectations, ``settle`` and ``timeout``: those measure the core, which lives in real time.
+``docs/shim-mock.md`` describes every field. Times are simulated seconds (which pass *speed* times as fast as real
+ones), except in expectations, ``settle`` and ``timeout``, which measure the core and are real seconds.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ _QUEUE: Final = re.compile(r"root(?:\.[^.\s]+)+")
 
 
 class OnNotice(StrEnum):
-    """The reactions of an application to the notice that it will lose tasks."""
+    """The reactions of an application to the notice that it may lose tasks."""
 
-    RELEASE = "release"  # ends others of its own instead
-    CHECKPOINT = "checkpoint"  # says that the listed ones saved their work just now, and loses them
-    LATE = "late"  # ends others of its own as well, but only when the deadline is over
+    RELEASE = "release"  # ends other tasks of its own instead
+    CHECKPOINT = "checkpoint"  # answers that the listed tasks have just saved their work, and loses them
+    LATE = "late"  # also ends other tasks of its own, but only after the deadline
     IGNORE = "ignore"
 
 
 @dataclass(frozen=True, slots=True)
 class PriorityClass:
-    """A class of tasks with their priority, and their part in preemption."""
+    """A class of tasks, with their priority and their role in preemption."""
 
     name: str
     value: int = 0
@@ -51,13 +52,13 @@ class PriorityClass:
     may_preempt: bool = True
 
 
-# For tasks without a class: an ordinary Kubernetes pod.
+# This is used for tasks without a class: it describes an ordinary Kubernetes pod.
 NO_CLASS: Final = PriorityClass("")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """A group of *count* equal nodes. Times are simulated seconds from the start; None: never."""
+    """A group of *count* equal nodes. Times are simulated seconds from the start; None means never."""
 
     name: str
     resources: Mapping[str, int]
@@ -77,9 +78,10 @@ class NodeGroup:
 class TaskGroup:
     """A group of *count* equal tasks of an application.
 
-    *runtime_s* None: they run until they are stopped. *arrival_per_s* None: all at once. *originator* marks the first
-    task only. *restart*: as a ReplicaSet, what is lost comes back under a new key. *node*: the only one they may run
-    on, as pods of a DaemonSet; empty: any. *keys* overrides the made-up ones.
+    If *runtime_s* is None, they run until they are stopped. If *arrival_per_s* is None, they arrive all at once.
+    *originator* marks the first task only. *restart* re-creates lost tasks under new keys, as a ReplicaSet does. *node*
+    is the only node on which they may run, as with pods of a DaemonSet; if it is empty, they may run on any. *keys*
+    replaces the generated keys.
     """
 
     name: str
@@ -103,9 +105,10 @@ class TaskGroup:
 class Application:
     """The tasks that one user submits to one queue.
 
-    *after_quiet*: submitted not at a time, but once the core has placed what it can. *on_notice* None: notices are not
-    read. *retries*: failures of tasks after which the application gives up; None: never. Preemption is not a failure.
-    *fail_s*: when one of its tasks fails; None: never.
+    *after_quiet* submits it once the core has placed all that it can, and not at a fixed time. If *on_notice* is None,
+    the application does not read notices. *retries* is the number of failed tasks after which the application gives up;
+    None means never. Preemption is not a failure. *fail_s* is the time at which one of its tasks fails; None means
+    never.
     """
 
     id: str
@@ -122,7 +125,8 @@ class Application:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Another queue configuration, put into force at a time or once the core is quiet. *queues*: its limits by path."""
+    """A change to another queue configuration, at a fixed time or once the core is quiet. *queues* are its limits by
+    path."""
 
     config: str
     queues: Mapping[str, QueueLimits]
@@ -132,9 +136,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePolicy:
-    """The delays and losses with which the cluster confirms releases.
+    """The delays with which the cluster confirms releases, and the share of confirmations that are lost.
 
-    *retry_s* None: a lost confirmation stays lost.
+    If *retry_s* is None, a lost confirmation is never repeated.
     """
 
     delay_s: float = 0.0
@@ -146,7 +150,7 @@ class ReleasePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """The input of one run. *queues*: limits by queue path, as the configuration declares them."""
+    """The input of one run. *queues* are the limits by queue path that the configuration declares."""
 
     name: str
     config: str
@@ -165,7 +169,7 @@ class Scenario:
 
     @property
     def capacity(self) -> dict[str, int]:
-        """Returns the sum of all nodes by resource type, removed ones included."""
+        """Returns the sum over all nodes by resource type, including nodes that are removed later."""
         total: dict[str, int] = {}
         for group in self.nodes:
             for resource_type, amount in group.resources.items():
@@ -174,7 +178,7 @@ class Scenario:
 
 
 def load_scenario(path: Path) -> Scenario:
-    """Returns the scenario in the file *path*. Raises InputError with every problem found."""
+    """Returns the scenario in the file *path*. Raises InputError with all problems found."""
     return parse_scenario(read_text(path), file=str(path), folder=path.parent)
 
 
@@ -192,7 +196,7 @@ def parse_scenario(text: str, *, file: str = "scenario.yaml", folder: Path = Pat
 
 
 class _Reader:
-    """A reader of one scenario. Missing or wrong values are reported and replaced, so that reading can go on."""
+    """A reader of one scenario. It reports and replaces missing or wrong values, so that it can go on reading."""
 
     def __init__(self, findings: Findings, folder: Path) -> None:
         self._findings = findings
@@ -241,7 +245,8 @@ class _Reader:
             file.reject("give either queues or config, not both")
         if queues is not None:
             if queues.is_mapping():
-                # Only the layout changes: scalars keep their text, so the core reads what was written here.
+                # This changes the layout only: scalars keep their text, so the core reads the same values as written in
+                # the scenario.
                 return str(yaml.serialize(queues.node))
             return queues.text()
         if file is not None:
@@ -427,7 +432,8 @@ class _Reader:
                 section_items[index].reject(f"{name!r} appears twice among the {what}")
 
     def _check_keys(self, section: Cursor | None, applications: tuple[Application, ...]) -> None:
-        """Reject keys that are not unique: application a-b with task c must not meet application a with task b-c."""
+        """Reject keys that are not unique. For example, application a-b with task c has the same key as application a
+        with task b-c."""
         seen: dict[str, str] = {}
         for index, application in enumerate(applications):
             for group in application.tasks:
@@ -454,7 +460,7 @@ class _Reader:
 
 
 def _parse_field(fields: Fields, key: str, parser: Callable[[str], Value], default: Value) -> Value:
-    """Returns the field *key* as *parser* reads it; *default* where it is missing or wrong."""
+    """Returns the value that *parser* reads from the field *key*, or *default* if the field is missing or wrong."""
     return fields[key].parse(parser, default) if key in fields else default
 
 

@@ -1,4 +1,4 @@
-"""Helpers of demonstrations that tell a story step by step."""
+"""Helpers for demonstrations that show several steps one by one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ LOOK_S: Final = 0.1
 
 
 class StoryFailed(Exception):
-    """A step of a demonstration did not come to what it shows."""
+    """A step of a demonstration did not have the expected result."""
 
 
 @asynccontextmanager
 async def updates_handled(handle: Callable[[], Coroutine[None, None, None]]) -> AsyncIterator[None]:
-    """Have *handle* do what the core says meanwhile; what goes wrong there is raised here."""
+    """Make *handle* carry out the core's decisions during the block. Its errors are raised here."""
     try:
         async with asyncio.TaskGroup() as tasks:
             handling = tasks.create_task(handle())
@@ -29,7 +29,7 @@ async def updates_handled(handle: Callable[[], Coroutine[None, None, None]]) -> 
 
 
 async def ask_until(ask: Callable[[], Awaitable[str]], wanted: str) -> str:
-    """Returns the first answer to *ask* that contains *wanted*."""
+    """Calls *ask* repeatedly, and returns its first answer that contains *wanted*."""
     try:
         async with asyncio.timeout(STEP_S):
             while wanted not in (answer := await ask()):  # noqa: ASYNC110 - another program's state
@@ -40,7 +40,7 @@ async def ask_until(ask: Callable[[], Awaitable[str]], wanted: str) -> str:
 
 
 async def run_kornel(address: str, *arguments: str) -> str:
-    """Returns what the command line answers, as an operator would see it."""
+    """Returns the output of the command line, as an operator would see it."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-m", "kornel", *arguments, "--grpc", address,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,

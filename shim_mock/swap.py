@@ -1,8 +1,8 @@
-"""Shims that replace each other while one core goes on: ``kornel-shim-mock demo --kind swap``.
+"""A demonstration of shims that replace each other while one core goes on: ``kornel-shim-mock demo --kind swap``.
 
 Three shims use the core one after the other. A simulated cluster, ``site``, runs simulated containers. `kornel-local`
-takes its place under the same name and runs a real process. Then a shim with another name, ``annex``, registers as well
-and takes over that process. Neither the core nor the process is started again.
+takes its place under the same name and runs a real process. Then a shim with another name, ``annex``, registers too and
+takes over that process. Neither the core nor the process is started again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SwapFailed(Exception):
 
 
 class Machine:
-    """This machine under `kornel-local`, with its jobs and files in *folder*. Each command runs as a separate
+    """This machine, run by `kornel-local` with its jobs and files in *folder*. Each command runs as a separate
     program."""
 
     def __init__(self, folder: Path, core: str) -> None:
@@ -60,11 +60,11 @@ class Machine:
         return (await self._run("submit", "--", *command)).split()[0]
 
     async def stop_server(self, *options: str) -> None:
-        """Stop the shim without touching the core or what runs."""
+        """Stop the shim, but neither the core nor the running jobs."""
         await self._run("down", "--keep-core", *options)
 
     async def find_process(self, job: str) -> int:
-        """Returns the process ID that a running job wrote into its log; 0: it does not run."""
+        """Returns the process ID that a running job wrote into its log, or 0 if it does not run."""
         task = json.loads(await self._run("show", job))["tasks"][0]
         return int(await self._run("logs", job) or 0) if task["state"] == "running" else 0
 
@@ -81,7 +81,7 @@ class Machine:
 
 
 async def demonstrate_swap(say: Callable[[str], None], log: Path) -> None:
-    """Make three shims replace each other, and *say* what happens. Raises :class:`SwapFailed`."""
+    """Make three shims replace each other, and report the steps with *say*. Raises :class:`SwapFailed`."""
     with tempfile.TemporaryDirectory(prefix="kornel-swap-") as scratch:
         async with running_core(log) as address:
             say(f"A core serves at {address}. Shims come and go from here on; it is not started again.")
@@ -157,7 +157,7 @@ async def _count_allocations(client: ShimClient) -> int:
 
 
 async def _unregister(address: str) -> None:
-    """Remove the manager that has no shim any more, as an operator would."""
+    """Unregister the manager that no longer has a shim, as an operator would."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-m", "kornel", "unregister", SITE, "--yes", "--grpc", address,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
@@ -167,7 +167,7 @@ async def _unregister(address: str) -> None:
 
 
 async def _until(look: Callable[[], Any], what: str) -> int:
-    """Returns the first result of *look* that is more than 0."""
+    """Calls *look* repeatedly, and returns its first result greater than 0."""
     try:
         async with asyncio.timeout(STEP_S):
             while not (found := await look()):  # noqa: ASYNC110 - another program's state

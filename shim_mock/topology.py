@@ -1,8 +1,8 @@
-"""Gangs that want their members close together, or apart: ``kornel-shim-mock demo --kind topology``.
+"""A demonstration of gangs that want their members close together, or apart: ``kornel-shim-mock demo --kind topology``.
 
-A simulated cluster has two zones with two racks each. Gangs come one after the other: three that require a rack, one
-that prefers as few racks as can be, one that wants to be spread over the zones, and one that is too large for what is
-left of any rack, which waits until one rack has room for all of it. After each step the racks are drawn.
+A simulated cluster has two zones with two racks each. Gangs are submitted one after the other: three require a rack,
+one prefers as few racks as possible, one wants to be spread over the zones, and one is too large for the room left in
+any rack and waits until one rack has room for all of it. After each step the racks are drawn.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ partitions:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A gang of *members* with a core each. *letter* stands for one of them in the drawing."""
+    """A gang of *members*, each with one core. In the drawing each member is shown as *letter*."""
 
     name: str
     members: int
@@ -54,7 +54,7 @@ LARGE: Final = Gang("large", 16, Topology(required="rack"), "L")
 
 
 class Site:
-    """The simulated cluster: its nodes, and where the members of gangs run on them."""
+    """The simulated cluster: its nodes, and the members of gangs that run on them."""
 
     def __init__(self, client: ShimClient) -> None:
         self._client = client
@@ -64,7 +64,7 @@ class Site:
         self._changed = asyncio.Event()
 
     async def create_nodes(self) -> None:
-        """Report all nodes, with the attributes that say where they stand."""
+        """Report all nodes, with the attributes that name their rack and zone."""
         capacity = si.Resource(resources={"vcore": si.Quantity(value=1_000 * CORES_OF_NODE)})
         infos = []
         for zone, racks in ZONES.items():
@@ -81,7 +81,7 @@ class Site:
         await self._client.create_nodes(infos)
 
     async def submit_gang(self, gang: Gang) -> None:
-        """Submit *gang*: an application that says how large it is, and its placeholders."""
+        """Submit *gang*: an application that gives the size of the gang, and its placeholders."""
         self._gangs[gang.name] = gang
         whole = si.Resource(resources={"vcore": si.Quantity(value=1_000 * gang.members)})
         (answer,) = await self._client.add_applications(
@@ -107,7 +107,7 @@ class Site:
         await self._client.release(self._client.release_of(gang.name, key, si.STOPPED_BY_RM) for key in ended)
 
     async def handle_updates(self) -> None:
-        """Do what the core says until cancelled: start members, and give the places of placeholders to real tasks."""
+        """Carry out the core's decisions until cancelled: start members, and replace placeholders by real tasks."""
         async for update in self._client.updates():
             match update:
                 case Allocated(key=key, application_id=name) if key.startswith("hold-"):
@@ -134,7 +134,7 @@ class Site:
             raise StoryFailed(f"{len(self._nodes_of(gang))} of {gang.members} of {gang.name} run") from None
 
     def count_by_rack(self, gang: Gang) -> dict[str, int]:
-        """Returns how many members of *gang* run in each rack that has any."""
+        """Returns the number of members of *gang* in each rack that has any."""
         counts: dict[str, int] = {}
         for node_id in self._nodes_of(gang):
             zone, rack = self._racks[node_id]
@@ -142,7 +142,7 @@ class Site:
         return counts
 
     def draw_racks(self) -> str:
-        """Returns a line for each rack with its nodes: a letter for each core that is taken, a dot for a free one."""
+        """Returns one line per rack with its nodes: a letter for each core in use, and a dot for each free core."""
         letters = dict.fromkeys(self._racks, "")
         for gang, node_id in self._running.values():
             letters[node_id] += gang.letter
@@ -162,9 +162,9 @@ class Site:
 
 
 async def demonstrate_topology(say: Callable[[str], None], log: Path, *, keep: bool = False) -> None:
-    """Have gangs come that care where they run, and *say* what happens. Raises :class:`StoryFailed`.
+    """Submit gangs with requirements on their places, and report the steps with *say*. Raises :class:`StoryFailed`.
 
-    *keep*: leave the core running afterwards, until it ends or this process is interrupted.
+    With *keep*, the core keeps running afterwards until it ends or this process is interrupted.
     """
     async with running_core(log, wait_for_interrupt=keep) as address:
         page = page_address(log)
@@ -227,7 +227,7 @@ async def _run_gang(site: Site, gang: Gang, *, racks: int) -> None:
 
 
 async def _expect_racks(site: Site, gang: Gang, *, racks: int) -> None:
-    """Wait until *gang* runs. Raises :class:`StoryFailed` unless it stands in so many racks."""
+    """Wait until *gang* runs. Raises :class:`StoryFailed` unless it runs in exactly *racks* racks."""
     await site.wait_until_running(gang)
     found = site.count_by_rack(gang)
     if len(found) != racks:

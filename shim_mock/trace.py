@@ -1,16 +1,17 @@
-"""The open GPU-cluster trace (openb) as a scenario in which queues really compete.
+"""The open GPU-cluster trace (openb) as a scenario in which queues compete for room.
 
 A trace is a folder with two CSV files, a node list (``sn,cpu_milli,memory_mib,gpu,model``) and a pod list
 (``name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time``).
 
-The trace alone does not fill its cluster, so nothing would have to give way. Inflation makes it: the over-quota work
-(best effort and burstable) is submitted first, repeated in its order until it asks for more than the cluster has.
-When the core has placed what it can, the latency-sensitive work arrives and has to get its guarantee by preemption.
+The trace alone does not fill its cluster, so no task would have to be preempted. It is therefore inflated: the
+over-quota work (best effort and burstable) is submitted first, repeated in its order until it asks for more than the
+cluster has. When the core has placed all that it can, the latency-sensitive work arrives and has to get its guarantee
+by preemption.
 
-GPUs are counted in thousandths and per node, so two halves on different cards fit one whole task: the wire has no
-notion of a card. Guarantees are declared for vcore and memory only. An ask may preempt only while its queue is below
-the guarantee in every guaranteed type that it asks for, and the trace's latency work asks for far more GPU than
-vcore in proportion: with a GPU guarantee that would be the only line in the picture that ever matters.
+GPUs are counted in thousandths and per node, so two free halves of different cards count as room for one whole task:
+this scenario does not use devices. Guarantees are shares of every type that the cluster has, GPUs included, because a
+type that is not guaranteed to a queue entitles it to nothing: without a GPU guarantee, no victim would leave for a task
+that needs a GPU.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ CLASS_OF_QUEUE: Final = {
     BEST_EFFORT: PriorityClass("best-effort", 0, may_preempt=False),
 }
 PODS_PER_APPLICATION: Final = 200
-# How far beyond the scarcest type's capacity the over-quota work asks.
+# The over-quota work asks for this many times the capacity of the scarcest type.
 OVERFILL: Final = 1.1
 MOST_PROBLEMS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class TraceNode:
-    """One node, in base units."""
+    """One node, with amounts in base units."""
 
     name: str
     resources: Mapping[str, int]
@@ -61,7 +62,7 @@ class TraceNode:
 
 @dataclass(frozen=True, slots=True)
 class TracePod:
-    """One pod, in base units. *created* in seconds of the trace."""
+    """One pod, with amounts in base units. *created* is in seconds of the trace."""
 
     name: str
     resources: Mapping[str, int]
@@ -71,7 +72,7 @@ class TracePod:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace as read, pods in their order of creation."""
+    """A trace as it was read, with pods in their order of creation."""
 
     nodes: tuple[TraceNode, ...]
     pods: tuple[TracePod, ...]
@@ -79,12 +80,13 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Inflation:
-    """The settings by which the trace becomes a competition.
+    """The settings by which the trace is inflated until its queues compete.
 
-    Shares are percent of everything that the cluster has. The latency share is a little less than what the latency work
-    of the real trace asks for (47 % of the vcores), so that the guarantee and not the demand ends the preempting.
-    *factor* None: as often as it takes to fill the cluster. *arrival_s*: seconds over which the latency work arrives;
-    None: thirty pods per second, but 2 s at least and 45 s at most.
+    Shares are percentages of everything that the cluster has. The latency share is a little less than the demand of the
+    latency work in the real trace (47 % of the vcores), so that preemption ends because of the guarantee and not for
+    lack of demand. *factor* is the number of repetitions of the over-quota work; None means as many as fill the
+    cluster. *arrival_s* is the number of seconds over which the latency work arrives; None means thirty pods per
+    second, but at least 2 s and at most 45 s.
     """
 
     latency_percent: int = 40
@@ -95,14 +97,14 @@ class Inflation:
 
 
 def load_trace(folder: Path) -> Trace:
-    """Returns the trace in *folder*. Raises InputError naming file, line and field of what is wrong."""
+    """Returns the trace in *folder*. Raises InputError, which names the file, line and field of each mistake."""
     nodes = _read_rows(_find_file(folder, "node_list"), NODE_COLUMNS, _read_node)
     pods = _read_rows(_find_file(folder, "pod_list"), POD_COLUMNS, _read_pod)
     return Trace(tuple(nodes), tuple(sorted(pods, key=lambda pod: pod.created)))
 
 
 def trace_scenario(trace: Trace, inflation: Inflation = Inflation(), *, name: str = "trace") -> Scenario:
-    """Returns the competition that *inflation* makes of *trace*. (A frozen default is as good as a fresh one.)"""
+    """Returns the scenario that *inflation* makes of *trace*. (The default is frozen, so it can be shared.)"""
     capacity = _total_of(node.resources for node in trace.nodes)
     config = _make_configuration(capacity, inflation)
     latency = [pod for pod in trace.pods if pod.queue == LATENCY]
@@ -145,7 +147,8 @@ def filling_factor(trace: Trace) -> float:
 
 
 def _repeat_pods(pods: Sequence[TracePod], factor: float) -> Iterator[tuple[str, TracePod]]:
-    """Yields (key, pod) for *pods* in order, *factor* times: the last time only as far as the fraction goes."""
+    """Yields (key, pod) for *pods* in order, *factor* times. If *factor* is no whole number, the last time covers only
+    that fraction of the pods."""
     for index in range(round(len(pods) * factor)):
         repetition, position = divmod(index, len(pods))
         pod = pods[position]
@@ -155,7 +158,8 @@ def _repeat_pods(pods: Sequence[TracePod], factor: float) -> Iterator[tuple[str,
 def _make_applications(
     pods: Sequence[tuple[str, TracePod]], *, after_quiet: bool, arrival_s: float
 ) -> Iterator[Application]:
-    """Yields applications of equal size; neighbours of one shape that arrive together share a task group."""
+    """Yields applications of equal size. Consecutive pods with the same resources that arrive together share a task
+    group."""
     by_queue: dict[str, list[tuple[int, str, TracePod]]] = {}
     for index, (key, pod) in enumerate(pods):
         by_queue.setdefault(pod.queue, []).append((index, key, pod))
@@ -164,7 +168,7 @@ def _make_applications(
         for start in range(0, len(members), PODS_PER_APPLICATION):
             part = members[start : start + PODS_PER_APPLICATION]
             groups: list[TaskGroup] = []
-            # Resources of equal pods are one object, see _shape: identity tells shapes apart.
+            # Equal resources are one object (see _share_shape), so they can be compared by identity.
             for _, run in groupby(part, key=lambda member: (id(member[2].resources), arrival_s and member[0])):
                 same = list(run)
                 groups.append(
@@ -211,7 +215,7 @@ def _make_configuration(capacity: Mapping[str, int], inflation: Inflation) -> st
             "            resources:",
             "              guaranteed:",
             f"                vcore: {capacity['vcore'] * percent // 100}m",
-            # Every type: one that nobody guarantees entitles to nothing, so nobody would leave for a GPU.
+            # Every type has a guarantee: without one for GPUs, no victim would leave for a task that needs a GPU.
             *(
                 f"                {kind}: {amount * percent // 100}"
                 for kind, amount in sorted(capacity.items())
@@ -232,7 +236,7 @@ def _total_of(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _find_file(folder: Path, what: str) -> Path:
-    """Returns the one *what* CSV file of *folder*; of several pod lists the default one."""
+    """Returns the only *what* CSV file of *folder*, or the default one of several pod lists."""
     if not folder.is_dir():
         raise InputError((Problem(str(folder), 0, "", "no such folder"),))
     found = sorted(folder.glob(f"*{what}*.csv"))
@@ -246,7 +250,7 @@ def _find_file(folder: Path, what: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One line of a CSV file by column, with its place."""
+    """One line of a CSV file by column, with its position."""
 
     line: int
     texts: Mapping[str, str]
@@ -266,7 +270,7 @@ class _Row:
 def _read_rows(
     path: Path, columns: tuple[str, ...], convert: Callable[[_Row, dict[tuple[int, ...], dict[str, int]]], Value]
 ) -> list[Value]:
-    """Returns every line of *path* as *convert* makes it. The first column names the line and must not repeat."""
+    """Returns the results of *convert* for every line of *path*. The first column names the line and must be unique."""
     findings = Findings(str(path))
     shapes: dict[tuple[int, ...], dict[str, int]] = {}
     values: list[Value] = []
@@ -288,7 +292,7 @@ def _read_rows(
 
 
 def _read_lines(path: Path, columns: tuple[str, ...], findings: Findings) -> Iterator[tuple[int, list[str]]]:
-    """Yields (line, fields) of each line below the header that has the right number of fields."""
+    """Yields the line number and the fields of each line below the header that has the right number of fields."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.reader(file, strict=True)
@@ -313,7 +317,7 @@ def _read_lines(path: Path, columns: tuple[str, ...], findings: Findings) -> Ite
 def _share_shape(
     shapes: dict[tuple[int, ...], dict[str, int]], vcore: int, memory_mib: int, gpu: int
 ) -> dict[str, int]:
-    """Returns the amounts as one shared object per shape. A type of which there is none is left out."""
+    """Returns the amounts as a mapping that all equal amounts share. Types with an amount of 0 are left out."""
     amounts = {"vcore": vcore, "memory": memory_mib * MIB, "gpu_milli": gpu}
     return shapes.setdefault((vcore, memory_mib, gpu), {kind: amount for kind, amount in amounts.items() if amount})
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import time
 from collections import Counter
 from collections.abc import Generator
 from contextlib import suppress
@@ -23,20 +24,50 @@ from tests.workers import name_unit
 MOST: Final = 40
 OUTPUT: Final = "KORNEL_TEST_COSTS"
 """Names a file for how long the longest units last, which are dealt out first: ``tests/costs.json``."""
+LONG_PHASE_S: Final = 0.05
 LEAST_S: Final = 1.0
 """How long a unit of that file lasts at least."""
 
 _tests: Counter[str] = Counter()
 _durations: Counter[str] = Counter()
-_marks: list[float] = [0.0]
 
 
-def measure_processor_time() -> float:
-    """Returns the seconds of processor time of this process and of all that it has started, ended or not."""
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+class Meter:
+    """Measures what the phases of tests cost, each since the one before."""
+
+    def __init__(self) -> None:
+        self._own_s = self._others_s = 0.0
+
+    def leave_out(self) -> None:
+        """Counts what this process has done until now towards no phase."""
+        self._own_s = time.process_time()
+
+    def measure_phase(self, duration_s: float) -> float:
+        """Returns the seconds of processor time that a phase of *duration_s* has cost.
+
+        To look at the processes that were started takes longer than most phases last: what they have used in a short
+        one counts towards the next long one.
+        """
+        own_s = time.process_time()
+        cost = own_s - self._own_s
+        self._own_s = own_s
+        if duration_s >= LONG_PHASE_S:
+            others_s = measure_others()
+            cost += others_s - self._others_s
+            self._others_s = others_s
+            self._own_s = time.process_time()
+        return cost
+
+
+_meter: Final = Meter()
+
+
+def measure_others() -> float:
+    """Returns the seconds of processor time of all processes that this one has started, ended or not."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     # What the process that forks has forked, it reports itself.
     running = sum(map(_measure_running, set(_find_children(os.getpid())) - prepared.list_keepers()))
-    return prepared.sum_costs() + running + sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    return prepared.sum_costs() + running + ended.ru_utime + ended.ru_stime
 
 
 def _find_children(pid: int) -> list[int]:
@@ -57,16 +88,14 @@ def _measure_running(pid: int) -> float:
 
 
 def pytest_runtest_logstart() -> None:
-    _marks[0] = measure_processor_time()
+    _meter.leave_out()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Adds to the report of each phase what the phase has cost."""
     report = yield
-    now = measure_processor_time()
-    vars(report)["processor_s"] = now - _marks[0]
-    _marks[0] = now
+    vars(report)["processor_s"] = _meter.measure_phase(report.duration)
     return report
 
 

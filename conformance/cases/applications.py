@@ -1,4 +1,4 @@
-"""Cases about applications: which are accepted, which queue they get, and how they are removed."""
+"""Cases about applications: which ones are accepted, in which queue they are placed, and how they are removed."""
 
 from __future__ import annotations
 
@@ -193,7 +193,8 @@ async def remove_running(bench: Bench) -> None:
     await bench.expect_silence()
     await bench.expect_counts(nodes=1, asks=0, allocations=0)
     await bench.expect_free({"n1": NODE_VCORE})
-    # A removal leaves no timers behind: nothing may come of the 30 s that it would otherwise be Completing.
+    # A removal also ends the timers of the application: nothing may happen after the 30 s for which it would otherwise
+    # be Completing.
     await bench.expect_silence_after(31)
     await bench.app()
 

@@ -1,4 +1,5 @@
-"""Cases about asks and allocations: which are accepted or refused, and how a second message changes a known key."""
+"""Cases about asks and allocations: which ones are accepted or refused, and how a second message with a known key
+changes them."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def placed_allocation(entry: Entry) -> si.Allocation:
 
 
 async def one_pending(bench: Bench, key: str = "k", vcore: int = ASK_VCORE, priority: int = 0) -> None:
-    """Registers without nodes, and adds app with one ask, which waits."""
+    """Registers without nodes, and adds app with one ask, which has to wait."""
     await bench.reg()
     await bench.app()
     await bench.send(allocation(key, vcore, priority=priority))

@@ -60,7 +60,7 @@ async def refused_everywhere(bench: Bench) -> None:
     await bench.send(allocation("k"))
     await bench.expect(updated("app", "Accepted"))
     for number in range(2, 14):
-        # A new node makes the core try again, in whatever way it keeps refused asks.
+        # A new node makes the core try again, however it stores refused asks.
         await bench.node(f"n{number}")
         await bench.clock.advance_time(EVENT_PUSH_S)
         await bench.expect_silence()
@@ -122,7 +122,7 @@ async def above_max(bench: Bench) -> None:
     for _ in range(2):
         await bench.clock.advance_time(STATE_S)
         await bench.expect_silence()
-    # The ask that lacks only room shows that reports do come.
+    # The ask that only lacks room shows that reports arrive at all.
     await expect_failures(peer, "control")
 
 
@@ -146,7 +146,7 @@ async def event_capacity(bench: Bench) -> None:
     await bench.register(extra={"event.requestCapacity": str(CAPACITY), "event.trackingEnabled": "true"})
     await bench.open_streams()
     peer = await bench.attach_peer(Answers(events=True))
-    # The first events show where an interval begins, so that the others fall into one.
+    # The first events mark the beginning of an interval, so that all others fall into the same one.
     await bench.send_applications(messages.application("app"))
     await bench.expect(app_accepted("app"))
     await bench.clock.advance_time(EVENT_PUSH_S)
@@ -164,7 +164,7 @@ async def event_capacity(bench: Bench) -> None:
 
 
 def needs_two(question: callback_pb2.PreemptionPredicatesQuestion) -> int:
-    """Answers that the first two of three victims have to go, and that nothing else helps."""
+    """Answers that the first two of three victims have to leave, and that no other number helps."""
     arguments = question.arguments
     helps = len(arguments.preemptAllocationKeys) == 3 and arguments.startIndex in (0, 1)
     return 1 if helps else -1

@@ -1,4 +1,4 @@
-"""Cases about foreign allocations: load of another scheduler that only takes room."""
+"""Cases about foreign allocations: load of another scheduler, for which the core only counts the room."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kornel.conformance.messages import NODE_VCORE, make_foreign
 
 
 async def with_foreign(bench: Bench) -> None:
-    """Registers, and creates n1 with foreign f of 2000."""
+    """Registers, and creates n1 with a foreign allocation f of 2000."""
     await bench.reg()
     await bench.node("n1")
     await bench.send(make_foreign("f", 2000, "n1"))

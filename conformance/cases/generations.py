@@ -25,11 +25,11 @@ from kornel.conformance.outcome import check
 from kornel.si.v1 import si_pb2 as si
 
 UNKNOWN_FIELD = b"\xd2\xfc\x0f\x05hello"
-"""Field 32714, length-delimited: no generation of the interface has it."""
+"""Field 32714 with a length-delimited value, which no generation of the interface has."""
 
 
 def ask(key: str, vcore: int = ASK_VCORE, *, app: str = "app", count: int = 1) -> si.AllocationAsk:
-    """Returns an ask in the older form."""
+    """Returns an ask of the older generation."""
     return si.AllocationAsk(
         allocationKey=key,
         applicationID=app,
@@ -97,7 +97,7 @@ async def existing_allocation_refused(bench: Bench) -> None:
     node.existingAllocations.append(messages.allocation("x", app="nobody", node="n2"))
     await bench.send_nodes(node)
     await bench.expect(node_rejected("n2", "application-not-found"))
-    # The allocation recovered before the refusal is undone, and with it what it did to its application.
+    # The allocation that was recovered before the refusal is undone, together with its effects on the application.
     await bench.expect_silence()
     await bench.expect_counts(nodes=1, asks=0, allocations=0)
     await bench.expect_free({"n1": NODE_VCORE})

@@ -19,13 +19,13 @@ from kornel.conformance.outcome import Skipped
 
 FLOOD_MESSAGES: Final = 40
 FLOOD_ASKS: Final = 500
-"""The asks in one message of the flood."""
+"""The number of asks in one message of the flood."""
 
 
 @asynccontextmanager
 async def beside(bench: Bench) -> AsyncIterator[Bench]:
-    """Yields another program that is another RM, registered and with open streams. Raises Skipped if the core serves
-    only one RM."""
+    """Yields another program that acts as another RM. It is registered and has open streams. Raises Skipped if the core
+    serves only one RM."""
     async with bench.another_program(OTHER_RM) as other:
         try:
             await other.reg()

@@ -1,4 +1,4 @@
-"""Cases about nodes: seven actions, of which only the creation is answered."""
+"""Cases about nodes: there are seven actions, and only the creation is answered."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ async def replacing_elsewhere(bench: Bench) -> None:
         (list(question.node_ids), question.allocate) for question in peer.questions if question.allocation_key == "r"
     ]
     check((["n1"], False) in asked, f"expected to be asked whether r may replace p on n1, got {asked}")
-    # The placeholder still runs, and the replacement's node is charged already.
+    # The placeholder still runs, and the replacement already takes room on its node.
     await bench.expect_free({"n1": 0, "n2": 0})
 
 

@@ -62,7 +62,7 @@ async def unknown_partition(bench: Bench) -> None:
     await bench.send_applications(messages.application("app", partition="gpu"))
     await bench.expect(node_rejected("n1", "partition-not-found"), app_rejected("app", "partition-not-found"))
     await bench.expect_silence()
-    # They were not added to another partition either.
+    # The refused node and application were not added to another partition either.
     await bench.node("n1")
     await bench.app()
 

@@ -1,4 +1,4 @@
-"""Cases about registration and configuration: who may talk to the core, and with which queues."""
+"""Cases about registration and configuration: which programs may use the core, and with which queues."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def user_usage_cleared(bench: Bench) -> None:
     await bench.world(configs.USER_LIMIT)
     await bench.start("k1", "k2")
     await bench.send(messages.allocation("k3"))
-    # If this is placed, the limit that the case measures with is not in force.
+    # If this is placed, the limit by which the case measures usage is not in force.
     await bench.expect_silence()
     await bench.expect_user(2 * messages.ASK_VCORE)
     await bench.world(configs.USER_LIMIT)
@@ -186,7 +186,7 @@ async def newer_stream_hears(bench: Bench) -> None:
     older = bench.allocations
     newer = bench.open_allocations()
     await newer.send(si.AllocationRequest(rmID=RM))
-    # The fence is answered on the newer stream only once that one is bound.
+    # The newer stream gets the answer to the fence only once it is bound.
     await bench.expect_silence()
     await older.send(si.AllocationRequest(rmID=RM, allocations=[messages.allocation("k")]))
     await bench.expect(updated("app", "Accepted"), updated("app", "Running"), new("k", "n1"))
@@ -206,7 +206,7 @@ async def same_configuration(bench: Bench) -> None:
 
 
 async def expect_events_at_most(bench: Bench, capacity: int) -> None:
-    """Expect *capacity* events of an interval in which more things happen, where the core reports events."""
+    """If the core reports events, expect *capacity* events from an interval in which more happens."""
     if bench.clock.patience_s < EVENT_PUSH_S:
         bench.notes.append(f"not looked at: the events of {EVENT_PUSH_S:g} s")
         return

@@ -1,4 +1,5 @@
-"""Cases about releases and handshakes: who starts them, who confirms, how they are answered."""
+"""Cases about releases and their confirmations: which side starts them, which side confirms, and how they are
+answered."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ async def one_allocated(bench: Bench) -> None:
 
 
 async def one_replaced(bench: Bench, real_vcore: int = ASK_VCORE) -> str:
-    """Replaces one placeholder of a gang by r, and returns the key of the placeholder that is left."""
+    """Replaces one placeholder of a gang by r, and returns the key of the remaining placeholder."""
     gone = await add_replacing_ask(bench, real_vcore=real_vcore)
     await bench.release(gone, si.PLACEHOLDER_REPLACED)
     await bench.expect(new("r", "n1"))
@@ -217,7 +218,7 @@ async def soft_timeout(bench: Bench) -> None:
 @case(125, "once the placeholders are gone, a soft gang is Accepted again", rule="protocol.md 10.3", waits_s=2)
 async def soft_timeout_confirmed(bench: Bench) -> None:
     await soft_timeout(bench)
-    # The one that only waited is gone already; that its end is confirmed too changes nothing.
+    # The placeholder that only waited is gone already, so a confirmation of its end changes nothing.
     await bench.release("p2", si.TIMEOUT)
     await bench.expect_silence()
     await bench.release("p1", si.TIMEOUT)
@@ -262,7 +263,7 @@ async def left_over_completes(bench: Bench) -> None:
 
 
 async def victim_leaves(bench: Bench, termination: int, *echo: Want) -> None:
-    """Ends victim v with *termination*, and expects the preemptor to get its place."""
+    """Ends victim v with *termination*, and expects the preemptor to be placed in its room."""
     await victim_and_preemptor(bench)
     await bench.expect_silence()
     await bench.release("v", termination, app="b1")
@@ -293,7 +294,7 @@ async def late_confirmation(bench: Bench) -> None:
 async def scheduling_failed(bench: Bench) -> None:
     await bench.world()
     await bench.start("other", "k")
-    # The node that refused it takes nothing for now, so that the return to the asks can be seen.
+    # The node that refused it is drained for now, so that its return to the asks can be observed.
     await bench.node_action("n1", si.NodeInfo.DRAIN_NODE)
     await bench.release("k", si.SCHEDULING_FAILED_ON_RM)
     await bench.expect_silence()

@@ -1,4 +1,5 @@
-"""Cases in which the core is killed and started again with the journal that it has: for shims of both kinds."""
+"""Cases in which the core is killed and started again with the same journal, for shims that count entries and shims
+that do not."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ async def killed_in_between(bench: Bench) -> None:
     placed.append(await bench.ask_and_place("k3"))
     await bench.restart_core()
     await bind_streams(bench)
-    # What it may have missed comes once more, and nothing else.
+    # The entries that it may have missed come once more, and nothing else.
     nodes = {entry.key: entry.detail for entry in placed}
     for entry in await bench.read_until_quiet():
         if entry.kind is Kind.NEW:
@@ -49,7 +50,7 @@ async def resumed_after_kill(bench: Bench) -> None:
     await bench.app()
     await bench.start("k1", "k2")
     received = {stream.name: stream.received for stream in (bench.nodes, bench.applications, bench.allocations)}
-    # Nobody knows whether this arrives before the core is killed.
+    # It is not known whether this arrives before the core is killed.
     await bench.send(messages.allocation("k3"))
     await bench.restart_core()
     for kind, count in received.items():

@@ -22,7 +22,7 @@ def update_of(entry: Entry) -> si.UpdatedApplication:
 
 
 async def complete_application(bench: Bench) -> None:
-    """Lets app run once and become Completed."""
+    """Makes app run once and become Completed."""
     await bench.world()
     await bench.start("k")
     await bench.release("k")

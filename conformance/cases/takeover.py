@@ -20,7 +20,7 @@ async def same_rm(bench: Bench) -> None:
     async with bench.another_program() as successor:
         await successor.reg()
         await successor.expect_counts(nodes=0, asks=0, allocations=0)
-        # The same names are new names, and what was there takes no room.
+        # The same names may be used again, and the earlier allocations take no room.
         await successor.node("n1")
         await successor.app()
         await successor.expect_free({"n1": NODE_VCORE})

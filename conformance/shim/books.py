@@ -1,4 +1,5 @@
-"""The books of the scripted core: what the shim has reported since it registered, and what was placed for it."""
+"""The accounts of the scripted core: everything that the shim has reported since it registered, and its placed
+allocations."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from kornel.si.v1 import si_pb2 as si
 
 @dataclass(slots=True)
 class Node:
-    """A node; *accepted* once the shim has the acceptance."""
+    """A node. It is *accepted* once its acceptance was sent to the shim."""
 
     capacity: dict[str, int]
     draining: bool
@@ -45,7 +46,7 @@ class Books:
     foreign: dict[str, Running] = field(default_factory=dict)
 
     def room_for(self, ask: si.Allocation) -> str | None:
-        """Returns the first open node that *ask* fits on."""
+        """Returns the first open node with room for *ask*."""
         wanted = read_amounts(ask.resourcePerAlloc)
         for name, node in self.nodes.items():
             if node.accepted and not node.draining:
@@ -59,7 +60,7 @@ class Books:
         return (each for each in self.running.values() if each.allocation.placeholder)
 
     def real_allocations(self) -> Iterator[Running]:
-        """Yields the allocations that run and are no placeholders."""
+        """Yields the running allocations that are no placeholders."""
         return (each for each in self.running.values() if not each.allocation.placeholder)
 
     def running_on(self, node: str) -> list[Running]:
@@ -67,7 +68,7 @@ class Books:
         return [run for run in self.running.values() if run.node == node]
 
     def remove_application(self, app: str) -> list[Running]:
-        """Remove *app*, and return what ran of it."""
+        """Remove *app*, and return its running allocations."""
         self.apps.pop(app, None)
         self.asks = {key: ask for key, ask in self.asks.items() if ask.applicationID != app}
         gone = [run for run in self.running.values() if run.app == app]

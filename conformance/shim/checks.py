@@ -13,7 +13,7 @@ from kornel.conformance.outcome import Result, Verdict
 class Check:
     """One rule for shims.
 
-    needs  what a shim must do for the check to say anything
+    needs  the actions that a shim must perform for the check to have a result
     """
 
     id: str
@@ -65,6 +65,7 @@ ALL_CHECKS: Final = (
     Check("S25", "end", "half-closes its streams, or ends with status 0, on SIGTERM", "protocol.md 1.1"),
     Check("S26", "start", "creates a node, adds an application and asks for room", "protocol.md 12"),
     Check("S27", "contact", "stays away when another program has its place", "protocol.md 5.1"),
+    Check("S28", "contact", "confirms once more what was lost with a core that was killed", "protocol.md 12", _RUNNING),
 )  # fmt: skip
 
 
@@ -76,7 +77,7 @@ class Findings:
         self._broken: dict[str, str] = {}
 
     def mark_kept(self, *checks: str, seen: str = "") -> None:
-        """Note that the shim had the chance to break these checks and did not."""
+        """Note that the shim could have broken these checks and did not."""
         for check in checks:
             self._kept[check] = seen or self._kept.get(check, "")
 
@@ -95,7 +96,7 @@ class Findings:
         return check in self._broken
 
     def make_result(self, check: Check, took_s: float = 0.0) -> Result:
-        """Returns the result of *check* as found."""
+        """Returns the result of *check* by the findings so far."""
         if (how := self._broken.get(check.id)) is not None:
             return Result(check, Verdict.FAIL, how, took_s)
         if check.id in self._kept:
@@ -104,7 +105,7 @@ class Findings:
 
 
 def select_checks(ids: Iterable[str] = ()) -> tuple[Check, ...]:
-    """Returns the checks with these IDs, all if none is given. Raises ValueError for an unknown one."""
+    """Returns the checks with these IDs, or all checks if none is given. Raises ValueError for an unknown one."""
     wanted = {each.upper() for each in ids}
     if unknown := wanted - {check.id for check in ALL_CHECKS}:
         raise ValueError(f"there is no check {', '.join(sorted(unknown))}")

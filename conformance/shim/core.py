@@ -1,4 +1,4 @@
-"""A scripted core that accepts what it is sent, and places what fits."""
+"""A scripted core that accepts everything it is sent, and places every ask that fits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answer = TypeVar("Answer", bound=Message)
 
 
 class ScriptedCore:
-    """The core of one session, which survives its server."""
+    """The core of one session. It keeps its state when its server is stopped."""
 
     def __init__(self, manners: Behaviour, findings: Findings) -> None:
         self.findings: Final = findings
@@ -34,12 +34,13 @@ class ScriptedCore:
         self.releases: Final[dict[str, int]] = {}
         """The type with which each key was released last."""
         self.refused: Final[set[Kind]] = set()
-        """The kinds of which one was refused."""
+        """The kinds of which one entry was refused already."""
         self.heard_of: Final[set[Kind]] = set()
-        """The kinds of which the shim has named one: a new node, a new application, an ask or allocation of its own."""
+        """The kinds of which the shim has sent an entry: a new node, a new application, or its own ask or
+        allocation."""
         self.saw_placeholders = False
         self.replacing: Final[dict[str, si.Allocation]] = {}
-        """The real asks by the placeholder whose release was asked for."""
+        """The real asks, by the key of the placeholder whose release was asked for."""
         self.news: Final = asyncio.Event()
         self._manners = manners
         self._later: Final[set[asyncio.Task[None]]] = set()
@@ -60,7 +61,7 @@ class ScriptedCore:
         return self.judge.admits(kind, request)
 
     def handle_request(self, request: Request) -> None:
-        """Handle *request* as a core does."""
+        """Handle *request* as a real core would."""
         match request:
             case si.NodeRequest():
                 self._handle_nodes(request)
@@ -86,7 +87,7 @@ class ScriptedCore:
                 self._start_allocation(Running(ask, node))
 
     async def wait_until(self, condition: Callable[[], object], within_s: float) -> bool:
-        """Tells whether *condition* comes to hold in that time."""
+        """Tells whether *condition* becomes true within *within_s*."""
         try:
             async with asyncio.timeout(within_s):
                 while not condition():
@@ -97,7 +98,7 @@ class ScriptedCore:
         return True
 
     async def close(self) -> None:
-        """Leave nothing running."""
+        """End all tasks."""
         for task in self._later:
             task.cancel()
         if self._later:
@@ -251,14 +252,14 @@ class ScriptedCore:
             self.findings.mark_broken("S9", f"{key} was confirmed with {name}")
 
     def _is_refused(self, kind: Kind) -> bool:
-        """Tells whether the entry is the one of its kind that is refused."""
+        """Tells whether this entry has to be refused. Only the first entry of a kind is."""
         if kind not in self._manners.refuse or kind in self.refused:
             return False
         self.refused.add(kind)
         return True
 
     def _answer_later(self, act: Callable[[Answer], None], answer: Answer) -> None:
-        """Do *act* once the acceptance is due, unless another registration has come in between."""
+        """Call *act* once the acceptance is due, unless the RM has registered again in the meantime."""
 
         async def answer_later(registration: int) -> None:
             await asyncio.sleep(self._manners.accept_after_s)
@@ -273,7 +274,7 @@ class ScriptedCore:
 
 
 def _convert_old_ask(old: si.AllocationAsk) -> si.Allocation:
-    """Returns an ask of the older generation in the words of the current one."""
+    """Returns an ask of the older generation as a message of the current one."""
     return si.Allocation(
         allocationKey=old.allocationKey,
         applicationID=old.applicationID,

@@ -1,4 +1,4 @@
-"""A judge of everything that a shim sends, as it arrives."""
+"""A judge of all messages of a shim at the time of their arrival."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 
 
 class Judge:
-    """The record of one RM's messages."""
+    """Judges and records the messages of one RM."""
 
     def __init__(self, findings: Findings) -> None:
         self.rm = ""
@@ -21,7 +21,8 @@ class Judge:
         self.wants_registration = False
         """Set when the RM was asked to register again."""
         self.to_recover: dict[str, Running] = {}
-        """The allocations that ran when the RM was asked to register again, and were not reported or released since."""
+        """The allocations that ran when the RM was asked to register again, and have not been reported or released
+        since."""
         self._findings = findings
 
     def judge_registration(self, rm: str) -> None:
@@ -66,7 +67,7 @@ class Judge:
             self._findings.mark_broken("S21", f"{key} ran on {ran.node} and is reported on {name}")
 
     def judge_application(self, allocation: si.Allocation, books: Books) -> None:
-        """Judge which application an ask or allocation belongs to."""
+        """Judge the application of an ask or allocation."""
         self._findings.mark_kept("S5")
         key, app = allocation.allocationKey, allocation.applicationID
         if not books.apps.get(app):

@@ -1,4 +1,4 @@
-"""The scripted core's end of the wire: a server whose streams can be broken, and whose messages wait for a stream."""
+"""The server of the scripted core. Its streams can be broken, and its messages wait until there is a stream."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from kornel.si.v1 import si_pb2_grpc
 
 CUT_OFF_S: Final = 0.25
 
+RESUME_KEY: Final = "kornel-resume"
+
 Request: TypeAlias = si.NodeRequest | si.ApplicationRequest | si.AllocationRequest
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
@@ -31,7 +33,10 @@ class Kind(StrEnum):
 
 
 class Core(Protocol):
-    """The interface of the core behind the server."""
+    """The interface of the core behind the server. ``news`` is set when something has arrived."""
+
+    @property
+    def news(self) -> asyncio.Event: ...
 
     def register_manager(self, request: si.RegisterResourceManagerRequest) -> si.RegisterResourceManagerResponse:
         """Answer a registration."""
@@ -52,19 +57,35 @@ class Line:
         self.news: Final = asyncio.Event()
         self.end: tuple[grpc.StatusCode, str] | None = None
         self.half_closed = False
+        self.received: int | None = None
+        """The entries that the shim says it has received; ``None``: it does not say."""
+        self.greeting = ""
+        """The metadata to send first; empty: none, or they were sent."""
 
 
 class Lines(si_pb2_grpc.SchedulerServicer):
-    """All streams. A message for a kind without an open stream waits for the next one."""
+    """All streams. A message of a kind without an open stream waits for the next stream."""
 
     def __init__(self, core: Core) -> None:
         self.bound: Final[dict[Kind, Line]] = {}
         self.half_closed: Final[set[Kind]] = set()
+        self.deaf = False
+        """Requests are lost, as if the core were killed before they were recorded."""
+        self.unheard = 0
+        """The number of requests that were lost so."""
+        self.resumes = False
+        """The shim says what it has received, and sends again what the core has not applied."""
         self._core = core
         self._backlog: Final[dict[Kind, deque[Message]]] = {kind: deque() for kind in Kind}
+        self._registrations = 0
+        self._sent: Final[dict[Kind, list[Message]]] = {kind: [] for kind in Kind}
+        """Everything since the registration."""
+        self._applied: Final[dict[Kind, int]] = dict.fromkeys(Kind, 0)
+        """The entries that the shim has sent since the registration, and that were not lost."""
 
     def send_message(self, kind: Kind, message: Message) -> None:
         """Send *message* on the stream of that kind, now or when there is one."""
+        self._sent[kind].append(message)
         line = self.bound.get(kind)
         if line is None:
             self._backlog[kind].append(message)
@@ -73,12 +94,16 @@ class Lines(si_pb2_grpc.SchedulerServicer):
             line.news.set()
 
     def drop_messages(self) -> None:
-        """Drop every message that was not sent yet."""
+        """Drop every message that was not sent yet: the RM has registered."""
+        self._registrations += 1
+        for kind in Kind:
+            self._sent[kind].clear()
+            self._applied[kind] = 0
         for backlog in self._backlog.values():
             backlog.clear()
 
     def end_stream(self, kind: Kind, code: grpc.StatusCode, text: str) -> None:
-        """End the stream of that kind, if there is one."""
+        """End the open stream of that kind, if there is one."""
         line = self.bound.pop(kind, None)
         if line is not None:
             line.end = code, text
@@ -88,7 +113,9 @@ class Lines(si_pb2_grpc.SchedulerServicer):
         self, request: si.RegisterResourceManagerRequest, context: Context
     ) -> si.RegisterResourceManagerResponse:
         """Serve a registration."""
-        return self._core.register_manager(request)
+        answer = self._core.register_manager(request)
+        await context.send_initial_metadata(((RESUME_KEY, self._name_epoch()),))
+        return answer
 
     async def UpdateNode(
         self, request_iterator: AsyncIterator[si.NodeRequest], context: Context
@@ -113,9 +140,16 @@ class Lines(si_pb2_grpc.SchedulerServicer):
 
     async def _serve_stream(self, kind: Kind, requests: AsyncIterator[Request], context: Context) -> AsyncIterator[Any]:
         line = Line(kind)
+        said = dict(context.invocation_metadata() or ()).get(RESUME_KEY)
+        if said is not None:
+            line.received = int(str(said).rpartition("/")[2])
+            self.resumes = True
         reader = asyncio.create_task(self._read_requests(line, requests), name=f"scripted core reads {kind}")
         try:
             while True:
+                if line.greeting:
+                    await context.send_initial_metadata(((RESUME_KEY, line.greeting),))
+                    line.greeting = ""
                 while line.words:
                     yield line.words[0]
                     line.words.popleft()
@@ -144,15 +178,44 @@ class Lines(si_pb2_grpc.SchedulerServicer):
                 return
             if self.bound.get(line.kind) is not line:
                 self.bound[line.kind] = line
-                line.words.extend(self._backlog[line.kind])
+                line.words.extend(self._find_unsent(line))
                 self._backlog[line.kind].clear()
                 line.news.set()
+            if self.deaf:
+                self.unheard += 1
+                self._core.news.set()
+                continue
+            self._applied[line.kind] += count_entries(request)
             self._core.handle_request(request)
-        # The requests of a connection that was cut end as well; the call is then cancelled, and with it this task.
+        # If the connection was cut, the requests end too, but then the call is cancelled and with it this task.
         await asyncio.sleep(CUT_OFF_S)
         line.half_closed = True
         self.half_closed.add(line.kind)
         line.news.set()
+
+    def _find_unsent(self, line: Line) -> list[Message]:
+        """Returns what is to be sent on *line*, which was bound: what waits, or what its shim has not received."""
+        if line.received is None:
+            return list(self._backlog[line.kind])
+        line.greeting = f"{self._name_epoch()}/{self._applied[line.kind]}"
+        missing, left = list(self._sent[line.kind]), line.received
+        while missing and left >= count_entries(missing[0]) > 0:
+            left -= count_entries(missing.pop(0))
+        return missing
+
+    def _name_epoch(self) -> str:
+        return f"kit-{self._registrations}"
+
+
+def count_entries(message: Message) -> int:
+    """Returns the number of elements in all lists of *message*."""
+    count = 0
+    for _, value in message.ListFields():
+        if isinstance(value, Message):
+            count += count_entries(value)
+        elif not isinstance(value, str | bytes | int | float):
+            count += len(value)
+    return count
 
 
 async def serve(lines: Lines, address: str, door: Listener = OPEN_DOOR) -> tuple[grpc.aio.Server, str]:

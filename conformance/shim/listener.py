@@ -1,4 +1,4 @@
-"""The ways in which the scripted core admits shims: in plain text or over TLS, everybody or only with credentials."""
+"""The security of the scripted core's server: plain text or TLS, with or without credentials of the shim."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from kornel.shim_client.credentials import NO_CREDENTIALS, Credentials, Credenti
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """The credentials of the server, and those it demands. All empty: plain text, and open.
+    """The credentials of the server, and those that it demands. If all are empty, it serves in plain text and demands
+    none.
 
-    certificate  PEM chain, with ``key``: what shims are shown
-    client_ca    PEM: who must have signed the certificate that a shim shows
-    handed_out   what the shim finds in its environment; a token among it is demanded at every call
+    certificate  PEM chain, with ``key``: the certificate that shims are shown
+    client_ca    PEM: the CA that must have signed the certificate of a shim
+    handed_out   the credentials in the shim's environment; if they contain a token, every call must carry it
     """
 
     certificate: Path | None = None
@@ -44,7 +45,7 @@ class Listener:
         return [] if self.handed_out.token_file is None else [_TokenDemanded(self.handed_out.bearer())]
 
     def open_port(self, server: grpc.aio.Server, address: str) -> int:
-        """Have *server* listen; returns the port. Raises CredentialsUnusable."""
+        """Makes *server* listen, and returns the port. Raises CredentialsUnusable."""
         if self.certificate is None or self.key is None:
             return server.add_insecure_port(address)
         pair = (read_credential_file(self.key), read_credential_file(self.certificate))
@@ -69,7 +70,7 @@ class _TokenDemanded(grpc.aio.ServerInterceptor):
         shown = dict(details.invocation_metadata or ()).get("authorization", "")
         if hmac.compare_digest(shown.encode() if isinstance(shown, str) else shown, self._bearer):
             return await continuation(details)
-        # On the wire a refusal looks the same for all kinds of call.
+        # A refusal has the same form for all kinds of call.
         return grpc.stream_stream_rpc_method_handler(_refuse_call)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 ADDRESS_VARIABLE: Final = "KORNEL_ADDRESS"
 ADDRESS_PLACEHOLDER: Final = "{address}"
 LAST_WORDS: Final = 300
-"""The most characters of the shim's output that go into a finding."""
+"""The most characters of the shim's output that a finding quotes."""
 
 
 class CommandFailed(Exception):

@@ -6,11 +6,11 @@ from kornel.conformance.shim.stage import Over, Stage
 
 
 async def expect_resync(stage: Stage) -> None:
-    """Expects the shim to register again, by itself or as a new program, and in the first case to report everything
+    """Expects the shim to register again, itself or as a new program. In the first case it has to report everything
     that it has."""
     await stage.wait_until_ready("S18", running=stage.known.runs)
     core = stage.core
-    # Allocations that the shim has not read yet do not run.
+    # An allocation that the shim has not read yet does not run.
     await stage.watch_briefly()
     nodes = set(core.books.nodes)
     busy = {run.app for run in core.books.running.values()} | {ask.applicationID for ask in core.books.asks.values()}
@@ -37,7 +37,7 @@ async def expect_resync(stage: Stage) -> None:
         stage.findings.mark_broken("S19", f"{', '.join(missing)} was not reported again")
     stage.findings.mark_kept("S19", "S20")
     if ran and len(core.judge.to_recover) == ran:
-        # Some may have ended meanwhile and need no report, but hardly all of them.
+        # Some of them may have ended meanwhile and need no report, but hardly all of them.
         stage.findings.mark_broken("S21", f"{', '.join(sorted(core.judge.to_recover))} ran and was not reported again")
     if ran:
         stage.findings.mark_kept("S21")

@@ -1,4 +1,4 @@
-"""Runs the sessions and returns what they showed."""
+"""Runs the sessions and returns their results."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ async def judge_shim(
 ) -> list[Result]:
     """Returns the results of *checks* for the shim that *command* starts.
 
-    *log*: folder, which exists, for what the shim prints, one file per session. *door*: what the shim has to pass.
-    Raises CommandFailed when the command cannot be started, CredentialsUnusable for a door that cannot be served.
+    *log* is an existing folder for the output of the shim, with one file per session. *door* is the security of the
+    server. Raises CommandFailed if the command cannot be started, and CredentialsUnusable if the credentials of *door*
+    cannot be used.
     """
     if log is not None:
         return await _run_sessions(command, checks, patience, log, door)

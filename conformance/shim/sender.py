@@ -1,4 +1,4 @@
-"""Messages of the scripted core, and the behaviour that a session gives it."""
+"""Messages of the scripted core, and the behaviour that a session chooses for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Behaviour:
 
     accept_after_s  how long nodes and applications wait for their acceptance, so that a shim that does not wait is
     detected
-    refuse          the kinds of which the first entry is refused
+    refuse          the kinds whose first entry is refused
     extra           bytes appended to every message: unknown fields
     hold_gang       real asks that match a placeholder wait
     """
@@ -74,7 +74,7 @@ class Sender:
         self.send_message(Kind.APPLICATION, si.ApplicationResponse(updated=[change]))
 
     def refuse_ask(self, key: str, app: str, reason: str, *, old: bool) -> None:
-        """Refuse an ask in the list that its generation reads."""
+        """Refuse an ask, in the list that the shim's generation reads."""
         if old:
             refused = si.RejectedAllocationAsk(allocationKey=key, applicationID=app, reason=reason)
             self.send_message(Kind.ALLOCATION, si.AllocationResponse(rejected=[refused]))

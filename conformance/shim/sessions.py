@@ -1,4 +1,4 @@
-"""Sessions: in each one, the core does one thing that a shim has to cope with."""
+"""Sessions: in each of them, the core creates one situation that a shim has to handle."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ OMISSIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One start of the shim. *checks*: the checks that it is for; the first one is broken if the shim does not get
-    far."""
+    """One start of the shim. *checks* are the checks that it tests. If the shim does not get far enough, the first one
+    is broken."""
 
     name: str
     checks: tuple[str, ...]
@@ -40,7 +40,7 @@ class Session:
 
 
 async def play_first(stage: Stage) -> None:
-    """Act as a core that does its usual work, and preempts one allocation."""
+    """Act as a core that does its usual work, and preempt one allocation."""
     await stage.wait_until_ready("S1" if not stage.core.judge.registrations else "S3", running=False)
     stage.findings.mark_kept("S3", "S17")
     if await stage.wait_until(lambda: stage.core.heard_of.issuperset(Kind)):
@@ -80,7 +80,7 @@ async def _take_back(stage: Stage) -> None:
 
 
 async def placeholder_timeout(stage: Stage) -> None:
-    """Let a placeholder time out."""
+    """Release a placeholder because it has timed out."""
     if not await stage.wait_until(lambda: any(stage.core.books.list_placeholders())):
         return
     run = next(stage.core.books.list_placeholders())
@@ -159,6 +159,31 @@ async def broken_connection(stage: Stage) -> None:
     await stage.probe_shim("S16")
 
 
+async def lost_confirmation(stage: Stage) -> None:
+    """Lose what the shim confirms, and stop serving, as a core does that is killed and goes on from its journal."""
+    await stage.wait_until_ready("S28")
+    run = stage.some_running()
+    if run is None or not stage.known.confirms:
+        return
+    lines = stage.core.lines
+    lines.deaf = True
+    stage.demand_release(run, si.PREEMPTED_BY_SCHEDULER)
+    if not await stage.wait_until(lambda: lines.unheard):
+        stage.findings.mark_broken("S28", f"the end of {run.key} was not confirmed")
+        return
+    await stage.stop_serving()
+    lines.deaf = False
+    if not lines.resumes:
+        # A shim that does not say what it has received gets what it may have missed once more.
+        stage.demand_release(run, si.PREEMPTED_BY_SCHEDULER)
+    await stage.serve()
+    if await stage.wait_for_release(run) is None:
+        how = "sent again" if lines.resumes else "confirmed again, although it was asked for again"
+        stage.findings.mark_broken("S28", f"the end of {run.key}, lost with the core, was not {how}")
+    seen = "it says what it has received, and sent the rest again" if lines.resumes else ""
+    stage.findings.mark_kept("S28", seen=seen)
+
+
 async def end_superseded(stage: Stage) -> None:
     """Tell the shim that another program registered the same RM."""
     await stage.wait_until_ready("S27", running=stage.known.runs)
@@ -212,6 +237,7 @@ SESSIONS: Final = (
     make_refusal("S23", Kind.APPLICATION),
     make_refusal("S24", Kind.ALLOCATION),
     Session("superseded", ("S27",), end_superseded),
+    Session("killed core", ("S28",), lost_confirmation),
     Session("end", ("S25",), end_shim),
 )
 """All sessions but the first, in any order."""

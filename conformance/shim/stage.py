@@ -1,4 +1,4 @@
-"""One session: a scripted core, a shim that was started for it, and ways to see how the shim is doing."""
+"""One session: a scripted core, a shim that was started for it, and methods to observe the shim."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ END_S: Final = 5.0
 @dataclass(frozen=True, slots=True)
 class Patience:
     """The seconds to wait: from the start to the registration, for a reaction, until silence counts as no reaction, and
-    to watch a shim.
+    while a shim is watched.
 
     A shim that gives up may clean up before it ends, for which Kubernetes gives a pod 30 seconds by default.
     """
@@ -41,8 +41,7 @@ class Patience:
 
 @dataclass(slots=True)
 class Known:
-    """The abilities that the shim showed in the first session, so that later ones do not wait for what it never
-    does."""
+    """The abilities that the shim showed in the first session. Later sessions do not wait for anything else."""
 
     runs: bool = False
     confirms: bool = False
@@ -50,11 +49,11 @@ class Known:
 
 
 class Over(Exception):
-    """The session cannot go on; the reason is among the findings."""
+    """The session cannot continue; the reason is among the findings."""
 
 
 class Stage:
-    """The place of one session: the core, the shim's process, and the findings."""
+    """Everything that belongs to one session: the core, the shim's process, and the findings."""
 
     def __init__(
         self, command: Sequence[str], log: Path, manners: Behaviour, known: Known, patience: Patience, door: Listener
@@ -114,13 +113,13 @@ class Stage:
         self._watch = asyncio.create_task(self._tell_end(self._process), name="shim watch")
 
     async def wait_until(self, condition: Callable[[], object], within_s: float | None = None) -> bool:
-        """Waits for *condition* and tells whether it became true in time. Gives up as soon as the shim has ended."""
+        """Wait for *condition*, and tell whether it became true in time. The wait ends early if the shim has ended."""
         limit_s = self.patience.deadline_s if within_s is None else within_s
         await self.core.wait_until(lambda: condition() or self.ended, limit_s)
         return bool(condition())
 
     async def wait_until_ready(self, blame: str, *, running: bool = True) -> None:
-        """Wait until the shim has registered, opened its streams and has something running.
+        """Wait until the shim has registered, has opened its streams, and has a running allocation.
 
         If it does not get that far although it did in the first session, the check *blame* is broken. Raises Over.
         """
@@ -153,7 +152,7 @@ class Stage:
         self.core.voice.demand_release(run, termination)
 
     async def wait_for_release(self, run: Running) -> int | None:
-        """Returns the type with which the shim releases *run*, or ``None`` if it does not in time."""
+        """Returns the type with which the shim releases *run*, or ``None`` if it does not do so in time."""
         await self.wait_until(lambda: run.key in self.core.releases)
         return self.core.releases.get(run.key)
 
@@ -162,7 +161,7 @@ class Stage:
         await self.core.wait_until(lambda: self.ended, self.patience.settle_s)
 
     async def probe_shim(self, check: str, *, to_the_end: bool = False) -> None:
-        """Ask for a release to see whether the shim still works: *check* is broken if it does not, otherwise kept."""
+        """Ask for a release to see whether the shim still works. If it does not, *check* is broken, otherwise kept."""
         began = time.monotonic()
         await self.watch_briefly()
         run = self.some_running()
@@ -184,7 +183,7 @@ class Stage:
         self.findings.mark_kept(check, seen=seen + ", and to confirm a release" if seen and confirmed else seen)
 
     async def _watch_until(self, moment: float) -> None:
-        """Watch the shim until *moment*, unless it ends before or leaves a stream closed for too long."""
+        """Watch the shim until *moment*, or until it ends or leaves a stream closed for too long."""
         connected = True
         while connected and not self.ended and (left_s := moment - time.monotonic()) > 0:
             await self.core.wait_until(lambda: self.ended or not self.is_connected(), left_s)

@@ -1,4 +1,5 @@
-"""Durable history: applications, preemptions, events and configurations in a database that the engine never waits for.
+"""Keeps the durable history: applications, preemptions, events and configurations, in a database for which the engine
+never waits.
 
 ::
 

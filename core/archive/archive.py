@@ -1,9 +1,9 @@
-"""The history's way from the engine to the disk, on which the engine never waits.
+"""Brings the history from the engine to the disk, without the engine ever waiting.
 
-The event loop puts what is worth keeping into a bounded queue. A thread takes it from there in large batches and
-appends it to the spool; from then on it counts as *stored*. A process of its own takes what the spool has to the
-database and tries again for as long as the database does not take it (:mod:`kornel.core.archive.committer`): it
-shares no interpreter with the engine.
+The event loop puts records into a bounded queue. A thread takes them from there in large batches and appends them to
+the spool; from then on they count as *stored*. A process of its own moves them from the spool to the database, and
+tries again as long as the database does not accept them (:mod:`kornel.core.archive.committer`); it does not share the
+interpreter with the engine.
 
 What is stored is never dropped. When the spool is full, or cannot be written, the queue fills; when that is full, the
 newest records are dropped and counted.
@@ -40,40 +40,39 @@ from kornel.core.domain.effects import Effect
 from kornel.core.service.configuration_history import Version
 
 FEW_RECORDS: Final = 1_000
-"""The number of waiting records up to which their bytes are estimated instead of counted, as long as the spool keeps
-up."""
+"""Up to this number of waiting records, their bytes are estimated and not counted, as long as the spool keeps up."""
 
 BATCH_RECORDS: Final = 5_000
-"""The records that go to the disk as one: a millisecond or two in which the engine cannot run."""
+"""The most records that are encoded at once, which takes a millisecond or two in which the engine cannot run."""
 
 GATHER_S: Final = 0.1
-"""The time for which records gather before they go to the disk together."""
+"""The time for which records are collected before they are written to the disk together."""
 
 MOST_FRAME_BYTES: Final = 16 * 2**20
 """The most bytes of a frame, unless a single record has more."""
 
 SPOOL_PAUSE_S: Final = 0.5
 WATCH_S: Final = 1.0
-"""The interval of the check whether the database takes anything, while something waits for it."""
+"""The interval of checks whether the database makes progress, while records wait for it."""
 
 _SAID: Final = MappingProxyType({"set aside": "history: records or files were set aside, somebody has to look at them"})
-"""The log's texts for the beginning of a problem, by its finder, unless records wait."""
+"""The texts of the log for the beginning of a problem, by the part that found it."""
 
 
 class ArchiveStatus(NamedTuple):
     """The state of the history.
 
-    run              number of this life of the core
-    stored           records of this run that will survive it: 1 to this one
-    committed        records taken to the database since start, those of earlier runs included
-    queued           entries that are only in memory
+    run              the number of this run of the core
+    stored           the number of the last record of this run that is stored on the disk
+    committed        records committed to the database since the start, including those of earlier runs
+    queued           entries that are in memory only
     dropped          entries lost because neither spool nor queue had room
-    refused          records of this run that the database will never take
-    set_aside        what lies in ``set_aside_in``: records that were refused, in this run or an earlier one, and
+    refused          records of this run that the database will never accept
+    set_aside        the number of entries in ``set_aside_in``: records refused in this run or an earlier one, and
                      files of the spool whose names are not right
-    spool_bytes      what waits on the disk, of at most ``spool_limit``
+    spool_bytes      the bytes that wait on the disk, at most ``spool_limit``
     problem          what is wrong; empty: nothing. ``problem_since_ns``: since when
-    last_commit_ns   when the database took something last; 0: not yet
+    last_commit_ns   the time of the last commit; 0: there was none yet
     """
 
     database: str
@@ -93,7 +92,7 @@ class ArchiveStatus(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """Records that wait in memory, all of the same time. ``size``: about how many bytes they take."""
+    """Records of the same time that wait in memory. ``size`` is the approximate number of their bytes."""
 
     at_ns: int
     kept: Sequence[Kept]
@@ -101,7 +100,7 @@ class _Waiting(NamedTuple):
 
 
 class Archive:
-    """Keeps what it observes. Use: ``start()``, ``observe()`` from one thread, ``close()``."""
+    """Keeps the history of what it observes. Use: ``start()``, ``observe()`` from one thread, ``close()``."""
 
     def __init__(
         self,
@@ -114,8 +113,8 @@ class Archive:
     ) -> None:
         """Opens the spool. Raises :class:`kornel.core.archive.spool.SpoolUnusable`.
 
-        *keeps_events*: whether events are kept now. *on_problem* is called by threads of the archive with the problem
-        when one begins, and with an empty text when it is over.
+        *keeps_events* tells whether events are kept now. *on_problem* is called by threads of the archive with the
+        problem when one begins, and with an empty text when it is over.
         """
         self._settings = settings
         self._now_ns = now_ns
@@ -130,8 +129,8 @@ class Archive:
         self._run = secrets.randbits(62) + 1
         self._queue: deque[_Waiting] = deque()
         self._put_in = self._put_in_bytes = 0
-        """The entries that came into the queue, counted by the event loop; ``_taken_out`` by the thread that empties
-        it."""
+        """The number of entries put into the queue, which the event loop counts; the thread that empties the queue
+        counts ``_taken_out``."""
         self._taken_out = self._taken_out_bytes = 0
         self._something = threading.Event()
         self._closing = threading.Event()
@@ -143,7 +142,7 @@ class Archive:
         self._damaged = 0
         self._last_commit_ns = 0
         self._moved_s = time.monotonic()
-        """The time of the committing process's last message, or of its last idle moment."""
+        """The time when the committing process last sent a message or had nothing to do."""
         self._problems: dict[str, tuple[str, int]] = {}
         """The problems by their finder, with the time of their beginning."""
         self._reporting = threading.Lock()
@@ -161,7 +160,7 @@ class Archive:
         self.committer.start()
 
     def observe(self, effects: Sequence[Effect]) -> None:
-        """Keep those of *effects* that belong to the history, if there is room. Never waits."""
+        """Keeps those of *effects* that belong to the history, if there is room. It never waits."""
         kept = worth_keeping(effects, events=self._keeps_events())
         if kept:
             self._put(kept)
@@ -176,7 +175,7 @@ class Archive:
             self._put(samples)
 
     def status(self) -> ArchiveStatus:
-        """Returns the state as of now. From any thread."""
+        """Returns the present state. It may be called by any thread."""
         with self._reporting:
             problem = "; ".join(text for text, _ in self._problems.values())
             since_ns = min((since_ns for _, since_ns in self._problems.values()), default=0)
@@ -198,7 +197,7 @@ class Archive:
         )
 
     def close(self, patience_s: float) -> None:
-        """Store what is queued, have the database take what it can within *patience_s* seconds, and stop."""
+        """Stores what is queued, lets the database accept what it can within *patience_s* seconds, and stops."""
         deadline = time.monotonic() + patience_s
         self._closing.set()
         self._something.set()
@@ -270,7 +269,7 @@ class Archive:
                 return
 
     def _watch(self) -> None:
-        """Report a database that has hung without an error, or that takes less than comes."""
+        """Reports a database that hangs without an error, or that is slower than new records arrive."""
         waiting = self._spool.waiting_bytes
         now_s = time.monotonic()
         if not waiting:
@@ -283,7 +282,7 @@ class Archive:
         self._report_problem("progress", problem)
 
     def _take_batch(self) -> tuple[int, int, list[tuple[int, Sequence[Kept]]]]:
-        """Returns how many entries the next batch out of the queue has, their size, and the batch."""
+        """Takes the next batch from the queue. Returns the number of its entries, their size, and the batch."""
         batch: list[tuple[int, Sequence[Kept]]] = []
         room, taken_bytes = BATCH_RECORDS, 0
         while self._queue and room > 0:
@@ -298,7 +297,8 @@ class Archive:
         return BATCH_RECORDS - room, taken_bytes, batch
 
     def _append_all(self, batch: list[tuple[int, Sequence[Kept]]]) -> bool:
-        """Put *batch* on the disk, in frames that a database takes at once. False: time was up, the rest is counted."""
+        """Writes *batch* to the disk, in frames small enough for one commit. Returns false if time was up; the rest is
+        then counted as dropped."""
         frames = self._encode_batch(batch)
         for records, payload in frames:
             if records and not self._append(records, payload):
@@ -307,7 +307,7 @@ class Archive:
         return True
 
     def _encode_batch(self, batch: list[tuple[int, Sequence[Kept]]]) -> Iterator[tuple[int, bytes]]:
-        """Yields *batch* in frames, numbered from what is stored when each is asked for."""
+        """Yields *batch* in frames; the number of each follows what is stored when it is asked for."""
         try:
             records, payload = encode_batch(batch, self._stored + 1)
         except Exception:  # noqa: BLE001 - which record it is comes out below
@@ -320,8 +320,7 @@ class Archive:
             yield from self._encode_batch(half)
 
     def _drop_unwritable(self, batch: list[tuple[int, Sequence[Kept]]]) -> list[tuple[int, Sequence[Kept]]]:
-        """Returns *batch* without the records that cannot be written down; text that is no Unicode is made into
-        some."""
+        """Returns *batch* without the records that cannot be encoded; text that is not valid Unicode is repaired."""
         sound: list[tuple[int, Sequence[Kept]]] = []
         for at_ns, kept in batch:
             for each in kept:
@@ -351,7 +350,7 @@ class Archive:
         self._report_problem("set aside", f"{count} {lie} in {self._set_aside.directory}" if count else "")
 
     def _append(self, records: int, payload: bytes) -> bool:
-        """Put *records* on the disk, however long it takes. False: time is up."""
+        """Writes *records* to the disk, however long it takes. Returns false if time is up."""
         while True:
             if self._spool.full:
                 problem = f"the spool is full, {self._spool.waiting_bytes} bytes wait in {self._settings.spool}"
@@ -381,7 +380,7 @@ class Archive:
         if report.refused:
             self._refused += report.refused
             self._logger.error("history: the database refuses records", records=report.refused, reason=report.reason)
-            self._something.set()  # The thread that spools looks at what was set aside, too.
+            self._something.set()  # The thread that writes the spool also looks at what was set aside.
         if report.damaged > self._damaged:
             self._damaged = report.damaged
             self._logger.error("history: a part of the spool cannot be read, it was left out", segments=report.damaged)

@@ -1,4 +1,4 @@
-"""The history database as its only writer uses it: opens and migrates it, writes to it, and keeps it from growing."""
+"""Opens, migrates and writes the history database as its only writer, and keeps it from growing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Class 54 covers index entries that are too long, which the driver reports as an 
 
 
 class DatabaseTooNew(Exception):
-    """The tables were changed by a later version of this program."""
+    """The tables were changed by a later version of Kornel."""
 
 
 def concerns_records(error: Exception) -> bool:
@@ -57,7 +57,7 @@ def concerns_records(error: Exception) -> bool:
         state = getattr(cause, "sqlstate", None)
         if state is not None:
             return str(state)[:2] in _STATES_OF_RECORDS
-        # Errors are compared by name, which is the same in both drivers, because one of them may not be installed.
+        # Errors are compared by name, which is the same for both drivers, because one of them may not be installed.
         names = {each.__name__ for each in type(cause).__mro__}
         return bool(names & {"DataError", "IntegrityError", "ProgrammingError"}) and not error.connection_invalidated
     # The driver could not even write the value for the database.
@@ -98,7 +98,7 @@ def connect(
             "connect_timeout": max(2, int(patience_s)),
             "options": settings,
             "application_name": f"kornel {what}" + (" queries" if read_only else ""),
-            # So that a server that vanished without closing the connection is noticed.
+            # This detects a server that disappeared without closing the connection.
             "keepalives_idle": 10,
             "keepalives_interval": 5,
             "keepalives_count": 3,
@@ -206,8 +206,8 @@ class Database:
         return records, unread
 
     def _store_apart(self, batches: list[list[tuple[Any, ...]]]) -> list[Refused]:
-        """Commit the records of *batches* that the database accepts, so that one it will never accept does not hold up
-        the others."""
+        """Commit the records of *batches* that the database accepts, so that a record that it will never accept does
+        not delay the others."""
         refused: list[Refused] = []
         with self._engine.begin() as connection:
             for name, insert, rows in zip(TABLES, self._inserts, batches, strict=True):
@@ -280,7 +280,7 @@ class Database:
     def forget_connections(self) -> None:
         """Drop all connections after a failure, so that the next use opens new ones and checks the tables again.
 
-        The address may lead to another database then.
+        The address may belong to another database by then.
         """
         self._engine.dispose()
         self._ready = False

@@ -1,4 +1,5 @@
-"""``kornel.v1.HistoryService``: lists what the history database has. Queries run in threads of their own."""
+"""Serves ``kornel.v1.HistoryService``, which lists what the history database has. Queries run in threads of their
+own."""
 
 from __future__ import annotations
 
@@ -37,13 +38,13 @@ from kornel.core.service.status_codes import HistoryOff, InvalidRequest, TooMany
 from kornel.v1 import history_pb2 as pb
 
 MOST_WAITING: Final = 64
-"""Queries that are asked or wait. One is asked at a time: two threads that make records would leave the event loop the
-interpreter for moments only."""
+"""The most queries that run or wait. One runs at a time, because two threads that make records would hardly leave the
+interpreter to the event loop."""
 
 AT_ONCE: Final = 50
-"""Records that are made before everybody else has the interpreter for as long as that took."""
+"""The number of records made before the interpreter is left to other threads for as long as that took."""
 LARGEST_ANSWER: Final = 16 * 2**20
-"""Bytes after which a page ends early."""
+"""The bytes of an answer after which a page ends early."""
 
 _PARTIES: Final = {
     pb.PREEMPTION_PARTY_UNSPECIFIED: "queue",
@@ -59,11 +60,11 @@ _Answer: TypeAlias = (
 )
 
 BuildAll: TypeAlias = Callable[[HistoryReader, Sequence[Any]], Iterator[MessageT]]
-"""Makes messages of rows, perhaps with the help of further queries."""
+"""A function that makes messages from rows, if necessary by further queries."""
 
 
 class HistoryService:
-    """The service of the stored history. *archive* and *reader* ``None``: no history is kept."""
+    """Serves the stored history. *archive* and *reader* ``None``: no history is kept."""
 
     def __init__(self, archive: Archive | None, reader: HistoryReader | None, *, logger: FilteringBoundLogger) -> None:
         self._archive = archive
@@ -85,7 +86,7 @@ class HistoryService:
         }
 
     def close(self) -> None:
-        """Take no more queries."""
+        """Accepts no more queries."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         if self._reader is not None:
             self._reader.close()
@@ -251,7 +252,7 @@ def _read(
 
 
 def _build_each(build: Callable[[Any], MessageT]) -> BuildAll[MessageT]:
-    """Returns what makes a message of each row by itself."""
+    """Returns a function that makes a message from each row by itself."""
     return lambda _, rows: map(build, rows)
 
 

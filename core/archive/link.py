@@ -1,8 +1,8 @@
-"""Messages between the core and its committing process, in lines of JSON over two pipes.
+"""Defines the messages between the core and its committing process, in lines of JSON over two pipes.
 
-The core begins with an :class:`Assignment`. After that each line is the time of its clock, which means that the spool
-got something, or ``CLOSE``. The end of the pipe means that the core is gone. The process answers with a :class:`Report`
-whenever something changed.
+The core begins with an :class:`Assignment`. After that, each line is either the time of its clock, which means that
+something was added to the spool, or ``CLOSE``. The end of the pipe means that the core has ended. The process answers
+with a :class:`Report` whenever something has changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CLOSE: Final = b"close\n"
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Work for the committing process. *sealed_before*: segments with lower numbers get nothing more. *now_ns*: time of
+    """Work for the committing process. *sealed_before*: segments with lower numbers are complete. *now_ns*: the time of
     the core's clock."""
 
     settings: HistorySettings
@@ -57,7 +57,7 @@ _OTHERWISE: Final = frozenset({"url", "spool", "retention"})
 class Report:
     """Progress since the last report: *committed* records, and *refused* ones with the *reason*.
 
-    segment, offset  the place in the spool before which all is done with
+    segment, offset  the place in the spool before which everything is committed or set aside
     damaged          segments of the spool of which a part could not be read, since the process began
     problem          why the database cannot be written; empty: it can
     bug              a traceback that somebody should see

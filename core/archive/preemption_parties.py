@@ -1,5 +1,5 @@
-"""Reads the records of preemptions together with the others: whose applications they were, which victims have left,
-and who took how much from whom."""
+"""Reads the records of preemptions together with others: the users of the applications, which victims have left, and
+how much was taken from whom for whom."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from kornel.core.domain.resources import clamp_int64
 from kornel.core.preemption.registry import SOURCES
 
 MOST_SUMMED: Final = 100_000
-"""Records that one sum reads, the newest."""
+"""The most records that one sum reads, the newest ones."""
 MOST_SUMS: Final = 1_000
 
 _AT_ONCE: Final = 400
-"""Names in one query: SQLite takes no more than some thousand values."""
+"""The most names in one query, because SQLite accepts only some thousand values."""
 _LEAVING: Final = tuple(
     detail for detail in EventDetail if EventDetail.ALLOC_CANCEL <= detail <= EventDetail.ALLOC_NODEREMOVED
 )
@@ -46,13 +46,14 @@ class Parties(NamedTuple):
         return self.users.get((partition, application_id), "")
 
     def left_ns(self, row: Any) -> int:
-        """Returns when the victim of *row* was gone after the decision; 0: nothing is known of that."""
+        """Returns the time when the victim of *row* was gone after the decision; 0: it is not known."""
         times = self.left.get((row.victim_application, row.victim_key), ())
         return next((at_ns for at_ns in times if at_ns >= row.at_ns), 0)
 
 
 class Sum(NamedTuple):
-    """Says what one side took from another: so many victims, of which so many have left, and what they held."""
+    """A sum of what one side took from another: the number of victims, how many of them have left, and what they
+    held."""
 
     taken_by: str
     taken_from: str
@@ -62,7 +63,7 @@ class Sum(NamedTuple):
 
 
 def find_parties(reader: HistoryReader, rows: Sequence[Any]) -> Parties:
-    """Returns what the history knows of those whom *rows*, of preemptions, name."""
+    """Returns what the history knows of the applications and victims in *rows*, which are records of preemptions."""
     names = {name for row in rows for name in (row.for_application, row.victim_application) if name}
     keys = {row.victim_key for row in rows if row.victim_key}
     users: dict[tuple[str, str], str] = {}
@@ -90,7 +91,7 @@ def find_parties(reader: HistoryReader, rows: Sequence[Any]) -> Parties:
 def sum_preemptions(
     reader: HistoryReader, page: Page, conditions: Sequence[ColumnElement[bool]], by: str
 ) -> tuple[list[Sum], bool]:
-    """Adds up who took how much from whom, most victims first, and tells whether all records were read.
+    """Returns the sums of what was taken by whom from whom, most victims first, and whether all records were read.
 
     *by*: ``queue``, ``user`` or ``application``.
     """

@@ -1,6 +1,6 @@
-"""Records of the history: effects of the engine that are worth keeping, as rows of its tables.
+"""Turns effects of the engine that are worth keeping into records of the history, which are rows of its tables.
 
-Laws of a decision: those that its kind has to obey (preemption.md A.0). Times: Unix nanoseconds.
+The laws of a decision are those that bind its kind (preemption.md A.0). Times are Unix nanoseconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kornel.core.preemption.registry import laws_of
 from kornel.core.service.configuration_history import Version
 
 RECORD_BYTES: Final = 128
-"""About how much memory a record takes without its texts."""
+"""The approximate memory of a record without its texts."""
 
 
 class UsageSample(NamedTuple):
@@ -63,11 +63,12 @@ Kept: TypeAlias = (
     | UsageSample
 )
 Row: TypeAlias = tuple[Any, ...]
-"""Columns of a record from ``at_ns`` on."""
+"""The columns of a record from ``at_ns`` on."""
 
 _APPLICATIONS, _PREEMPTIONS, _EVENTS, _CONFIGURATIONS, _USAGE = range(len(TABLES))
 _PLACEMENTS: Final = len(TABLES)
-"""Stands in the spool where a table does: what becomes events in the database, several of each record."""
+"""The name that stands in the spool in place of a table for placements, each of which becomes several events in the
+database."""
 
 _UNTOLD: Final = frozenset(Outcome) - {
     Outcome.TRIGGERED,
@@ -83,15 +84,15 @@ _UNTOLD: Final = frozenset(Outcome) - {
     Outcome.ROUND_LIMIT,
     Outcome.VICTIM_LIMIT,
 }
-"""The outcomes of attempts that are not kept: a waiting ask makes one every few seconds, and Explain shows them."""
+"""The outcomes of attempts that are not kept: a waiting ask makes one every few seconds, and explanations show them."""
 
 
 def worth_keeping(effects: Iterable[Effect], *, events: bool = True) -> list[Kept]:
-    """Returns the records of those *effects* that belong to the history, in order. *events*: false leaves out the
-    events."""
+    """Returns the records of those *effects* that belong to the history, in order. Without *events*, events are left
+    out."""
     found = list(effects)
     kinds = _KINDS if events else _KINDS_BUT_EVENTS
-    # Without a step of Python for each: they come by the hundred thousand.
+    # This takes no step of Python for each effect, because there may be hundreds of thousands.
     kept: list[Kept] = list(compress(found, map(kinds.__contains__, map(type, found))))  # type: ignore[arg-type]
     if PreemptionDecided in map(type, kept):
         kept = [each for each in kept if type(each) is not PreemptionDecided or _is_kept(each)]
@@ -99,12 +100,12 @@ def worth_keeping(effects: Iterable[Effect], *, events: bool = True) -> list[Kep
 
 
 def count_bytes(kept: Sequence[Kept]) -> int:
-    """Returns about how much memory *kept* take. A text that several of them share counts for each, so it is rather
-    too much."""
+    """Returns the approximate memory of *kept*. A text that several of them share counts for each, so the result is
+    rather too large."""
     total = RECORD_BYTES * len(kept)
     for kind, group in groupby(kept, type):
         texts = _TEXTS.get(kind)
-        if texts is not None:  # Nearly all are such, so there is no step of Python for each.
+        if texts is not None:  # Nearly all records are of this kind, so Python code does not run for each of them.
             total += sum(map(getsizeof, chain.from_iterable(map(texts, group))))
         else:
             total += sum(map(_count_parts, group))
@@ -119,11 +120,11 @@ def _count_parts(each: Any) -> int:
 
 
 def encode_batch(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tuple[int, bytes]:
-    """Returns how many records *batch* is, numbered from *first* on, and their bytes for the spool.
+    """Returns the number of records in *batch*, which are numbered from *first* on, and their bytes for the spool.
 
-    *batch*: effects, with their times. Raises ``orjson.JSONEncodeError`` for text that is no Unicode, and whatever a
-    record raises that is none. Nearly all are events, and the engine waits meanwhile: so they are encoded in columns,
-    without a step of Python for each; a column with a single value has that one throughout.
+    *batch*: effects with their times. Raises ``orjson.JSONEncodeError`` for text that is not valid Unicode, and other
+    errors for an invalid record. Nearly all records are events, and the engine waits in the meantime, so they are
+    encoded in columns, without a step of Python for each. A column with a single value has that value in all rows.
     """
     groups: list[tuple[int, Sequence[Row]]] = []
     records = 0
@@ -149,7 +150,7 @@ def encode_batch(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tup
 
 
 def mend_text(each: Kept) -> Kept:
-    """Return *each* with texts that can be written as UTF-8: halves of surrogate pairs become question marks."""
+    """Returns *each* with texts that can be encoded as UTF-8: halves of surrogate pairs become question marks."""
     whole: Kept = _mend_record(each)
     return whole
 
@@ -166,7 +167,7 @@ def _mend_record(value: Any) -> Any:
 
 
 def decode_batch(payload: bytes) -> Iterator[tuple[int, Sequence[Any]]]:
-    """Returns the table and the columns from ``at_ns`` on of each record of :func:`encode_batch`."""
+    """Yields the table and the columns from ``at_ns`` on of each record that :func:`encode_batch` wrote."""
     zeros = b"\\u0000" in payload
     for table, rows in orjson.loads(payload):
         if table == _PLACEMENTS:
@@ -180,7 +181,7 @@ def decode_batch(payload: bytes) -> Iterator[tuple[int, Sequence[Any]]]:
                     rows[column] *= records
             rows[_EVENT_RESOURCES] = map(_write_amounts, rows[_EVENT_RESOURCES])
         if table == _CONFIGURATIONS:
-            # An older version of this program, which spooled them, knew fewer columns.
+            # An older version, which wrote them to the spool, had fewer columns.
             rows = [[*row, *[""] * (_CONFIGURATION_WIDTH - len(row))] for row in rows]  # noqa: PLW2901
         for row in zip(*rows, strict=True) if table == _EVENTS else rows:
             yield table, [_clean_text(value) for value in row] if zeros else row
@@ -196,8 +197,8 @@ def _unpack_placements(columns: Sequence[Any]) -> Iterator[Row]:
 
 
 def _shorten_column(column: Row) -> Row:
-    """Returns *column* with a single value if all are equal: most slices have one time and no message, a third of the
-    bytes."""
+    """Returns *column* as a single value if all are equal. Most slices have one time and no messages, so this saves two
+    thirds of the bytes."""
     return column[:1] if column.count(column[0]) == len(column) else column
 
 
@@ -326,7 +327,7 @@ _TEXTS: Final[dict[type, Callable[[Any], Row]]] = {
     PlacementRecorded: itemgetter(*map(PlacementRecorded._fields.index, ("key", "application_id"))),
 }
 _CONFIGURATION_WIDTH: Final = 11
-"""Columns of a configuration from ``at_ns`` on."""
+"""The number of columns of a configuration from ``at_ns`` on."""
 _EVENT_TIMES, _EVENT_OBJECTS, _EVENT_RESOURCES, _EVENT_MESSAGES = 0, 4, 6, 7
 _KINDS_BUT_EVENTS: Final = frozenset(_TABLE_OF)
 _KINDS: Final = _KINDS_BUT_EVENTS | {EventRecorded, PlacementRecorded}

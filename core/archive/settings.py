@@ -1,4 +1,4 @@
-"""Settings of the history: where it is, how much of it is kept, how much may wait."""
+"""Defines the settings of the history: where it is, how much of it is kept, and how much may wait."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DRIVERS: Final = MappingProxyType(
     {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 )
 _EXTRAS: Final = MappingProxyType({"postgresql+psycopg": "postgres"})
-"""The extras of this distribution that bring the drivers; a driver that is not here comes with Python."""
+"""The extras of this distribution that install the drivers; a driver that is missing here comes with Python."""
 _AGE: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)", re.ASCII)
 _ROWS: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _UNITS: Final = MappingProxyType({"s": 1, "m": 60, "h": 3_600, "d": DAY_S})
@@ -40,7 +40,8 @@ class HistorySettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The bounds on what a table keeps. ``age_s``: seconds after which rows go; ``rows``: most rows. 0: no bound."""
+    """The bounds on what a table keeps. ``age_s``: the age in seconds at which rows are removed; ``rows``: the most
+    rows. 0: no bound."""
 
     age_s: int = 0
     rows: int = 0
@@ -59,13 +60,14 @@ DEFAULT_RETENTION: Final[Mapping[str, Retention]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """The settings of the history. ``url``: of the database. ``spool``: a directory for what it has not taken yet.
+    """The settings of the history. ``url``: the address of the database. ``spool``: the directory for records that it
+    has not accepted yet.
 
-    ``spool_bytes``: most that may wait there; ``queue_records``, ``queue_bytes``: most that may wait in memory to get
-    there.
-    ``commit_wait_s``: how long the writer gathers before it commits. ``patience_s``: how long the database may take to
-    answer before it counts as out of reach. ``silence_s``: how long it may take nothing while something waits.
-    ``steady_s``: how long the clocks must have gone evenly before rows go for their age.
+    ``spool_bytes``: the most bytes that may wait there; ``queue_records``, ``queue_bytes``: the most records and bytes
+    that may wait in memory before that. ``commit_wait_s``: the time for which the writer collects records before it
+    commits. ``patience_s``: the time after which a database that does not answer counts as out of reach. ``silence_s``:
+    the time for which it may accept nothing while records wait. ``steady_s``: the time for which clocks must have run
+    evenly before rows are removed because of their age.
     """
 
     url: URL
@@ -118,14 +120,15 @@ def history_settings(
 
 
 def state_directory() -> Path:
-    """Returns where this user's services keep state: systemd's directory for the unit, else as XDG says."""
+    """Returns the directory in which this user's services keep state: that of the systemd unit, or else that of the XDG
+    rules."""
     given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     if given:
         return Path(given)
     base = os.environ.get("XDG_STATE_HOME", "")
     try:
         return (Path(base) if base else Path.home() / ".local" / "state") / "kornel"
-    except RuntimeError:  # A user that has no home, as in some containers.
+    except RuntimeError:  # The user has no home, as in some containers.
         return Path("/var/lib/kornel")
 
 
@@ -135,7 +138,7 @@ def default_history(address: str) -> str:
 
 
 def parse_retention(keep: Sequence[str]) -> Mapping[str, Retention]:
-    """Returns the defaults, changed as *keep* says. Raises :class:`HistorySettingsError`."""
+    """Returns the defaults with the changes in *keep*. Raises :class:`HistorySettingsError`."""
     kept = dict(DEFAULT_RETENTION)
     for entry in keep:
         table, equals, bounds = entry.partition("=")
@@ -166,7 +169,7 @@ def _parse_rows(entry: str, text: str) -> int:
 
 
 def parse_database_url(where: str, what: str = "history") -> URL:
-    """Returns where *where* says that *what* is kept: a file or a URL. Raises :class:`HistorySettingsError`."""
+    """Returns the database that *where*, a file or a URL, names for *what*. Raises :class:`HistorySettingsError`."""
     if "://" not in where:
         if not where or where.endswith("/"):
             raise HistorySettingsError(f"{where!r} names no file for the {what}")
@@ -174,7 +177,7 @@ def parse_database_url(where: str, what: str = "history") -> URL:
     try:
         url = make_url(where)
     except (ArgumentError, ValueError):
-        # The message would repeat the text, and with it a password.
+        # The message of the error would contain the text, and with it a password.
         raise HistorySettingsError(f"the URL of the {what} database cannot be read") from None
     known = _DRIVERS.get(url.drivername, url.drivername)
     if known not in _DRIVERS.values():

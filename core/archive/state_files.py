@@ -1,4 +1,4 @@
-"""The file in the state directory that belongs to one core of this user: each core has its own, named after its
+"""Finds the file in the state directory that belongs to one core of this user: each core has its own, named after its
 address.
 
 The core at the usual port has the plain name (``history.db``); any other one has its port or socket in the name
@@ -60,7 +60,8 @@ def _owner_file(place: Path) -> Path:
 
 
 def _claim_place(place: Path, name: str) -> str:
-    """Returns the name of the core to which *place* belongs: *name*, if it belonged to none so far."""
+    """Returns the name of the core to which *place* belongs; if it belonged to none, it belongs to *name* from now
+    on."""
     owner = _owner_file(place)
     # If nothing can be written there, there is no history either, and the core reports that.
     with suppress(OSError):

@@ -1,8 +1,8 @@
-"""A clock for the removal of old records, which only gives the time after clocks have gone evenly for a while.
+"""Provides a clock for the removal of old records, which only gives the time after clocks have run evenly for a while.
 
-A wall clock may be ahead for seconds, until somebody sets it right, and one reading of it would cost all that is kept.
-So every clock is compared with monotonic time, which nobody sets, whenever somebody looks. One that has jumped is
-believed only once it has gone evenly for long enough; of several the one that is behind counts.
+A wall clock may be wrong for seconds until it is corrected, and one such reading could remove everything that is kept.
+So at every call, each clock is compared with monotonic time, which nobody can set. A clock that has jumped is trusted
+again only after it has run evenly for long enough. Of several clocks, the slowest one counts.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ DRIFT: Final = 0.001
 
 
 class SteadyTime:
-    """A clock that is believed only while the clocks of the machine go evenly. *clocks* tell Unix nanoseconds.
-    *steady_s*: how long they have to go evenly."""
+    """A clock that is only trusted while the clocks of the machine run evenly. *clocks* return Unix nanoseconds.
+    *steady_s*: the time for which they have to run evenly."""
 
     def __init__(
         self,
@@ -35,7 +35,8 @@ class SteadyTime:
         self._read_ns = [clock() for clock in clocks]
 
     def read_time(self) -> int | None:
-        """Return what time it is; ``None``: no clock is to be believed yet. To be called often: it finds the jumps."""
+        """Returns the time; ``None``: no clock can be trusted yet. It has to be called often, because each call looks
+        for jumps."""
         now_ns = self._monotonic_ns()
         passed_ns = now_ns - self._looked_ns
         tolerated_ns = JUMP_NS + DRIFT * passed_ns

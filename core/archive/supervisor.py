@@ -1,4 +1,4 @@
-"""The core's side of the committing process: starts it, sends it messages, and starts it again when it dies."""
+"""The core's side of the committing process: starts it, sends it messages, and starts it again when it ends."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ FIRST_PAUSE_S: Final = 0.2
 
 
 class Supervisor:
-    """The owner of the committing process, with ``start()``, ``tell()`` and ``close()``; its callbacks run in its own
+    """Owns the committing process. Use: ``start()``, ``notify_process()``, ``close()``; its callbacks run in its own
     thread.
 
-    *assignment*: first message to a new process. *on_report*: gets its reports. *on_death*: gets the reason why there
-    is none. *longest_pause_s*: most time between two tries to have one; the pause doubles until one gets to work.
+    *assignment* returns the first message to a new process. *on_report* gets the reports of the process. *on_death*
+    gets the reason why there is no process. *longest_pause_s*: the longest pause between two attempts to start one; the
+    pause doubles until a process begins to work.
     """
 
     def __init__(
@@ -44,24 +45,24 @@ class Supervisor:
 
     @property
     def pid(self) -> int | None:
-        """Returns the ID of the process; ``None``: there is none now."""
+        """The ID of the process; ``None``: there is none now."""
         process = self._process
         return process.pid if process is not None else None
 
     def start(self) -> None:
-        """Have a process from now on."""
+        """Starts the process, and keeps one running from now on."""
         self._thread.start()
 
     def notify_process(self, now_ns: int) -> None:
-        """Notify the process that the spool got something. Never waits: a process that does not read has enough
-        messages."""
+        """Notifies the process that something was added to the spool. It never waits: a process that does not read
+        needs no further messages."""
         with self._guard:
             self._write(b"%d\n" % now_ns)
 
     def close(self, deadline: float) -> None:
-        """Let the process finish until *deadline* on the monotonic clock, then end it.
+        """Lets the process finish until *deadline* on the monotonic clock, then ends it.
 
-        The spool gets nothing more.
+        Nothing more must be added to the spool.
         """
         self._closing.set()
         with self._guard:
@@ -94,7 +95,7 @@ class Supervisor:
             pause_s = min(2 * pause_s, self._longest_pause_s)
 
     def _run_one(self) -> tuple[bool, str]:
-        """Returns the life of a process: whether it got to work, and how it ended."""
+        """Runs one process until it ends. Returns whether it began to work, and how it ended."""
         with self._guard:
             process = subprocess.Popen(command_of(MODULE), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             assert process.stdin is not None
@@ -107,7 +108,7 @@ class Supervisor:
         worked = False
         for line in process.stdout:
             if not line.endswith(b"\n"):
-                break  # It died in the middle of a word.
+                break  # It ended in the middle of a message.
             report = Report.from_line(line)
             worked = worked or not report.problem
             self._on_report(report)
@@ -134,4 +135,4 @@ class Supervisor:
         try:
             os.write(self._process.stdin.fileno(), data)
         except OSError:
-            return  # It is dead, as its other pipe says as well, or has a pipe full of the same.
+            return  # It has ended, which its other pipe shows as well, or its pipe is full of equal messages.

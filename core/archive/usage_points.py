@@ -1,7 +1,7 @@
-"""Points of the use of a queue over time, thinned to as many points as somebody wants to look at.
+"""Reads the usage of a queue over time, averaged to as many points as a client wants.
 
-The root has a row each time the use was looked at; another queue has one only if it was in use. So a queue without a
-row at such a time used nothing, and where the root has none either, the core was not running.
+The root has a row for each time when usage was sampled; another queue has one only if it was in use. So a queue without
+a row at such a time used nothing, and if the root has no row either, the core was not running.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ ROOT: Final = "root"
 DEFAULT_POINTS: Final = 300
 MOST_POINTS: Final = 2_000
 MOST_READ: Final = 60_000
-"""The most rows of each of the two queues that one answer reads, the newest: six weeks of a sample a minute."""
+"""The most rows that one answer reads of each of the two queues, the newest ones: six weeks with a sample per
+minute."""
 
 
 class UsagePoint(NamedTuple):
@@ -70,7 +71,7 @@ class _Bucket:
 
 
 def read_usage(reader: HistoryReader, page: Page, partition: str, queue: str, points: int) -> list[UsagePoint]:
-    """Returns the use of *queue*, the oldest first, in at most *points* points; 0: in as many as are usual."""
+    """Returns the use of *queue*, the oldest first, in at most *points* points; 0: the usual number."""
     queue = queue.lower() or ROOT
     looked = list(_read_rows(reader, page, partition, ROOT))
     rows = looked if queue == ROOT else list(_read_rows(reader, page, partition, queue))

@@ -131,6 +131,52 @@ def ask(
     _show_forecast(grpc, pb.WhatIfRequest(partition=partition, ask=supposed), timeout, as_json=as_json)
 
 
+@what_if_app.command("gang")
+def gang(
+    members: Annotated[int, typer.Argument(min=1, metavar="MEMBERS", help="Number of equal members.")],
+    queue: Annotated[
+        str,
+        typer.Option(
+            help="Leaf queue of the new application, full path. [default: what the placement rules find for --user]"
+        ),
+    ] = "",
+    vcore: Annotated[str, typer.Option(help=_AMOUNT)] = "",
+    memory: Annotated[str, typer.Option(help=_AMOUNT)] = "",
+    resource: Annotated[
+        list[str] | None,
+        typer.Option("--resource", metavar="TYPE=QUANTITY", help="Amount of another type; repeatable."),
+    ] = None,
+    required: Annotated[str, typer.Option(metavar="LEVEL", help="All members in one domain, such as rack.")] = "",
+    preferred: Annotated[str, typer.Option(metavar="LEVEL", help="Members in as few domains as possible.")] = "",
+    spread: Annotated[str, typer.Option(metavar="LEVEL", help="Members spread over the domains.")] = "",
+    slice_size: Annotated[int, typer.Option(min=0, help="Members that stand in one domain. [default: all]")] = 0,
+    priority: Annotated[int, typer.Option(help="Priority of each member.")] = 0,
+    user: Annotated[str, typer.Option(help="Owner of the new application.")] = "",
+    group: Annotated[list[str] | None, typer.Option("--group", help="Group of the owner; repeatable.")] = None,
+    never_preempts: Annotated[bool, typer.Option("--never-preempts", help="The members may not preempt.")] = False,
+    grpc: Address = DEFAULT_ADDRESS,
+    partition: Partition = "",
+    as_json: AsJson = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show where a Hard gang would be placed as a whole, what would be preempted for it, or why it would wait."""
+    named = [f"{name}={text}" for name, text in (("vcore", vcore), ("memory", memory)) if text]
+    wishes = {"required": required, "preferred": preferred, "spread": spread, "sliceSize": str(slice_size or "")}
+    tags = {f"kornel.topology.{name}": value for name, value in wishes.items() if value}
+    supposed = pb.SupposedAsk(
+        queue=queue,
+        resources=dict(_parse_amount(text) for text in [*named, *(resource or [])]),
+        count=members,
+        priority=priority,
+        never_preempts=never_preempts,
+        user=user,
+        groups=group or [],
+        gang=True,
+        tags=tags,
+    )
+    _show_forecast(grpc, pb.WhatIfRequest(partition=partition, ask=supposed), timeout, as_json=as_json)
+
+
 @what_if_app.command("node-lost")
 def node_lost(
     node: Annotated[str, typer.Argument(metavar="NODE", help="ID of the node.")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ from kornel.core.cli.text.times import format_time
 from kornel.core.journal.snapshot_choices import DEFAULT_KEEP
 
 if TYPE_CHECKING:
+    from kornel.core.journal.records import Record
     from kornel.core.journal.snapshot_store import SnapshotStore
     from kornel.core.journal.store import JournalStore
 
@@ -150,10 +152,12 @@ def replay(
 ) -> None:
     """Make the decisions of a journal again. Prints each call and its effects, or compares them with --verify.
 
-    Begins with the newest snapshot before --from. Exits 1 at the first difference, of which it prints both sides, and
-    at a record that cannot be read.
+    Begins with the newest snapshot before --from. A call on which the core failed is left out, as the core did; if it
+    is the last one, it is made, and the traceback is printed. Exits 1 at the first difference, of which it prints both
+    sides, and at a record that cannot be read.
     """
-    from kornel.core.journal.reading import read_records  # noqa: PLC0415 - takes a while to import
+    from kornel.core.journal.calls import CallKind, CallOutcome  # noqa: PLC0415 - takes a while to import
+    from kornel.core.journal.reading import read_records  # noqa: PLC0415
     from kornel.core.journal.records import RecordDamaged  # noqa: PLC0415
     from kornel.core.journal.replay import ReplayImpossible, pause_collecting  # noqa: PLC0415
     from kornel.core.journal.starting import begin_replay  # noqa: PLC0415
@@ -161,11 +165,16 @@ def replay(
     began = time.perf_counter()
     with _open_journal(where) as (store, snapshots), pause_collecting():
         played, begin = begin_replay(store, snapshots, first)
+        failed: Record | None = None
         try:
             for record, _ in read_records(store, begin):
                 if last and record.sequence > last:
                     break
                 found = played.play(record)
+                if record.result.outcome is CallOutcome.FAILED:
+                    failed = record
+                elif record.call.kind is not CallKind.NOTE:
+                    failed = None
                 if record.sequence < first:
                     continue
                 if not verify:
@@ -175,6 +184,10 @@ def replay(
                     raise typer.Exit(1)
         except (RecordDamaged, ReplayImpossible) as error:
             raise report_failure(error) from error
+    if failed is not None:
+        failure = played.repeat_failure(failed)
+        said = "".join(traceback.format_exception(failure)).rstrip() if failure is not None else "it does not fail here"
+        echo_text(f"record {failed.sequence} once more, on which the core failed:\n{said}")
     took_s = time.perf_counter() - began
     summary = f"{played.records} records with {played.effects} effects in {took_s:.1f} s"
     echo_line(f"{summary}, all decisions are the same" if verify else summary)

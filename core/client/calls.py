@@ -68,7 +68,7 @@ def fetch_status(
     audit: bool = False,
     manager: str = "",
 ) -> GetStatusResponse:
-    """Returns the state of the core, its books checked with *audit*. Raises :class:`CoreUnreachable`."""
+    """Returns the state of the core, with its books checked if *audit* is set. Raises :class:`CoreUnreachable`."""
     options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
     with open_call(address, options) as channel:
         request = GetStatusRequest(partition=partition, audit=audit, rm_id=manager)

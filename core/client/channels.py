@@ -19,23 +19,24 @@ from kornel.core.service.addresses import stays_on_this_machine
 AUTHORIZATION: Final = "authorization"
 
 SCHEDULER: Final = "si.v1.Scheduler"
-"""The service whose health says whether a core leads."""
+"""The service whose health tells whether a core leads."""
 
 ASKED_S: Final = 2.0
-"""The time that each of several cores may take to say so."""
+"""The time that each of several cores may take to answer."""
 
 
 def open_channel(address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
     """Returns a channel with the connection options of the command line. Raises :class:`ConnectionNotPossible`.
 
-    *address*: of the core, or of several with commas between them: the channel is to the one that leads.
+    *address*: the address of the core, or of several cores, separated by commas; then the channel is to the one that
+    leads.
     """
     connection = CONNECTION.get(Connection())
     return make_channel(connection, choose_address(connection, address), options)
 
 
 def choose_address(connection: Connection, address: str, timeout_s: float = ASKED_S) -> str:
-    """Returns the one of the addresses in *address* where the core leads; if none does, the first that answers.
+    """Returns the address in *address* whose core leads; if none does, the first that answers.
 
     Raises :class:`ConnectionNotPossible`.
     """
@@ -61,7 +62,7 @@ def choose_address(connection: Connection, address: str, timeout_s: float = ASKE
 def _read_leads(answer: Any) -> bool | None:
     """Tells whether *answer* says that the core leads; ``None``: there is none."""
     if answer.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND):
-        return True  # It knows nothing of leaders.
+        return True  # It is an older core, which has no leader.
     if answer.code() is not grpc.StatusCode.OK:
         return None
     return bool(answer.result().status == health_pb2.HealthCheckResponse.SERVING)

@@ -1,6 +1,6 @@
-"""Holds how the command line connects to a core, as its options say it. :mod:`.channels` makes channels of it.
+"""Holds the options with which the command line connects to a core; :mod:`.channels` makes channels from them.
 
-Nothing here imports gRPC, so that a command that connects to nothing does not wait for it.
+This module does not import gRPC, so that a command without a connection does not wait for that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ConnectionNotPossible(ValueError):
 class Connection:
     """The files and names to connect with. All empty: plain text, and no identity.
 
-    ca           PEM file of the CA that signed the core's certificate; with it, or a certificate, TLS is spoken
+    ca           PEM file of the CA that signed the core's certificate; with it, or with a certificate, TLS is used
     certificate  PEM file, with ``key``: shown to the core
     token_file   bearer token; never sent in plain text to another machine
     server_name  the name in the core's certificate, if not the host of the address

@@ -20,7 +20,7 @@ _WORTH_ANOTHER_TRY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHA
 
 
 class StreamBroken(CoreUnreachable):
-    """The stream ended although there may be more events: the core went down, or dropped it."""
+    """The stream ended although there may be more events: the core ended, or dropped it."""
 
 
 def watch(
@@ -28,7 +28,8 @@ def watch(
 ) -> Iterator[WatchEventsResponse]:
     """Yields the core's answers as they arrive. Raises ``CoreUnreachable``, or :class:`StreamBroken` after it began.
 
-    *timeout_s*: for the connection. *patient*: go on trying, for a core that may still be starting.
+    *timeout_s*: the time limit of the connection. With *patient*, it keeps trying, because the core may still be
+    starting.
     """
     settled = {_READY} if patient else {_READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE}
     with open_channel(address, _OPTIONS) as channel:

@@ -28,7 +28,7 @@ class HistoryClient(Connected):
         return list(self._read_pages(self._stub.ListPreemptions, request, "preemptions", most))
 
     def sum_preemptions(self, request: pb.SumPreemptionsRequest) -> pb.SumPreemptionsResponse:
-        """Returns who took how much from whom."""
+        """Returns sums of what preemption took for whom from whom."""
         return self._call(self._stub.SumPreemptions, request)
 
     def events(self, request: pb.ListEventsRequest, most: int = 0) -> list[pb.HistoryEvent]:

@@ -83,7 +83,7 @@ class Reader(Connected):
     def _gather_pages(self, method: Callable[..., Any], request: Any, whole: Any, field: str, most: int) -> None:
         """Fill the list *field* of *whole* page by page, with *most* entries; 0: with all there are.
 
-        Everything else is as the first page says.
+        All other fields are those of the first page.
         """
         found = getattr(whole, field)
         while True:

@@ -1,5 +1,5 @@
-"""Configuration: text in, validated and immutable values out.
+"""Reads configurations: turns text into validated and immutable values.
 
-``load`` in :mod:`kornel.core.config.loader` is the only entry. It knows no file, clock or logger: what is wrong or
-doubtful comes back as values that carry positions in the text.
+``load`` in :mod:`kornel.core.config.loader` is the only entry. It uses no file, clock or logger: errors and warnings
+are returned as values with positions in the text.
 """

@@ -1,4 +1,4 @@
-"""Access lists: who may submit to a queue or administer it. Rules: config.md 9, V7, B10."""
+"""Reads access lists: who may submit to a queue or administer it. Rules: config.md 9, V7, B10."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UPSTREAM_GROUP: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9_-]*", re.ASCII)
 
 
 def parse_administrators(field: Field) -> AccessList:
-    """Reads an access list as :func:`parse_access` does, and warns of a user that was surely meant as a group."""
+    """Reads an access list as :func:`parse_access` does, and warns of a user that was probably meant as a group."""
     access = parse_access(field)
     if not access.groups and len(access.users) == 1 and _GROUP_WORDS.search(access.users[0]):
         name = shorten_text(access.users[0])

@@ -1,6 +1,6 @@
-"""The schema: which keys there are, and what each of them holds, as far as one key can tell by itself.
+"""Reads the keys of a configuration, and checks each value as far as that is possible by itself.
 
-What is read keeps its place in the text, for the rules that compare keys with one another. Rules: config.md 2.
+Values keep their places in the text, for the rules that compare keys with each other. Rules: config.md 2.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _RESOLVERS: Final = ("os", "ldap", "test")
 
 @dataclass(slots=True)
 class Amounts:
-    """Quantities by resource type, each with its place. ``complete`` is false when one could not be read."""
+    """Quantities by resource type, each with its place. ``complete`` tells whether all of them could be read."""
 
     at: Field
     values: dict[str, int]
@@ -52,7 +52,7 @@ class Amounts:
 
 @dataclass(slots=True)
 class DeclaredLimit:
-    """A limit as written. ``complete`` is false when one of its keys could not be read."""
+    """A limit as written. ``complete`` tells whether all of its keys could be read."""
 
     at: Field
     description: str
@@ -91,10 +91,10 @@ class DeclaredTemplate:
 class DeclaredQueue:
     """A queue as written. ``written_name`` keeps the case of the text.
 
-    ``path`` and ``effective`` are settled once the tree stands (:mod:`kornel.core.config.tree`). ``own_delay_only``:
-    its delay stands under ``resources``, so those below do not inherit it. ``remarks`` are the warnings
-    given while it was read, those of its children aside. ``made`` is what it last came to, with what that follows
-    from: the effective properties and the template above.
+    ``path`` and ``effective`` are set when the tree is built (:mod:`kornel.core.config.tree`). ``own_delay_only`` tells
+    whether its delay is written under ``resources``, so that its children do not inherit it. ``remarks`` are the
+    warnings given while it was read, without those of its children. ``made`` is the configured queue last made from it,
+    with the effective properties and the inherited template from which it was made.
     """
 
     at: Field
@@ -127,7 +127,7 @@ class DeclaredQueue:
         return self.path == "root"
 
     def walk_queues(self) -> Iterator[DeclaredQueue]:
-        """Yields this queue and all below, parents first."""
+        """Yields this queue and all queues below it, parents first."""
         yield self
         for child in self.children:
             yield from child.walk_queues()
@@ -239,7 +239,8 @@ class _Reader:
         return queue
 
     def child(self, at: Field) -> DeclaredQueue:
-        """Returns a queue in another one: the only kind that may have been left out, because it is known already."""
+        """Reads a queue within another one. Only such a queue may have been left out of the text, because it is known
+        already."""
         if not isinstance(at.node, FoldedNode) or not isinstance(at.node.content, DeclaredQueue):
             return self.queue(at)
         queue = at.node.content
@@ -249,17 +250,17 @@ class _Reader:
         return queue
 
     def repeat(self, queue: DeclaredQueue) -> None:
-        """Give the warnings of *queue* again, at the place where it stands now, in the order of the first reading."""
+        """Repeats the warnings of *queue*, at its present place in the text, in the order of the first reading."""
         for child in queue.children:
             self.repeat(child)
         for remark in queue.remarks:
             self._log.add_remark(remark)
 
     def quota_delay(self, own: dict[str, tuple[str, Field]], resource: Field) -> bool:
-        """Makes the property of a delay that is written under ``resources``, unless the property is given too (V35).
-        Returns whether it did.
+        """Sets the property for a delay that is written under ``resources``, unless the property is given as well
+        (V35). Returns whether it did.
 
-        Written there it stands beside the max of this queue, and concerns no other queue.
+        A delay written there belongs to the max of this queue, and concerns no other queue.
         """
         text = resource.text()
         if not resource.given:
@@ -281,7 +282,7 @@ class _Reader:
         return False
 
     def template(self, at: Field) -> DeclaredTemplate | None:
-        """Returns the child template; ``None`` also for one in which nothing is set."""
+        """Returns the child template; ``None`` if there is none or nothing is set in it."""
         if not at.given:
             return None
         keys = at.mapping(("maxapplications", "properties", "resources"))
@@ -402,8 +403,8 @@ class _Reader:
 
 
 def _read_amounts(at: Field) -> Amounts | None:
-    """Returns amounts by type; ``None`` when the key is absent or null, since an empty mapping means something else
-    (V4, V18)."""
+    """Returns amounts by type; ``None`` if the key is absent or null, because an empty mapping has another meaning (V4,
+    V18)."""
     if not at.given:
         return None
     amounts = Amounts(at, {}, {}, complete=True)

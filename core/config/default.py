@@ -1,4 +1,4 @@
-"""The configuration that is in force where none is given."""
+"""Defines the configuration that is in force if none is given."""
 
 from __future__ import annotations
 

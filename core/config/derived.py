@@ -1,7 +1,7 @@
-"""The guarantees that the periodic monitor derives for queues that declare none, in words (preemption.md E.3).
+"""Describes the guarantees that the periodic monitor derives for queues that declare none (preemption.md E.3).
 
-A level counts at least what its children declare; of what a queue is owed and its children do not declare, those
-without a guarantee have a share. Said by ``kornel config check``; nothing here is wrong.
+A queue has at least the sum of what its children declare. The part of its guarantee that its children do not declare is
+shared among the children without a guarantee. ``kornel config check`` prints these sentences, which are no warnings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _Amounts = Mapping[str, int]
 
 
 def derived_guarantees(configuration: Configuration) -> list[str]:
-    """Returns one sentence for each queue with a derived guarantee, in partitions whose monitor is on."""
+    """Returns one sentence for each queue with a derived guarantee, in partitions where the monitor is on."""
     return [line for partition in configuration.partitions if _is_on(partition) for line in _of_partition(partition)]
 
 
@@ -30,8 +30,8 @@ def _of_partition(partition: PartitionConfig) -> Iterator[str]:
 
 
 def _of_queue(queue: QueueConfig, above: str, shared: Mapping[str, tuple[str, list[str]]]) -> Iterator[str]:
-    """Yields remarks on *queue* and those below. *shared*: by type, whose guarantee is shared out here, and by which
-    queues."""
+    """Yields the sentences about *queue* and all queues below it. *shared*: by type, the queue whose guarantee is
+    shared here, and the queues that share it."""
     path = f"{above}.{queue.name}"
     declared, own = queue.guaranteed or {}, _owed_amounts(queue)
     for name, amount in own.items():
@@ -54,7 +54,7 @@ def _of_queue(queue: QueueConfig, above: str, shared: Mapping[str, tuple[str, li
 
 
 def _owed_amounts(queue: QueueConfig) -> _Amounts:
-    """Returns what *queue* guarantees, and for other types what its children are guaranteed."""
+    """Returns the guarantee of *queue*; for types that it does not declare, the sum of its children's."""
     owed: dict[str, int] = {}
     for child in queue.children:
         for name, amount in _owed_amounts(child).items():

@@ -34,7 +34,7 @@ _COUNT: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 class EventSettings:
     """The settings of events.
 
-    tracking          whether events are recorded
+    tracking          tells whether events are recorded
     capacity          the most events sent to the shim in one interval
     ring_capacity     the most events kept to be read later
     streams           the most streams of events open at once, over REST and gRPC together; 0: none

@@ -1,4 +1,4 @@
-"""Typed, strict reading of single values: each reader reports what is wrong at its place and returns a default.
+"""Reads single values by type, strictly: each reader reports errors at their place and returns a default.
 
 A null counts as absent everywhere: empty text, no list, no mapping, false, 0. Rules: config.md 1.1.
 """
@@ -53,7 +53,7 @@ class Field:
 
     @property
     def line(self) -> int:
-        """Line of the field in the text that is being read."""
+        """The line of the field in the text that is being read."""
         line = self.row
         here: Field | ProblemLog = self
         while isinstance(here, Field):
@@ -63,7 +63,8 @@ class Field:
 
     @property
     def path(self) -> str:
-        """The keys that lead here, e.g. ``partitions[0].queues[0]``; put together only when a problem needs it."""
+        """The keys that lead to the field, such as ``partitions[0].queues[0]``; the text is only made when a problem
+        needs it."""
         steps: list[str | int] = []
         here = self
         while isinstance(here.above, Field):
@@ -81,7 +82,7 @@ class Field:
 
     @property
     def given(self) -> bool:
-        """Tells whether there is a value and it is not null."""
+        """Tells whether there is a value that is not null."""
         return self.node is not None and not (isinstance(self.node, ScalarNode) and self.node.is_null)
 
     def error(self, message: str, expected: str = "") -> None:
@@ -106,7 +107,7 @@ class Field:
         return known
 
     def entries(self) -> dict[str, Field]:
-        """Returns the mapping with whatever keys it has; empty when absent."""
+        """Returns the mapping with all its keys; empty if it is absent."""
         if not self.given:
             return {}
         if not isinstance(self.node, MappingNode):
@@ -115,7 +116,7 @@ class Field:
         return {entry.key: Field(entry.value, entry.line, entry.column, self, entry.key) for entry in self.node.entries}
 
     def items(self) -> list[Field]:
-        """Returns the entries of a list; empty when absent."""
+        """Returns the entries of a list; empty if it is absent."""
         if not self.given:
             return []
         if not isinstance(self.node, SequenceNode):
@@ -124,7 +125,7 @@ class Field:
         return [Field(item, item.line, item.column, self, index) for index, item in enumerate(self.node.items)]
 
     def text(self, default: str = "") -> str:
-        """Returns the scalar as it was written, ``10`` and ``true`` included."""
+        """Returns the scalar as it was written, even ``10`` and ``true``."""
         if not self.given:
             return default
         if not isinstance(self.node, ScalarNode):
@@ -141,7 +142,7 @@ class Field:
         return {key: (found.text(), found) for key, found in self.entries().items()}
 
     def boolean(self, default: bool = False) -> bool:
-        """Returns the truth value, *default* when absent. Quoted text is none."""
+        """Returns the truth value, *default* if it is absent. Quoted text is not a truth value."""
         if not self.given:
             return default
         if isinstance(self.node, ScalarNode) and self.node.plain:
@@ -153,8 +154,8 @@ class Field:
         return default
 
     def unsigned(self, default: int = 0, *, least: int = 0) -> int:
-        """Returns the value, *default* when absent; otherwise *least* up to 2^64-1, in plain decimal digits without
-        quotes."""
+        """Returns the value, *default* if it is absent; otherwise it has to be from *least* to 2^64-1, in plain decimal
+        digits without quotes."""
         if not self.given:
             return default
         if isinstance(self.node, ScalarNode) and self.node.plain and _DIGITS.fullmatch(self.node.text):
@@ -167,7 +168,7 @@ class Field:
         return default
 
     def number(self, default: float = 0.0, *, most: float = math.inf) -> float:
-        """Returns the value, *default* when absent; otherwise finite and from 0 to *most*."""
+        """Returns the value, *default* if it is absent; otherwise it has to be finite and from 0 to *most*."""
         if not self.given:
             return default
         if isinstance(self.node, ScalarNode) and self.node.plain and _NUMBER.fullmatch(self.node.text):
@@ -180,7 +181,7 @@ class Field:
         return default
 
     def choice(self, choices: Iterable[str], default: str) -> str:
-        """Returns the value, *default* when absent or empty; otherwise exactly one of *choices*."""
+        """Returns the value, *default* if it is absent or empty; otherwise it has to be exactly one of *choices*."""
         written = self.text()
         allowed = list(choices)
         if not written:

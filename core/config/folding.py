@@ -1,9 +1,9 @@
 """Folds a text: leaves out everything that is the same in a text that was read before.
 
-What is left out are whole items of block lists: queues below queues. Such an item ends, whatever it holds, at the first
-line that is indented no deeper than its dash. If the parser finds a mark in place of the item, in a list at the same
-column, it would have found the item there, and would read the rest in the same way. Two things must not occur in the
-text: references between places (anchors, tags, merges), and line ends that the parser counts differently.
+Only whole items of block lists are left out, which are queues below queues. Such an item ends, whatever it contains, at
+the first line that is indented no deeper than its dash. If the parser finds a mark in place of the item, in a list at
+the same column, it would have found the item there, and would read the rest in the same way. Two things must not occur
+in the text: references between places (anchors, tags, merges), and line ends that the parser counts differently.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def fold_document(new: str, old: str, roots: list[DeclaredQueue]) -> Folded:
     for parent in left:
         for item in _items(parent, before):
             down = moved[item.start]
-            # The line after an item shows where the item ends, so it has to be the same as before, too.
+            # The line after an item marks its end, so it has to be the same as before as well.
             if not item.apart or down is None or breaks[item.start] != breaks[item.end]:
                 left.append(item.queue)
                 continue

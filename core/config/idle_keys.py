@@ -1,7 +1,7 @@
-"""Keys that are understood and have no effect where they stand: each gets a warning that says why.
+"""Warns of keys that are valid but have no effect where they are written, and says why.
 
-A configuration that looks as if it protected or enforced something, and does not, is found out by its owner on the day
-it matters. Rules: preemption.md D.2, G and H.
+Otherwise the owner of a configuration that only seems to protect or enforce something would find that out on the day it
+matters. Rules: preemption.md D.2, G and H.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def warn_of_idle_keys(partition: DeclaredPartition, root: DeclaredQueue) -> None
 
 
 def _warn_of_delay(queue: DeclaredQueue, *, enabled: bool) -> None:
-    """Warn of a delay that enforces nobody's max."""
+    """Warns of a delay that enforces no max."""
     if quota_delay_ns(queue.properties.get(QUOTA_DELAY, "")) == 0:
         return
     at = queue.property_fields[QUOTA_DELAY]
@@ -44,7 +44,7 @@ def _warn_of_delay(queue: DeclaredQueue, *, enabled: bool) -> None:
 
 
 def _warn_of_terms(queue: DeclaredQueue) -> None:
-    """Warn of settings for enforcing a max that is never enforced."""
+    """Warns of settings for the enforcement of a max that is never enforced."""
     for key in (QUOTA_TIMER, QUOTA_MISS):
         if key in queue.properties and not any(
             quota_delay_ns(below.effective.get(QUOTA_DELAY, "")) for below in queue.walk_queues()
@@ -64,7 +64,7 @@ def _warn_of_template(queue: DeclaredQueue) -> None:
 
 
 def _warn_of_root(root: DeclaredQueue) -> None:
-    """Warn of a fence at the root, since nothing lies outside of it."""
+    """Warns of a fence at the root, because nothing is outside of it."""
     for key, fence in ((PREEMPTION_POLICY, PreemptionPolicyKind.FENCE), (PRIORITY_POLICY, PriorityPolicy.FENCE)):
         if root.properties.get(key, "").lower() == fence.value:
             root.property_fields[key].warning(f"no effect: {key} {fence.value} on the root fences nothing off")

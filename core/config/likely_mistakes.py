@@ -1,4 +1,4 @@
-"""Warns of what is allowed and hardly meant: amounts in other units, other names of well-known resource types."""
+"""Warns of what is allowed but probably not meant: amounts in other units, other names of well-known resource types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kornel.core.config.declared import Amounts, DeclaredQueue
 from kornel.core.config.yaml_reader import shorten_text
 
 LEAST_MEMORY: Final = 2**24
-"""Bytes of memory below which an amount was meant in another unit: no task runs with as little."""
+"""The amount of memory in bytes below which another unit was probably meant, because no task runs with so little."""
 
 _MEMORY: Final = frozenset(
     {
@@ -31,7 +31,7 @@ _CORES: Final = frozenset(
 
 
 def warn_of_likely_mistakes(root: DeclaredQueue) -> None:
-    """Warn of amounts at *root* and below that say something else than was probably meant."""
+    """Warns of amounts at *root* and below that were probably meant otherwise."""
     warned: set[str] = set()
     for queue in root.walk_queues():
         for amounts in _amounts_of(queue):

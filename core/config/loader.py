@@ -72,7 +72,7 @@ class Reading:
 
 
 def let_go(reading: Reading, queues: list[DeclaredQueue] | None = None) -> None:
-    """Free what a configuration was made from. *queues*: the queues that nothing else refers to, if that is not all.
+    """Free what a configuration was made from. *queues*: the queues that nothing else refers to, if these are not all.
 
     Parents come before their children. Freeing a large tree in one step would block every other thread until all of it
     is gone.

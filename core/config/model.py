@@ -1,4 +1,4 @@
-"""A valid configuration. Everything here is immutable and has been checked; readers need not doubt it again.
+"""Defines a valid configuration. All values are immutable and have been checked, so readers need not check them again.
 
 Amounts are in base units (``vcore`` in thousandths, ``memory`` in bytes), delays in nanoseconds. Rules: config.md 2.
 """
@@ -25,7 +25,7 @@ from kornel.core.domain.topology import TopologyLevel
 
 @dataclass(frozen=True, slots=True)
 class LimitConfig:
-    """Applies to each listed user and group on its own.
+    """A limit, which applies to each listed user and group by itself.
 
     max_applications  0: not limited
     max_resources     ``None``: not limited; an absent type is not limited, a type with 0 is not available
@@ -53,17 +53,17 @@ class QueueConfig:
     """One queue of the configuration.
 
     name               lower case, without its parents
-    parent             whether it holds queues (even none so far) and not applications
+    parent             tells whether it holds queues (even if there are none yet) and not applications
     guaranteed         amounts above 0; an absent type has no guarantee. ``None``: no guarantee at all
     max                an absent type is unlimited, a type with 0 is not available. ``None``: unlimited. Root: ``None``
     max_applications   running at once in the subtree; 0: unlimited
-    properties         as written for this queue, a quota delay given under ``resources`` included
+    properties         as written for this queue, including a quota delay given under ``resources``
     effective_raw      ``properties`` over what the parent passes on
     effective          ``effective_raw`` as values
-    dynamic_parent     the properties of a dynamic parent anywhere below this parent; of no use on a leaf
-    dynamic_leaf       those of a dynamic leaf, the template's among them; of no use on a leaf
+    dynamic_parent     the properties of a dynamic parent anywhere below this parent; not used on a leaf
+    dynamic_leaf       those of a dynamic leaf, including the template's; not used on a leaf
     child_template     the queue's own; ``None`` if it has none
-    dynamic_template   what dynamic leaves below this parent are made from: the nearest template up the tree
+    dynamic_template   the template of dynamic leaves below this parent: the nearest one up the tree
     """
 
     name: str
@@ -86,15 +86,15 @@ class QueueConfig:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionConfig:
-    """The switches of one partition (preemption.md 0.2).
+    """The settings of preemption in one partition (preemption.md 0.2).
 
     enabled         guarantee-driven preemption, in the allocation path and in its cycle; not the other kinds
     policies        names of kinds of preemption, in the order in which they run
     quota_enabled   lowered maxima are enforced: switched on, and ``policies`` lists it
-    cycle_limit     part of the cluster that asks may be served by preemption within one interval, 0 to 1
-    cycle_batch     asks that a round takes at a time, those with the least in hand first
-    sections        by kind, what the section of its own says, defaults filled in; without a section a kind is missing
-    governor        bounds against storms; never of preemption on required nodes
+    cycle_limit     the part of the cluster that preemption may serve asks with within one interval, 0 to 1
+    cycle_batch     the number of asks that a round tries at a time, beginning with queues that hold least
+    sections        the settings in the kinds' own sections, with defaults; a kind without a section is missing
+    governor        the bounds against storms; they never apply to preemption on required nodes
     victim_timeout_ns  how long after its release was asked for a victim counts as stuck (K14)
     """
 
@@ -114,7 +114,7 @@ class PreemptionConfig:
 
 @dataclass(frozen=True, slots=True)
 class NodeSortConfig:
-    """The order of nodes. A type without a weight weighs 0."""
+    """The order of nodes. A type without a weight has weight 0."""
 
     policy: NodeSortPolicy = NodeSortPolicy.FAIR
     weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({"vcore": 1.0, "memory": 1.0}))
@@ -124,7 +124,7 @@ class NodeSortConfig:
 class PartitionConfig:
     """One partition; ``root`` is always called ``root``. Without placement rules, ``provided`` alone applies.
 
-    topology  the levels of places that nodes stand in, outermost first; empty: nobody keeps domains
+    topology  the levels of the topology, the outermost first; empty: there are no domains
     """
 
     name: str
@@ -139,8 +139,8 @@ class PartitionConfig:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A configuration: at least one partition, in the order of the text. ``warnings``: settings that have another
-    effect than they seem to have."""
+    """A configuration: at least one partition, in the order of the text. ``warnings``: warnings about settings whose
+    effect may not be the expected one."""
 
     partitions: tuple[PartitionConfig, ...]
     checksum: str

@@ -43,8 +43,7 @@ _UNSIGNED: Final = re.compile(r"[0-9]{1,30}", re.ASCII)
 
 
 def inherited_properties(parent: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties that a child starts from, given its parent's effective ones; its own are laid over
-    these."""
+    """Returns the properties that a child inherits, given its parent's effective ones; its own override these."""
     passed_on = dict(parent)
     if PRIORITY_POLICY in passed_on:
         passed_on[PRIORITY_POLICY] = PriorityPolicy.DEFAULT.value
@@ -58,9 +57,10 @@ def inherited_properties(parent: Mapping[str, str]) -> dict[str, str]:
 
 
 def resolve_properties(effective: Mapping[str, str], *, leaf: bool) -> QueueProperties:
-    """Returns the values in force for a queue with these *effective* texts; defaults where a text is absent or no use.
+    """Returns the values in force for a queue with these *effective* texts; with defaults if a text is absent or cannot
+    be used.
 
-    ``preemption.delay`` and the back-off act on leaves only: on a parent they are there to be inherited.
+    ``preemption.delay`` and the back-off act on leaves only: on a parent they are only inherited.
     """
     values: dict[str, Any] = {key: default for key, (_, default) in _READERS.items()}
     for key, (read, _) in _READERS.items():
@@ -86,8 +86,8 @@ def resolve_properties(effective: Mapping[str, str], *, leaf: bool) -> QueueProp
 
 
 class Resolver:
-    """Resolves properties as :func:`resolve_properties` does, for many queues, most of which say the same: those get
-    the same object."""
+    """Resolves properties as :func:`resolve_properties` does, for many queues. Queues with equal properties get the
+    same object."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bool, tuple[tuple[str, str], ...]], QueueProperties] = {}
@@ -101,7 +101,7 @@ class Resolver:
 
 
 def check_properties(properties: Mapping[str, tuple[str, Field]]) -> None:
-    """Warn of every one of a queue's own *properties* that will not do what it says.
+    """Warns of each of a queue's own *properties* that will not have its expected effect.
 
     The only error is a number of seconds above 2^31-1 for the quota delay.
     """
@@ -121,7 +121,7 @@ def check_properties(properties: Mapping[str, tuple[str, Field]]) -> None:
 
 
 def quota_delay_ns(text: str) -> int:
-    """Returns the delay in nanoseconds; 0, which is off, for text that is no delay or not above 0."""
+    """Returns the delay in nanoseconds; 0, which is off, for text that is not a delay above 0."""
     try:
         return max(0, parse_delay(text))
     except ValueError:
@@ -238,6 +238,6 @@ _READERS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     BACKOFF: (_read_count, 0),
     BACKOFF_DELAY: (_read_delay, DEFAULT_BACKOFF_DELAY_NS),
 }
-"""Each known property: its reader, which raises ValueError, and what applies otherwise."""
+"""The reader of each known property, which raises ValueError, and its default."""
 
 _LEAF_ONLY: Final = frozenset({PREEMPTION_DELAY, BACKOFF, BACKOFF_DELAY})

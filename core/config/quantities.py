@@ -1,7 +1,7 @@
-"""Text into numbers: resource quantities (config.md 5) and durations (config.md 6.1, preemption.md D.2).
+"""Parses numbers: resource quantities (config.md 5) and durations (config.md 6.1, preemption.md D.2).
 
-Only integers are computed with, so nothing is rounded. Every refusal is a ValueError whose message fits behind the
-name of the key.
+All computations use integers, so nothing is rounded. Every error is a ValueError whose message can follow the name of
+the key.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 INT64_MAX: Final = 2**63 - 1
 SECOND_NS: Final = 10**9
 MOST_DELAY_SECONDS: Final = 2**31 - 1
-"""The largest bare number of seconds that ``quota.preemption.delay`` takes (preemption.md D.2)."""
+"""The largest bare number of seconds that ``quota.preemption.delay`` accepts (preemption.md D.2)."""
 
 # int() would also take signs, underscores and other scripts' digits, hence the pattern and the ASCII flag.
 _QUANTITY: Final = re.compile(r"([0-9]+)[ \t\n\v\f\r]*([A-Za-z]*)", re.ASCII)
@@ -54,7 +54,8 @@ _WHOLE_SECONDS: Final = re.compile(r"[0-9]+", re.ASCII)
 def parse_quantity(resource: str, text: str) -> int:
     """Returns *text* in base units: thousandths for ``vcore``, bytes for ``memory``, the plain count for anything else.
 
-    0 up to 2^63-1. Raises ValueError naming one of three classes: invalid quantity, invalid suffix, overflow.
+    The result is from 0 to 2^63-1. Raises ValueError for one of three errors: invalid quantity, invalid suffix,
+    overflow.
     """
     match = _QUANTITY.fullmatch(text.strip(_BLANKS))
     if match is None:
@@ -77,7 +78,7 @@ def parse_quantity(resource: str, text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Returns *text* such as ``1h30m``, ``.5s`` or ``-3ms`` in nanoseconds; may be negative.
+    """Returns *text* such as ``1h30m``, ``.5s`` or ``-3ms`` in nanoseconds; which may be negative.
 
     A bare ``0`` is the only number without a unit. Parts below a nanosecond are cut off. Raises ValueError for anything
     else and for more than about 292 years.
@@ -112,7 +113,8 @@ class DelayTooLong(ValueError):
 def parse_delay(text: str) -> int:
     """Returns a ``quota.preemption.delay`` in nanoseconds: whole seconds as bare digits, or a duration.
 
-    May be 0 or negative, which both mean off. Raises DelayTooLong, or another ValueError for text that is neither.
+    The result may be 0 or negative, which both mean off. Raises DelayTooLong, or another ValueError for text that is
+    neither.
     """
     if _WHOLE_SECONDS.fullmatch(text) is None:
         return parse_duration(text)

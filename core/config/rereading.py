@@ -1,9 +1,8 @@
 """Reads one text after another, where most differ from the last one in a few lines.
 
-The result is always what :func:`kornel.core.config.loader.load` makes of the text. Queues that stand in lines that
-did not change are not read again (:mod:`kornel.core.config.folding`); everything that is computed or checked over
-the whole tree is computed and checked over the whole tree. A text in which anything is wrong, or unusual, is read in
-full.
+The result is always what :func:`kornel.core.config.loader.load` makes of the text. Queues in lines that have not
+changed are not read again (:mod:`kornel.core.config.folding`), but everything that concerns the whole tree is computed
+and checked over the whole tree. A text with errors, or with anything unusual, is read in full.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class _Last:
 
 
 class ConfigurationReader:
-    """A reader that remembers the last good text. Not for two threads at a time.
+    """A reader that remembers the last valid text. It must not be used by two threads at a time.
 
     *unavailable_resolvers*: as for :func:`~kornel.core.config.loader.load`.
     """
@@ -37,7 +36,8 @@ class ConfigurationReader:
         self._unavailable_resolvers = unavailable_resolvers
         self._last: _Last | None = None
         self.spared = 0
-        """The number of queues that the last reading took over, with those below them; -1: it read everything."""
+        """The number of queues that the last reading took over, counted with those below them; -1: it read
+        everything."""
 
     def load(self, text: str) -> Configuration:
         """Returns the configuration in *text*. Raises ConfigError, as :func:`~kornel.core.config.loader.load` does."""
@@ -81,10 +81,10 @@ class ConfigurationReader:
             if document.self_contained and document.folds == len(folded.folds):
                 reading = interpret_document(text, document, log, self._unavailable_resolvers)
         except ConfigError:
-            pass  # Some rules stop at the first error, and folds may be in its way: what to say is for a full reading.
+            pass  # Some rules stop at the first error, which folds may hide, so errors are left to a full reading.
         finally:
             for node in folded.folds.values():
-                node.content = None  # The queue knows the list it stands in, and that the fold: a circle.
+                node.content = None  # A queue refers to its list, and that to the fold: a cycle.
         if reading is None or not log.kept_all:
             for place in places:
                 place.restore()
@@ -96,7 +96,7 @@ class ConfigurationReader:
 
 
 class _Place:
-    """The place of a queue, to which it may have to go back."""
+    """The place of a queue, kept in case it has to be restored."""
 
     def __init__(self, queue: DeclaredQueue) -> None:
         self._at = queue.at

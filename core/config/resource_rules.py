@@ -136,7 +136,7 @@ def _warn_of_quota_delay(queue: DeclaredQueue, needed: Mapping[str, int], maximu
 
 
 def _check_applications(queue: DeclaredQueue, bound: int, setter: str) -> None:
-    """Check the number of applications; a queue without one is bounded only by the queues above (V60, B25)."""
+    """Checks the limit on applications; a queue without one is only bounded by the queues above it (V60, B25)."""
     own = queue.max_applications
     if own and bound and own > bound and queue.max_applications_field is not None:
         message = f"queue {queue.path}: maxapplications {own} is above the {bound} of {setter}"

@@ -1,4 +1,4 @@
-"""Makes one tree below ``root`` from the queues as listed: V2 to V7, V10, paths and inherited properties."""
+"""Builds one tree below ``root`` from the listed queues, with paths and inherited properties (V2 to V7, V10)."""
 
 from __future__ import annotations
 

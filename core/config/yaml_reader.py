@@ -1,8 +1,8 @@
-"""YAML text into a tree of nodes that keep their raw text and their place, within fixed bounds.
+"""Reads YAML text into a tree of nodes with their raw text and their places, within fixed bounds.
 
-PyYAML reads the syntax; what is added here is what its own loaders leave out. Scalars stay text (``010``, ``yes`` and
-``1:30`` are never turned into something else), a key given twice is an error, and neither nesting nor aliases can make
-the tree larger than the bounds, whatever the text says. Rules: config.md 1.1.
+PyYAML parses the syntax; this module adds what its own loaders leave out. Scalars stay text (``010``, ``yes`` and
+``1:30`` are never converted), a duplicate key is an error, and neither nesting nor aliases can make the tree larger
+than the bounds. Rules: config.md 1.1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_DEPTH: Final = 128
 """The deepest nesting, of which each queue level takes two: its list and its mapping."""
 MOST_KEY_LENGTH: Final = 1024
 
-# The parser that upstream's reader descends from, and some ten times faster; the other one where it is not built in.
+# The C parser, which is some ten times faster, or the Python one if the C parser is not available.
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _UNPRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -36,14 +36,15 @@ _TEXT_TAGS: Final = frozenset({"!", _CORE_TAG + "str"})
 _MERGE_TAG: Final = _CORE_TAG + "merge"
 
 FOLD_MARK: Final = '"..."'
-"""The text in the place of a part that was left out, and the value that it is read as."""
+"""The text that stands in place of a part that was left out, and the value as which it is read."""
 _FOLD_TEXT: Final = "..."
 
 
-# Nodes are never changed, but not frozen either: a third of the time of reading would go into that.
+# Nodes are never changed, but they are not frozen, because that would take a third of the reading time.
 @dataclass(slots=True, eq=False)
 class ScalarNode:
-    """Raw text; ``plain`` when it was neither quoted nor a block, so that it may stand for null, bool or number."""
+    """Raw text. ``plain`` tells whether it was neither quoted nor a block, so that it may mean null, a truth value or a
+    number."""
 
     line: int
     column: int
@@ -58,10 +59,11 @@ class ScalarNode:
 
 @dataclass(slots=True, eq=False)
 class SequenceNode:
-    """A list. ``size`` and ``levels``: nodes and nesting at and below, aliases counted as often as they are used.
+    """A list. ``size`` and ``levels``: the number of nodes and of levels at and below it, with aliases counted as often
+    as they are used.
 
-    ``block``: written with a dash for each item, the first of them at the column of the list; such a list ends at
-    ``end``, the place of whatever follows it.
+    ``block`` tells whether it is written with a dash for each item; such a list ends at ``end``, the place of what
+    follows it.
     """
 
     line: int
@@ -75,7 +77,7 @@ class SequenceNode:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One key of a mapping, the place being that of the key."""
+    """One entry of a mapping, with the place of its key."""
 
     line: int
     column: int
@@ -85,7 +87,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class MappingNode:
-    """A mapping with unique keys, in the order of the text; merged entries (``<<``) stand after its own."""
+    """A mapping with unique keys, in the order of the text; merged entries (``<<``) follow its own."""
 
     line: int
     column: int
@@ -96,9 +98,9 @@ class MappingNode:
 
 @dataclass(slots=True, eq=False)
 class FoldedNode:
-    """An item of a block list that was left out of the text; ``content`` is what is known of it already.
+    """An item of a block list that was left out of the text; ``content`` is the known value.
 
-    It is neither text nor list nor mapping: whoever does not expect it takes it for an error.
+    It is neither text nor list nor mapping, so code that does not expect it treats it as an error.
     """
 
     line: int
@@ -129,10 +131,10 @@ class Document:
 
 
 def read(text: str, log: ProblemLog, folds: Folds = MappingProxyType({})) -> Document:
-    """Returns the first and only document of *text*, with *folds* in the place of their marks.
+    """Returns the only document in *text*, with *folds* in place of their marks.
 
-    Problems go to *log*. Raises ConfigError at once for text that is too large or no YAML: nothing after that place
-    can be trusted.
+    Problems go to *log*. Raises ConfigError at once for text that is too large or not YAML, because nothing after that
+    place can be trusted.
     """
     if len(text) > MOST_BYTES or len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES:
         _raise_error(log, 0, 0, "the text is too large", f"at most {MOST_BYTES} bytes")
@@ -145,7 +147,7 @@ def read(text: str, log: ProblemLog, folds: Folds = MappingProxyType({})) -> Doc
         composer = _Composer(log, folds, may_have_marks=HIDDEN in text)
         return composer.compose(yaml.parse(text, Loader=_LOADER))
     except ConfigError:
-        # A ValueError itself, and already complete.
+        # A ConfigError is a ValueError itself, and is complete already.
         raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -156,7 +158,7 @@ def read(text: str, log: ProblemLog, folds: Folds = MappingProxyType({})) -> Doc
 
 
 def collections_of(root: Node | None) -> list[Node]:
-    """Returns all lists and mappings at and below *root*, parents before what they hold, aliases as often as they are
+    """Returns all lists and mappings at and below *root*, parents before children, and aliases as often as they are
     used."""
     found = [root] if isinstance(root, (MappingNode, SequenceNode)) else []
     for node in found:
@@ -179,10 +181,11 @@ class _Open:
 
 
 class _Composer:
-    """Events into nodes, with a stack of its own: nesting costs no recursion, and bounds hold while reading."""
+    """Turns parser events into nodes, with a stack of its own, so that nesting costs no recursion and the bounds hold
+    while reading."""
 
     def __init__(self, log: ProblemLog, folds: Folds, *, may_have_marks: bool) -> None:
-        """*may_have_marks*: somewhere in the text stands what hides secrets from readers."""
+        """Prepares to compose. *may_have_marks*: the text contains the mark that is shown in place of secrets."""
         self._log = log
         self._folds = folds
         self._may_have_marks = may_have_marks
@@ -254,7 +257,7 @@ class _Composer:
         return node
 
     def _unfold_node(self, node: ScalarNode, stack: list[_Open]) -> Node:
-        """Returns the node that the mark *node* stands for; *node* itself if it is no mark but has the same text."""
+        """Returns the node for which the mark *node* stands; *node* itself if it only has the same text."""
         fold = self._folds.get((node.line, node.column))
         around = stack[-1].event if stack else None
         if fold is None or not isinstance(around, yaml.SequenceStartEvent) or around.flow_style:
@@ -345,7 +348,7 @@ class _Composer:
         self._report_error(event, f"tag {shorten_text(event.tag)} is not supported here", "no tag")
 
     def _refuse_mark(self, where: Any) -> None:
-        """Report a mark that would come into force instead of the secret it hides."""
+        """Reports a mark that would come into force instead of the secret that it hides."""
         message = f"{HIDDEN} stands where a secret was when this text was shown"
         self._report_error(where, message, "the secret itself")
 
@@ -358,7 +361,7 @@ class _Composer:
 
 
 def _is_mark(node: Node) -> bool:
-    """Tells whether *node* is what YAML makes of the mark that hides a secret, where no quotes are around it."""
+    """Tells whether *node* is the result of an unquoted mark that hides a secret."""
     if not isinstance(node, SequenceNode) or len(node.items) != 1:
         return False
     item = node.items[0]
@@ -390,5 +393,5 @@ def _place_of(where: Any) -> tuple[int, int]:
 
 
 def shorten_text(text: str, most: int = 64) -> str:
-    """Returns *text* quoted for a message, cut off where it would drown the rest."""
+    """Returns *text* quoted for a message, cut off if it is too long."""
     return repr(text if len(text) <= most else f"{text[:most]}...")

@@ -1,4 +1,4 @@
-"""Warnings about settings that YuniKorn and Kornel both accept, with different meanings.
+"""Warns of settings that YuniKorn and Kornel both accept, with different meanings.
 
 Each warning says what YuniKorn does and what Kornel does. What YuniKorn accepts and Kornel refuses needs no warning,
 because an error cannot be overlooked. Rules: items B7 to B16 of config.md 14, and preemption.md 0.2, B.3 and D.2.

@@ -1,4 +1,5 @@
-"""The devices that nodes report, and what asks want of them: read from an attribute of nodes and from tags of asks.
+"""The devices that nodes report, and the devices that asks request. They are read from an attribute of nodes and from
+tags of asks.
 
 A part of a device is counted in thousandths of it. Rules: docs/devices.md.
 """
@@ -21,7 +22,7 @@ MEMORY_TAG: Final = "kornel.gpu.memory"
 LINK_TAG: Final = "kornel.gpu.link"
 TYPE_TAG: Final = "kornel.gpu.type"
 GIVEN_TAG: Final = "kornel.gpu.devices"
-"""The tag of an allocation that names its devices: the core sends it, and the shim repeats it."""
+"""The tag that names the devices of an allocation. The core sends it, and the shim repeats it."""
 
 DEVICE_TAGS: Final = frozenset({COUNT_TAG, FRACTION_TAG, MEMORY_TAG, LINK_TAG, TYPE_TAG, GIVEN_TAG})
 
@@ -46,11 +47,11 @@ _FIELDS: Final = frozenset({"id", "type", "memory", "link"})
 
 
 class InvalidDevices(ValueError):
-    """The list of devices of a node cannot be read; the text says why."""
+    """The list of devices of a node cannot be read; the text gives the reason."""
 
 
 class DeviceSpec(NamedTuple):
-    """One device as a node reports it. ``memory`` in bytes, 0: not said. ``link``: its link group; empty: none."""
+    """One device as a node reports it. ``memory`` is in bytes; 0: unknown. ``link`` is its link group; empty: none."""
 
     device_id: str
     type: str = ""
@@ -63,8 +64,8 @@ class DeviceRequest(NamedTuple):
 
     linked  all in one link group
     types   of one of these types; empty: of any
-    given   the devices of an allocation that runs already, as the shim says
-    flaw    why the tags make no sense; the entry is refused then
+    given   the devices of an allocation that runs already, as the shim reports them
+    flaw    the reason why the tags make no sense; the entry is then refused
     """
 
     number: int = 0
@@ -77,19 +78,19 @@ class DeviceRequest(NamedTuple):
 
     @property
     def demand(self) -> DeviceRequest:
-        """The part of the request that decides where an ask may run."""
+        """The part of the request on which the possible nodes of an ask depend."""
         return self._replace(given=(), flaw="") if self.given or self.flaw else self
 
     @property
     def tags(self) -> tuple[tuple[str, str], ...]:
-        """The tags that say the same."""
+        """The tags that express this request."""
         fraction = write_share(self.share) if self.share else ""
         memory = write_memory(self.memory) if self.memory else ""
         wants = want_tags(count=self.number, fraction=fraction, memory=memory, linked=self.linked, types=self.types)
         return (*wants, (GIVEN_TAG, ",".join(self.given))) if self.given else wants
 
     def describe_request(self) -> str:
-        """Returns the request as people say it: ``2 whole devices of type A100, linked``."""
+        """Returns the request in words: ``2 whole devices of type A100, linked``."""
         if self.number:
             what = f"{self.number} whole device{'s' if self.number > 1 else ''}"
         elif self.share:
@@ -114,7 +115,7 @@ def write_memory(memory: int) -> str:
 
 
 def read_devices(text: str) -> tuple[DeviceSpec, ...]:
-    """Returns the devices that *text*, the value of :data:`DEVICES_ATTRIBUTE`, lists; an empty text lists none.
+    """Returns the devices in *text*, the value of :data:`DEVICES_ATTRIBUTE`. An empty text lists none.
 
     Raises :class:`InvalidDevices`.
     """
@@ -161,7 +162,7 @@ def _show(value: object) -> str:
 
 
 def write_devices(devices: Iterable[DeviceSpec]) -> str:
-    """Returns the text that says the same: the other way round of :func:`read_devices`."""
+    """Returns the text for *devices*. It is the inverse of :func:`read_devices`."""
     entries = []
     for device in devices:
         entry: dict[str, object] = {"id": device.device_id}
@@ -176,7 +177,7 @@ def write_devices(devices: Iterable[DeviceSpec]) -> str:
 
 
 def read_wants(tags: Iterable[tuple[str, str]]) -> DeviceRequest | None:
-    """Returns what *tags* say about devices; ``None``: nothing."""
+    """Returns the request for devices in *tags*, or ``None`` if there is none."""
     said = {key: value for key, value in tags if key in DEVICE_TAGS}
     if not said:
         return None
@@ -227,7 +228,7 @@ def _read_amount(tag: str, value: str) -> DeviceRequest:
 def want_tags(
     *, count: int = 0, fraction: str = "", memory: str = "", linked: bool = False, types: Iterable[str] = ()
 ) -> tuple[tuple[str, str], ...]:
-    """Returns the tags that say the same: the other way round of :func:`read_wants`."""
+    """Returns the tags for a request. It is the inverse of :func:`read_wants`."""
     said = (
         (COUNT_TAG, str(count) if count else ""),
         (FRACTION_TAG, fraction),

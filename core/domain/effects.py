@@ -83,9 +83,11 @@ class ApplicationRemoved(NamedTuple):
 
 
 class Allocated(NamedTuple):
-    """An ask was placed, or a recovered allocation confirmed. ``resources`` differ from the spec's after a resize.
+    """An ask was placed, or a recovered allocation was confirmed. ``resources`` differ from those of the spec after a
+    resize.
 
-    ``tags``: what the shim is to repeat when it reports the allocation: the devices that it holds, and what it wanted.
+    ``tags`` are to be repeated by the shim when it reports the allocation: they name the devices that it holds, and
+    those that it requested.
     """
 
     spec: AllocationSpec

@@ -1,12 +1,13 @@
-"""The journal: every call of the engine written down, so that another process decides the same again.
+"""The journal contains every call of the engine, so that another process can repeat the calls and make the same
+decisions.
 
-``calls`` is what a call of the engine is; ``commands``, ``records`` and ``effect_sums`` write one as bytes; ``store``
-keeps blocks of records in a database; ``committer`` is the thread that brings them there; ``gate`` holds back what a
-call decided until its record is durable; ``recording`` stands between the service and the engine; ``reading`` checks
-what a store holds, ``replay`` decides it again, ``following`` does so while it grows; ``journal`` is all of that for
-one core, and ``standby`` for one that follows another.
+``calls`` defines a call of the engine as a value; ``commands``, ``records`` and ``effect_sums`` write one as bytes;
+``store`` keeps blocks of records in a database; ``committer`` is the thread that writes them there; ``gate`` holds back
+the decisions of a call until its record is durable; ``recording`` wraps the engine for the service; ``reading`` checks
+the content of a store, ``replay`` repeats its calls, and ``following`` does so while the journal grows; ``journal``
+combines all of that for one core, and ``standby`` for a core that follows another one.
 
-A core starts with the engine of a snapshot and plays what was written since (``starting``). ``snapshots`` writes one as
-bytes, ``snapshot_store`` keeps it, ``snapshot_process`` makes it beside the core and removes what ``retention`` does
-not keep, ``snapshot_keeper`` says when.
+A core starts with the engine of a snapshot and replays the records that were written since then (``starting``).
+``snapshots`` writes a snapshot as bytes and ``snapshot_store`` stores it; ``snapshot_process`` makes it in a separate
+process and removes everything that ``retention`` does not keep; ``snapshot_keeper`` decides when.
 """

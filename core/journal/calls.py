@@ -19,10 +19,12 @@ class CallKind(IntEnum):
     SLICE = 4
     PREEMPTION = 5
     NOTE = 6
+    REFUSAL = 7
 
 
 class CallOutcome(IntEnum):
-    """The ways in which a call ends; the numbers are those of ``JournalOutcome``."""
+    """The ways in which a call ends; the numbers are those of ``JournalOutcome``. After FAILED the core goes on as if
+    the call had never been made."""
 
     DONE = 0
     REFUSED = 1
@@ -39,8 +41,8 @@ class Beginning(NamedTuple):
 
 
 class EngineCall(NamedTuple):
-    """One call. ``command`` for COMMAND, ``budget`` for SLICE, ``beginning`` for BEGIN alone. ``receipt``: where a
-    command came from, if the core after this one has to know. ``note``: of NOTE alone, a ``JournalNote``."""
+    """One call. ``command`` for COMMAND and REFUSAL, ``budget`` for SLICE, ``beginning`` for BEGIN alone. ``receipt``:
+    where a command came from, if the core after this one has to know. ``note``: of NOTE alone, a ``JournalNote``."""
 
     kind: CallKind
     now_ns: int

@@ -1,7 +1,7 @@
-"""The way from commands to messages of ``kornel.v1``, and back.
+"""Converts commands to messages of ``kornel.v1`` and back.
 
-Entries in a row that differ in their keys alone are one run: a shim sends many asks that are alike, and of each but the
-first its key is all there is to write. Everything else is a field for a field.
+Successive entries that differ only in their keys form one run: a shim sends many equal asks, and for all but the first
+of them only the key has to be written. Everything else is converted field by field.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _REST: Final = itemgetter(slice(AllocationSpec._fields.index("partition"), None)
 _TAGS: Final = itemgetter(AllocationSpec._fields.index("tags"))
 
 RESTS_KNOWN: Final = 4_096
-"""The most different asks, apart from their names, whose bytes are remembered."""
+"""The most asks, different apart from their names, whose bytes are remembered."""
 
 _KNOWN_RESTS: Final[dict[tuple[object, ...], str]] = {}
 
@@ -54,12 +54,12 @@ _RELEASE_KEY: Final = ReleaseSpec._fields.index("key")
 
 
 def encode_command(command: Command, into: pb.JournalCommand) -> None:
-    """Writes *command* into the empty message *into*."""
+    """Writes *command* into *into*, which is an empty message."""
     _ENCODERS[type(command)](command, into)
 
 
 def decode_command(message: pb.JournalCommand) -> Command:
-    """Returns the command in *message*. Raises ValueError if there is none that this version knows."""
+    """Returns the command in *message*. Raises ValueError if it contains none that this version knows."""
     which = message.WhichOneof("command")
     if which is None:
         raise ValueError("a record of a command has none that this version knows")
@@ -237,8 +237,9 @@ def _write_allocation_runs(specs: Sequence[AllocationSpec], message: pb.JournalA
 
 
 def _join_single_runs(specs: Sequence[AllocationSpec]) -> bytes | None:
-    """Returns *specs* as runs of one, joined from their names and from the bytes of all else, which many share: a step
-    of Python is made for none of them. ``None`` if some have tags, or names of more bytes than characters."""
+    """Returns *specs* as runs of one entry each. They are joined from their names and from the bytes of all other
+    fields, which many of them share, so no Python code runs for each of them. Returns ``None`` if some have tags, or
+    names with more bytes than characters."""
     keys, applications = list(map(_KEY, specs)), list(map(_APPLICATION, specs))
     if any(map(_TAGS, specs)) or not ("".join(keys).isascii() and "".join(applications).isascii()):
         return None
@@ -251,7 +252,7 @@ def _join_single_runs(specs: Sequence[AllocationSpec]) -> bytes | None:
 
 
 def _write_rest(spec: AllocationSpec) -> str:
-    """Returns all of *spec* but its key and application as bytes, one character each."""
+    """Returns all fields of *spec* except its key and application as bytes, with one character for each byte."""
     message = pb.JournalAllocation()
     _write_allocation(spec._replace(key="", application_id=""), message)
     if len(_KNOWN_RESTS) >= RESTS_KNOWN:
@@ -328,7 +329,7 @@ def _read_allocation(message: pb.JournalAllocation) -> AllocationSpec:
         message.further_allocations + 1,
         message.instance,
         message.dependent,
-        # These say nothing that the tags do not, so they are not written by themselves.
+        # These fields only repeat the tags, so they are not written.
         read_request(tags) if tags else None,
         read_wants(tags) if tags else None,
     )

@@ -1,9 +1,9 @@
-"""The thread that brings records to the store, as many at once as there are.
+"""The thread that writes records to the store, all waiting ones at once.
 
-The event loop adds calls with their effects and never waits. The thread sums the effects up, makes a block of whatever
-has come since the last one, and commits it: one transaction, and with SQLite one flush of the disk, for all of it. What
-fails is tried again, the same block, until it succeeds or another core turns out to have written in its place. Nothing
-is dropped.
+The event loop adds calls with their effects and never waits. The thread computes the sum of the effects, makes one
+block of everything that was added since the last one, and commits it in one transaction, with SQLite also in one flush
+of the disk. If this fails, the same block is tried again until it succeeds, or until another core turns out to have
+written in this one's place. Nothing is dropped.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from kornel.core.service.durations import Durations
 
 CALLS_PER_BLOCK: Final = 512
 EFFECTS_PER_BLOCK: Final = 10_000
-"""The bounds of a block, which ends there even if more waits: its records are made in one go, and held until it is
-committed."""
+"""The bounds of a block. It ends there even if more records wait, because its records are made at once and kept in
+memory until it is committed."""
 
 SHORTEST_PAUSE_S: Final = 0.05
 
 BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""The bounds of the histogram of commits."""
+"""The bounds of the buckets in the histogram of commit times."""
 
 
 class StoreProblem(NamedTuple):
-    """The reason why nothing is written. ``full``: the store has no room. ``lost``: another core writes in this one's
-    place, and this one never will again."""
+    """The reason why nothing is written. ``full`` says that the store has no room. ``lost`` says that another core has
+    taken over, so this one will never write again."""
 
     text: str
     full: bool = False
@@ -49,10 +49,10 @@ class _Added(NamedTuple):
 
 
 class Committer:
-    """Writes what is added. Use: ``start()``, ``add()`` from one thread, ``close()``.
+    """Writes the calls that are added. Use: ``start()``, ``add()`` from one thread, ``close()``.
 
-    *on_durable* is called by the thread with the number of the last record that is durable, *on_problem* with what is
-    wrong, and with ``None`` when it is over.
+    The thread calls *on_durable* with the number of the last durable record, and *on_problem* with a problem, or with
+    ``None`` when the problem is over.
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class Committer:
         self.added = writer.sequence
         """The number of the last record that was added."""
         self.delivered = delivered
-        """The number of the record up to which all effects have been handed to the transport."""
+        """The number of the record up to which all effects have been passed to the transport."""
         self.steps = 0
         """The number of records and effects that were made ready to be written."""
         self.bytes = 0
         self.last_commit_ns = 0
         self.commits = Durations(BUCKETS_S)
-        """The times that commits took."""
+        """The durations of commits."""
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
 
     def start(self) -> None:
@@ -97,7 +97,8 @@ class Committer:
         self._thread.start()
 
     def add(self, call: EngineCall, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
-        """Have *call* written, soon if it had *effects*: somebody waits for them."""
+        """Add *call* to the records to be written. If it had *effects*, it is written soon, because clients wait for
+        them."""
         self._queue.append(_Added(call, outcome, effects))
         self.added += 1
         if not self._something.is_set():
@@ -106,12 +107,13 @@ class Committer:
             self.commit_soon()
 
     def commit_soon(self) -> None:
-        """Have everything written at once that was added, since somebody waits for it."""
+        """Have everything that was added written at once, because clients wait for it."""
         if not self._urgent.is_set():
             self._urgent.set()
 
     def close(self, patience_s: float) -> bool:
-        """Write what was added, for at most *patience_s* seconds, and stop. Returns whether all of it was."""
+        """Write everything that was added, for at most *patience_s* seconds, and stop. Returns whether all of it was
+        written."""
         self._closing.set()
         self._something.set()
         self._urgent.set()
@@ -157,7 +159,7 @@ class Committer:
         return taken
 
     def _commit(self, block: Block) -> bool:
-        """Commit *block*, however long it takes. Returns false when it never will be, or time is up."""
+        """Commit *block*, however long it takes. Returns false if it can never be committed, or if time is up."""
         pause_s = SHORTEST_PAUSE_S
         while True:
             began = time.perf_counter()

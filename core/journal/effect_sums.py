@@ -1,9 +1,9 @@
-"""The sum of effects, by which two engines that decided the same recognise each other.
+"""The sum of effects, which is equal for two engines that made the same decisions.
 
-It is a CRC-32 over the text of one effect after the other since the beginning of an epoch. The text says everything
-that was decided; what of an :class:`kornel.core.domain.effects.Allocated` repeats the ask is left out, since the ask
-is in the journal. Events tell of decisions once more and are more than all others together: of them only the number
-counts, which each record has beside the sum.
+It is a CRC-32 over the texts of all effects since the beginning of an epoch. The text contains everything that was
+decided; the fields of an :class:`kornel.core.domain.effects.Allocated` that repeat the ask are left out, since the ask
+is in the journal. Events only repeat decisions and are more numerous than all other effects together, so only their
+number counts, which each record has in addition to the sum.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from kornel.core.domain.resources import Resources
 
 
 def sum_effects(effects: Iterable[Effect], before: int) -> int:
-    """Returns the sum of *effects* behind those that came to *before*."""
+    """Returns the sum after *effects*; *before* is the sum of all earlier effects."""
     return crc32(write_effects(effects).encode("utf-8", "surrogatepass"), before)
 
 
 def write_effects(effects: Iterable[Effect]) -> str:
-    """Returns *effects* as text: equal for equal decisions, in any process."""
+    """Returns *effects* as text, which is equal for equal decisions in any process."""
     parts: list[str] = []
     for effect in effects:
         kind = type(effect)
         if kind is EventRecorded or kind is PlacementRecorded:
             continue
         if kind is Allocated:
-            # Known by its exact class, which costs less than asking whether it is an instance.
+            # The exact class is compared, which costs less than isinstance.
             spec, node_id, resources, tags = cast("Allocated", effect)
             parts += ("=", spec[0], spec[1], node_id)
             if resources is not spec.resources and resources != spec.resources:

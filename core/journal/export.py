@@ -1,8 +1,8 @@
-"""A journal as lines of JSON, with or without the names of those who appear in it.
+"""A journal as lines of JSON, with or without the names in it.
 
-Without names, whoever gets the lines can see what happened when, and how much of what was asked for, and not by whom or
-where: each name becomes its kind and a number, the same name always the same one. The text of configurations, remarks,
-tags and attributes is left out, since anything can stand there.
+Lines without names show what happened when, and which amounts were asked for, but not by whom or where: each name is
+replaced by its kind and a number, which is always the same for the same name. The texts of configurations, remarks,
+tags and attributes are left out, since they can contain anything.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ _KINDS: Final = MappingProxyType(
         "allocation_id": "allocation",
     }
 )
-"""The kinds of names by the field that they stand in."""
+"""The kinds of names, by the field that contains them."""
 
 _SHOWN: Final = frozenset({"type", "foreign", "gang_style", "version", "timeout_ns", "at_ns", "created_s"})
-"""Fields with text that says nothing of anybody, and numbers that JSON has as text."""
+"""The fields whose text reveals no names, and numbers that are texts in JSON."""
 
 _PARTITION: Final = re.compile(r"\[(.*)\](.*)", re.DOTALL)
 
 
 class Pseudonyms:
-    """Pseudonyms for names, numbered as they appear."""
+    """Pseudonyms for names, which are numbered in the order of their appearance."""
 
     def __init__(self) -> None:
         self._made: dict[str, dict[str, str]] = {}
 
     def replace_name(self, kind: str, name: str) -> str:
-        """Returns what stands for *name* of *kind*; nothing stands for an empty one."""
+        """Returns the pseudonym for *name*, a name of *kind*, or an empty text for an empty name."""
         if not name:
             return ""
         made = self._made.setdefault(kind, {})
         return made.setdefault(name, f"{kind}-{len(made) + 1}")
 
     def replace_queue(self, path: str) -> str:
-        """Returns *path* with each part replaced but the root."""
+        """Returns *path* with each part replaced except the root."""
         return ".".join(part if part == "root" else self.replace_name("queue", part) for part in path.split("."))
 
     def replace_partition(self, name: str) -> str:
@@ -71,7 +71,7 @@ class Pseudonyms:
 
 
 def write_line(record: Record, pseudonyms: Pseudonyms | None = None) -> bytes:
-    """Returns *record* as a line of JSON, without its end; with *pseudonyms*, without names."""
+    """Returns *record* as a line of JSON, without the end of the line. With *pseudonyms*, names are replaced."""
     call, result = record.call, record.result
     line: dict[str, object] = {
         "sequence": record.sequence,
@@ -123,5 +123,5 @@ def _strip_names(value: Any, field: str, pseudonyms: Pseudonyms) -> Any:
         int(value)
     except ValueError:
         return ""
-    # JSON has long numbers as text. A text that happens to be a number is in a field that was dealt with.
+    # In JSON, long numbers are texts. Fields in which another text could look like a number were handled above.
     return value if field in ("quantity", "priority", "question", "notice", "last", "instance") else ""

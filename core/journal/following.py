@@ -1,9 +1,9 @@
-"""Follows a journal that another core writes: reads what is appended, and plays it into an engine of its own.
+"""Follows a journal that another core writes: it reads the appended records, and replays them in its own engine.
 
-Reading (:meth:`Follower.fetch_blocks`) and playing (:meth:`Follower.play_blocks`) are apart, so that a core that
-answers questions meanwhile reads in a thread and plays in short turns. What comes out differently from what the journal
-says ends the following for good: the engine is then not the leader's, and its state says nothing about what was
-decided.
+Reading (:meth:`Follower.fetch_blocks`) and replaying (:meth:`Follower.play_blocks`) are separate, so that a core that
+also answers questions can read in a thread and replay in short turns. If a result differs from the journal, the
+following ends for good, because the engine then differs from the leader's and its state says nothing about the leader's
+decisions.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from kornel.core.journal.snapshots import SnapshotHead, check_snapshot, restore_
 from kornel.core.journal.store import JournalStore, StoreEnd
 
 FETCHED_AT_ONCE: Final = 64
-"""The blocks that are read with one query, and held until they are played."""
+"""The number of blocks that are read with one query, and kept in memory until they are replayed."""
 
 
 class Obstacle(StrEnum):
-    """The reasons for which a journal can be followed no further."""
+    """The reasons why a journal cannot be followed any further."""
 
     DIFFERENT = "different"
-    """A call was decided otherwise."""
+    """A call had another result than the journal says."""
     VERSION = "version"
-    """Another version of the core wrote what comes next."""
+    """Another version of the core wrote the next records."""
     DAMAGED = "damaged"
-    """A record cannot be trusted, or is missing."""
+    """A record is damaged or missing."""
     BEHIND = "behind"
-    """The database does not hold, or no longer, what was played already."""
+    """The database does not contain the records that were replayed already, or no longer does."""
 
 
 class Problem(NamedTuple):
-    """The reason why nothing more is played, and what there is to say of it. ``difference``: of DIFFERENT alone."""
+    """The reason why nothing more is replayed, with a text that explains it. Only DIFFERENT has a ``difference``."""
 
     obstacle: Obstacle
     text: str
@@ -45,14 +45,15 @@ class Problem(NamedTuple):
 
 
 class FollowPoint(NamedTuple):
-    """The place in a journal behind a block: all that going on from there takes, beside the engine.
+    """The position in a journal after a block, with everything that is needed to continue from there, except the
+    engine.
 
     sequence     number of the last record
     life         number of the record with which the engine began empty
     chain        checksum of the last record
     at_ns        time of the last record
     effects_sum  sum of the effects of the epoch so far
-    delivered    number of the record up to which the transport had taken all responses
+    delivered    number of the record up to which the transport had accepted all responses
     """
 
     sequence: int = 0
@@ -65,7 +66,7 @@ class FollowPoint(NamedTuple):
 
 
 class FetchedBlock(NamedTuple):
-    """A block that was read. ``damage``: why records are missing at its end."""
+    """A block that was read. ``damage`` is the reason why records are missing at its end."""
 
     block: Block
     life: int
@@ -74,10 +75,11 @@ class FetchedBlock(NamedTuple):
 
 
 class Follower:
-    """Plays a journal as it grows. Use: :meth:`fetch_blocks` and :meth:`play_blocks` in turns, or :meth:`catch_up`.
+    """Replays a journal while it grows. Use: :meth:`fetch_blocks` and :meth:`play_blocks` in turns, or
+    :meth:`catch_up`.
 
-    *version*: of this core, which plays what the same version wrote. *make_engine*: gives the engine that begins empty
-    with each life of the journal.
+    *version* is that of this core, which replays only records that the same version wrote. *make_engine* makes the
+    empty engine with which each life of the journal begins.
     """
 
     def __init__(
@@ -94,32 +96,32 @@ class Follower:
 
     def _clear(self) -> None:
         self.replay = Replay(self._make_engine)
-        """The engine, with what may not have arrived and the configuration in force."""
+        """The replay, with the engine, the effects that may not have arrived, and the configuration in force."""
         self._written_by = self._version
-        """The version of the core that wrote the epoch of the last record that was played."""
+        """The version of the core that wrote the epoch of the last replayed record."""
         self.point = FollowPoint()
-        """The place behind the last block that was played in full."""
+        """The position after the last block that was replayed completely."""
         self.sequence = 0
-        """The number of the last record that was played."""
+        """The number of the last replayed record."""
         self.problem: Problem | None = None
-        """The reason why nothing more is played; ``None``: there is none."""
+        """The reason why nothing more is replayed; ``None``: there is none."""
         self.end = StoreEnd()
-        """The end of the store when it was looked at last."""
+        """The end of the store at the time of the last query."""
         self._fetched = FollowPoint()
 
     @property
     def engine(self) -> RecordingEngine | None:
-        """Returns the engine as of the last record that was played; ``None``: no life has begun."""
+        """Returns the engine in its state after the last replayed record, or ``None`` if no life has begun."""
         return self.replay.engine
 
     @property
     def behind(self) -> int:
-        """Returns how many records the store held, when it was looked at last, that are not played yet."""
+        """Returns the number of records in the store that are not replayed yet, as of the last query."""
         return max(0, self.end.sequence - self.sequence)
 
     @property
     def store(self) -> JournalStore:
-        """Returns where the journal is."""
+        """Returns the store of the journal."""
         return self._store
 
     @property
@@ -128,22 +130,22 @@ class Follower:
         return self._version
 
     def start_over(self) -> None:
-        """Forgets everything that was played, and begins with the first record again."""
+        """Forgets everything that was replayed, and begins with the first record again."""
         self._clear()
 
     def start_from(
         self, engine: RecordingEngine, point: FollowPoint, *, version: str = "", notes: ReplayNotes = NOTHING_NOTED
     ) -> None:
-        """Goes on behind *point*, at which *engine* is. *version*: of the core that wrote the record there; empty: of
-        this one. *notes*: that a replay had taken there."""
+        """Continues after *point*, the position that *engine* has reached. *version* is that of the core that wrote the
+        record there; empty: that of this core. *notes* are those of a replay at that position."""
         self.replay.start_from(engine, point.effects_sum, point.at_ns, point.delivered, notes)
         self._written_by = version or self._version
         self.point = self._fetched = point
         self.sequence = point.sequence
 
     def start_from_snapshot(self, data: bytes) -> SnapshotHead:
-        """Goes on behind the record of the snapshot *data*, whose head is returned. Raises :class:`SnapshotUnusable`,
-        and follows from the first record then."""
+        """Continues after the record of the snapshot *data*, and returns the head of the snapshot. Raises
+        :class:`SnapshotUnusable`, after which it follows from the first record."""
         self._clear()
         head = check_snapshot(data)
         engine = self._make_engine(Beginning(self._version, False, None, 0))
@@ -155,9 +157,10 @@ class Follower:
         return head
 
     def take_snapshot(self) -> tuple[SnapshotHead, bytes]:
-        """Returns a snapshot behind the block that was played last, which was played in full.
+        """Returns a snapshot of the state after the last block, which has to be replayed completely.
 
-        Raises :class:`kornel.core.snapshot.writing.WorkUnderWay` while the engine does something from slice to slice.
+        Raises :class:`kornel.core.snapshot.writing.WorkUnderWay` while the engine has work that continues from slice to
+        slice.
         """
         at = self.point
         assert at.sequence == self.sequence, "a snapshot stands between two blocks"
@@ -167,17 +170,17 @@ class Follower:
         return head, write_snapshot(head, self.replay)
 
     def skip_to_end(self) -> None:
-        """Goes on behind what the store holds without playing it, for an engine that begins empty there. Raises what
-        the store raises."""
+        """Continues after the last record in the store without replaying anything, for an engine that begins empty
+        there. Raises the errors of the store."""
         self.end = end = self._store.find_end()
         self.point = self._fetched = FollowPoint(end.sequence, end.epoch, end.life, end.chain, end.at_ns)
         self.sequence = end.sequence
 
     def fetch_blocks(self, most: int = FETCHED_AT_ONCE) -> list[FetchedBlock]:
-        """Returns at most so many blocks that come next, which have to be played in this order; empty: there are none
-        yet.
+        """Returns the next blocks, at most *most* of them, which have to be replayed in this order. It returns none if
+        there are none yet.
 
-        Raises what the store raises. May be called by any thread, one at a time.
+        Raises the errors of the store. It may be called from any thread, but only from one at a time.
         """
         if self.problem is not None:
             return []
@@ -193,8 +196,8 @@ class Follower:
         return list(self._read_blocks(at, most))
 
     def play_blocks(self, fetched: Iterable[FetchedBlock]) -> Iterator[Record]:
-        """Plays *fetched*, and yields each record when it was played. The caller may stop between two of them and go on
-        later, with the same iterator."""
+        """Replays *fetched*, and yields each record after it was replayed. The caller may pause between two records and
+        continue later with the same iterator."""
         for block, life, records, damage in fetched:
             for record in records:
                 if self.problem is not None:
@@ -216,11 +219,11 @@ class Follower:
             )
 
     def play_next(self) -> bool:
-        """Plays one block, if there is one. Raises what the store raises."""
+        """Replays one block, if there is one. Raises the errors of the store."""
         return sum(1 for _ in self.play_blocks(self.fetch_blocks(1))) > 0
 
     def catch_up(self) -> int:
-        """Plays everything that the store holds. Returns the number of records. Raises what the store raises."""
+        """Replays everything in the store. Returns the number of records. Raises the errors of the store."""
         played = 0
         while fetched := self.fetch_blocks():
             played += sum(1 for _ in self.play_blocks(fetched))
@@ -229,7 +232,7 @@ class Follower:
     def _read_blocks(self, at: FollowPoint, most: int) -> Iterator[FetchedBlock]:
         first = at.sequence + 1
         if self.end.life > first:
-            first = self.end.life  # Another life has begun, which nothing before it has a bearing on.
+            first = self.end.life  # Another life has begun, which does not depend on anything before it.
         for block, life in self._store.fetch_blocks(first, most):
             begins_life = block.first == life
             if at.sequence and block.first == at.sequence + 1 and block.chain_before != at.chain:

@@ -102,6 +102,16 @@ class JournalGate:
                 self._news.clear()
                 await self._news.wait()
 
+    async def wait_until_durable(self) -> None:
+        """Returns when all records are durable, whether or not anything waits for that. Raises :class:`ServiceError` if
+        it never comes."""
+        self._committer.commit_soon()
+        while self.behind:
+            if self.problem is not None and (self.problem.lost or self._stopping):
+                raise _refusal_for(self.problem)
+            self._news.clear()
+            await self._news.wait()
+
     def stop(self) -> None:
         """Have nobody wait for a store that takes nothing."""
         self._stopping = True

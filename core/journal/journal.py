@@ -12,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.archive.database import DatabaseTooNew
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.committer import Committer, StoreProblem
-from kornel.core.journal.following import Follower
+from kornel.core.journal.following import Follower, Obstacle
 from kornel.core.journal.gate import JournalGate, Responses
 from kornel.core.journal.lease import LeaseKeeper
 from kornel.core.journal.notes import encode_note
@@ -27,8 +27,14 @@ from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreEnd, Stor
 from kornel.core.journal.sync import JournalSync
 from kornel.core.service.configuration_keeping import ConfigurationNote
 from kornel.core.service.durations import Durations
+from kornel.core.snapshot.engines import has_work_under_way
 
 WHAT_TO_DO: Final = "start with --journal-afresh, or with another journal: the shim registers again then"
+
+WHAT_TO_DO_ABOUT_VERSIONS: Final = (
+    "start that version once more and end it with SIGTERM, so that it leaves a snapshot, or start this one with"
+    " --journal-afresh: the shim registers again then"
+)
 
 
 class JournalUnusable(Exception):
@@ -108,6 +114,8 @@ class Journal:
             on_bug=lambda error: logger.critical("bug in the journal, nothing is written any more", exc_info=error),
         )
         self._snapshots: SnapshotKeeper | None = None
+        self.version = ""
+        """The version of this core."""
         self.gate = JournalGate(self._committer, settings, lambda: self.responses)
         engine.record_calls(self._committer, end.at_ns)
 
@@ -164,6 +172,7 @@ class Journal:
     def keep_snapshots(self, version: str, began: Started, steps: int) -> None:
         """Have snapshots made once this core writes. *version*: of this core. *began*: how it came to its beginning,
         with so many *steps* behind its snapshot."""
+        self.version = version
         self._snapshots = SnapshotKeeper(
             self._settings,
             version,
@@ -191,6 +200,15 @@ class Journal:
         """Have another core lead, once nothing more is to be written."""
         if self._lease is not None:
             await self._lease.hand_over()
+
+    @property
+    def settings(self) -> JournalSettings:
+        """Returns the settings of the journal."""
+        return self._settings
+
+    def has_work_under_way(self) -> bool:
+        """Tells whether the engine does something from slice to slice, so that no snapshot could be taken now."""
+        return has_work_under_way(self.engine)
 
     def status(self) -> JournalStatus:
         """Returns the state as of now."""
@@ -302,18 +320,28 @@ def _make_first_block(writer: BlockWriter, beginning: Beginning, at_ns: int, del
     return writer.make_block([(begin, CallResult(CallOutcome.DONE, 0, 0))], delivered)
 
 
-def follow_to_end(follower: Follower, settings: JournalSettings, logger: FilteringBoundLogger) -> Started:
-    """Brings *follower* to the end of the journal, or behind it without playing, as the settings say. Raises
-    :class:`JournalUnusable`, and what the stores raise."""
+def follow_to_end(
+    follower: Follower,
+    settings: JournalSettings,
+    logger: FilteringBoundLogger,
+    others_lead: Callable[[], bool] = lambda: False,
+) -> Started:
+    """Brings *follower* to the end of the journal, or behind it without playing, as the settings say.
+
+    *others_lead*: tells whether another core leads. What it writes in another version need not be played: it leaves a
+    snapshot when it ends. Raises :class:`JournalUnusable`, and what the stores raise.
+    """
     if settings.afresh:
         follower.skip_to_end()
         return Started()
-    logger.info("journal is replayed", journal=settings.shown)
     with opened_snapshots(settings.url, settings.patience_s, read_only=True) as snapshots:
         started = play_all(follower, snapshots, logger)
-    if follower.problem is not None:
-        raise JournalUnusable(f"{settings.shown}: {follower.problem.text}; {WHAT_TO_DO}")
-    replay = follower.replay
+    problem, replay = follower.problem, follower.replay
+    if problem is not None:
+        if problem.obstacle is Obstacle.VERSION and others_lead():
+            return started
+        hint = WHAT_TO_DO_ABOUT_VERSIONS if problem.obstacle is Obstacle.VERSION else WHAT_TO_DO
+        raise JournalUnusable(f"{settings.shown}: {problem.text}; {hint}")
     logger.info(
         "journal was replayed", snapshot=started.snapshot, records=replay.records, effects=replay.effects,
         last=follower.sequence,

@@ -1,12 +1,12 @@
-"""The lease: the row of the database that says which of several cores leads.
+"""The lease: the row of the database that shows which of several cores leads.
 
-A core takes the lease when nobody holds it, and renews it every second. One that ends hands it over; one that was
-killed loses it four seconds after it was renewed last. All times are the database's, so that the clocks of hosts may
-be apart.
+A core takes the lease when no core holds it, and renews it every second. A core that ends releases it; a core that was
+killed loses it four seconds after the last renewal. All times are those of the database, so that the clocks of hosts
+may differ.
 
-The lease alone keeps nobody from writing: a core that was stopped for a while still thinks that it leads. So each
-append reads the lease as well (:meth:`kornel.core.journal.store.JournalStore.append_block`): a record of an epoch goes
-in while the lease has that epoch. Taking the lease begins a new one.
+The lease alone does not prevent writing: a core that was stopped for a while still assumes that it leads. Therefore
+each append also reads the lease (:meth:`kornel.core.journal.store.JournalStore.append_block`): a record is appended
+only while the lease has the record's epoch. Each time a core takes the lease, a new epoch begins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kornel.core.archive.database import connect
 from kornel.core.journal.store import STORE_ERRORS, describe_error
 
 LEASE_MS: Final = 4_000
-"""The time for which a lease holds that is not renewed."""
+"""The time for which a lease is valid without a renewal."""
 
 RENEW_S: Final = 1.0
 """The pause between two renewals."""
@@ -43,7 +43,7 @@ _LOOK: Final = sa.text(
 )
 _TAKE: Final = sa.text(
     f"UPDATE journal_lease SET holder = :holder, address = :address, until_ms = {_NOW} + :lasts_ms,"  # noqa: S608
-    # What was written without a lease counts, too.
+    # Epochs that were written without a lease count, too.
     " epoch = 1 + GREATEST(epoch, COALESCE((SELECT epoch FROM journal_blocks ORDER BY first DESC LIMIT 1), 0))"
     f" WHERE one = 1 AND (until_ms <= {_NOW} OR holder = :gone) RETURNING epoch"
 )
@@ -57,8 +57,8 @@ _HAND_OVER: Final = sa.text("UPDATE journal_lease SET until_ms = 0 WHERE one = 1
 class LeaseView(NamedTuple):
     """The lease at one moment.
 
-    left_ms   the time for which it holds yet; 0 or below: nobody leads
-    core_ns   the leader's own time when it renewed the lease last; 0: nobody ever did
+    left_ms   the time for which it is still valid; 0 or below: no core leads
+    core_ns   the leader's own time when it renewed the lease last; 0: it was never renewed
     since_ms  the time since then
     """
 
@@ -76,16 +76,16 @@ class LeaseView(NamedTuple):
 
     @property
     def core_now_ns(self) -> int:
-        """Returns what the leader's clock shows by now, or would show; 0: nobody knows."""
+        """Returns the present time of the leader's clock, also if the leader has ended; 0: it is unknown."""
         return self.core_ns + self.since_ms * 1_000_000 if self.core_ns else 0
 
 
 class LeaseTable:
-    """The lease in the database at *url*, over a connection of its own. All methods but :meth:`close` may raise one of
-    :data:`kornel.core.journal.store.STORE_ERRORS`."""
+    """The lease in the database at *url*, which is accessed over a separate connection. All methods but :meth:`close`
+    may raise one of :data:`kornel.core.journal.store.STORE_ERRORS`."""
 
     def __init__(self, url: URL, patience_s: float = PATIENCE_S) -> None:
-        """Opens nothing yet. Raises ``ImportError`` without the driver."""
+        """Prepares the access without connecting. Raises ``ImportError`` without the driver."""
         self._engine = connect(url, patience_s, what="journal lease").execution_options(isolation_level="AUTOCOMMIT")
 
     def read_lease(self) -> LeaseView:
@@ -95,9 +95,10 @@ class LeaseTable:
         return LeaseView(row.holder, row.address, row.epoch, int(row.left_ms), row.core_ns, int(row.since_ms))
 
     def take_lease(self, holder: str, address: str, *, gone: str = "") -> int | None:
-        """Takes the lease, if nobody holds it. Returns the epoch that begins with it; ``None``: somebody does.
+        """Takes the lease, if no core holds it. Returns the epoch that begins with it, or ``None`` if a core holds the
+        lease.
 
-        *gone*: a holder that is known to have ended, which need not be waited for.
+        *gone* is a holder that is known to have ended, so that its lease need not expire first.
         """
         values = {"holder": holder, "address": address, "lasts_ms": LEASE_MS, "gone": gone or holder}
         with self._engine.connect() as connection:
@@ -105,13 +106,13 @@ class LeaseTable:
         return None if found is None else int(found)
 
     def renew_lease(self, epoch: int, core_ns: int) -> bool:
-        """Renews the lease of *epoch*. Returns false when another core has taken it. *core_ns*: the core's time."""
+        """Renews the lease of *epoch*. Returns false if another core has taken it. *core_ns* is the core's time."""
         with self._engine.connect() as connection:
             done = connection.execute(_RENEW, {"epoch": epoch, "core_ns": core_ns, "lasts_ms": LEASE_MS})
         return done.rowcount > 0
 
     def hand_over(self, epoch: int) -> None:
-        """Lets go of the lease of *epoch*, so that another core takes it at once."""
+        """Releases the lease of *epoch*, so that another core can take it at once."""
         with self._engine.connect() as connection:
             connection.execute(_HAND_OVER, {"epoch": epoch})
 
@@ -120,7 +121,7 @@ class LeaseTable:
         self._engine.dispose()
 
     def close(self) -> None:
-        """Lets go of the database."""
+        """Closes the connection to the database."""
         with suppress(*STORE_ERRORS):
             self._engine.dispose()
 
@@ -128,8 +129,8 @@ class LeaseTable:
 class LeaseKeeper:
     """Renews the lease of the core that leads, as long as its event loop runs.
 
-    A loop that stands still renews nothing, so another core takes over from one that hangs. *on_lost* is called with
-    the reason when another core has taken the lease.
+    An event loop that hangs renews nothing, so another core takes over. *on_lost* is called with the reason when
+    another core has taken the lease.
     """
 
     def __init__(self, table: LeaseTable, epoch: int, *, now_ns: Callable[[], int]) -> None:
@@ -140,20 +141,20 @@ class LeaseKeeper:
         self.epoch: Final = epoch
         self.on_lost: Callable[[str], None] = lambda reason: None
         self.problem = ""
-        """The reason why the lease could not be renewed; empty: it was."""
+        """The reason why the lease could not be renewed; empty: it was renewed."""
 
     def start(self) -> None:
-        """Renew from now on, in the event loop that runs."""
+        """Renew the lease from now on, in the running event loop."""
         self._task = asyncio.create_task(self._renew_for_ever(), name="lease")
 
     async def hand_over(self) -> None:
-        """Renew no more, and let another core take the lease."""
+        """Stop renewing, and release the lease for another core."""
         await self._stop()
         with suppress(*STORE_ERRORS):
             await asyncio.get_running_loop().run_in_executor(self._threads, self._table.hand_over, self.epoch)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection to the database."""
         self._threads.shutdown(wait=False)
         self._table.close()
 
@@ -171,7 +172,8 @@ class LeaseKeeper:
             await asyncio.sleep(RENEW_S)
 
     def _renew_once(self) -> bool:
-        """Renews the lease. Returns false when it is another core's; a database that does not answer is asked again."""
+        """Renews the lease. Returns false if another core has it. If the database does not answer, it is asked again
+        later."""
         try:
             kept = self._table.renew_lease(self.epoch, self._now_ns())
         except STORE_ERRORS as error:
@@ -183,12 +185,12 @@ class LeaseKeeper:
 
 
 def name_holder() -> str:
-    """Returns a name of this process that no other process has, on whichever machine."""
+    """Returns a name of this process that no other process has, on any machine."""
     return f"{platform.node()} {_read_line('/proc/sys/kernel/random/boot_id')} {_pid_namespace()} {_name_process()}"
 
 
 def is_gone(holder: str) -> bool:
-    """Tells whether *holder* is known to have ended: a process of this machine that is not there any more."""
+    """Tells whether *holder* is known to have ended: it is a process of this machine that no longer exists."""
     here, ours = holder.split(" "), name_holder().split(" ")
     if len(here) != len(ours) or here[:3] != ours[:3] or not all(ours):
         return False
@@ -200,7 +202,8 @@ def _name_process() -> str:
 
 
 def _started_at(pid: str) -> str:
-    """Returns when the process *pid* began, in the machine's own count; empty: there is none, or it has ended."""
+    """Returns the start of the process *pid* in the machine's own count, or an empty text if there is no such process
+    or it has ended."""
     fields = _read_line(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return fields[19] if len(fields) > 19 and fields[0] not in ("Z", "X") else ""
 

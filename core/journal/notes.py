@@ -1,6 +1,7 @@
-"""Notes as messages: what a core writes down beside the calls of its engine, for the core after it.
+"""Notes as messages. A core writes them for the next core, in addition to the calls of its engine.
 
-Texts of configurations are long and come again and again, so a text that a kept version has is named by its number.
+Texts of configurations are long and occur repeatedly, so a text that a kept version has is replaced by the number of
+that version.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MOST_PROBLEMS: Final = 100
 
 
 def encode_note(note: ConfigurationNote, kept: ConfigurationHistory) -> pb.JournalNote:
-    """Returns *note* as a message. *kept*: the versions that there are with it."""
+    """Returns *note* as a message. *kept* are the kept versions, including those of *note*."""
     message = pb.JournalNote()
     for version in note.versions:
         _write_version(version, message.versions.add())
@@ -46,7 +47,7 @@ def encode_note(note: ConfigurationNote, kept: ConfigurationHistory) -> pb.Journ
 
 
 def decode_note(message: pb.JournalNote, kept: ConfigurationHistory) -> ConfigurationNote:
-    """Returns the note in *message*. *kept*: the versions that there were before it. Raises ``ValueError``."""
+    """Returns the note in *message*. *kept* are the versions that were kept before it. Raises ``ValueError``."""
     versions = tuple(_read_version(version) for version in message.versions)
     texts = {version.number: version.text for version in (*kept.kept_versions(), *versions)}
     written = message.state

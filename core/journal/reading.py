@@ -1,4 +1,4 @@
-"""Reads a journal from a store, record by record, and finds what is damaged."""
+"""Reads a journal from a store, record by record, and finds damaged records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kornel.core.journal.store import STORE_ERRORS, JournalStore, describe_error
 
 
 class Damage(NamedTuple):
-    """Records *first* to *last* that cannot be read or trusted, and why."""
+    """The records *first* to *last* cannot be read or trusted, with the reason."""
 
     first: int
     last: int
@@ -18,7 +18,7 @@ class Damage(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """The result of looking at all records. ``damage`` empty: every record is there and is what was written."""
+    """The result of checking all records. If ``damage`` is empty, every record is there and unchanged."""
 
     first: int
     last: int
@@ -27,15 +27,16 @@ class Findings(NamedTuple):
 
 
 class ReadRecord(NamedTuple):
-    """A record with what its block says of delivery (:attr:`kornel.core.journal.records.Block.delivered`)."""
+    """A record, with the number of the last delivered record that its block contains
+    (:attr:`kornel.core.journal.records.Block.delivered`)."""
 
     record: Record
     delivered: int
 
 
 def read_records(store: JournalStore, first: int = 1) -> Iterator[ReadRecord]:
-    """Yields the records from *first* on. Raises :class:`RecordDamaged` at the first that is missing or cannot be
-    trusted, and what the store raises."""
+    """Yields the records from *first* on. Raises :class:`RecordDamaged` at the first one that is missing or damaged,
+    and the errors of the store."""
     before: Block | None = None
     for block, _ in store.read_blocks(first):
         problem = _find_break(before, block)
@@ -48,7 +49,7 @@ def read_records(store: JournalStore, first: int = 1) -> Iterator[ReadRecord]:
 
 
 def verify_store(store: JournalStore) -> Findings:
-    """Looks at every record, also behind damage."""
+    """Checks every record, including those after damaged ones."""
     damage: list[Damage] = []
     before: Block | None = None
     first = last = records = 0
@@ -72,7 +73,7 @@ def verify_store(store: JournalStore) -> Findings:
 
 
 def _find_break(before: Block | None, block: Block) -> Damage | None:
-    """Returns what is wrong between two blocks that should follow each other."""
+    """Returns the damage between two blocks that should follow each other, or ``None``."""
     if before is None:
         return None
     if block.first != before.last + 1:

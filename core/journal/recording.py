@@ -13,8 +13,10 @@ from kornel.core.config.problems import ConfigError
 from kornel.core.domain.commands import Command, CommandRefused, UpdateConfiguration
 from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, EngineCall
+from kornel.core.journal.refusing import refuse_entries
 from kornel.core.partition.engine import CycleResult, Engine
 from kornel.core.service.resuming import Receipt
+from kornel.core.snapshot.engines import move_engine
 
 
 class Recorder(Protocol):
@@ -99,6 +101,18 @@ class RecordingEngine(Engine):
             raise
         self._record_call(call, CallOutcome.DONE, effects)
         return effects
+
+    def refuse_entries(self, command: Command, now_ns: int) -> list[Effect]:
+        """Returns the refusals of the entries of *command*, on which this engine has failed and which it does not get
+        again."""
+        effects = refuse_entries(command)
+        self._record_call(EngineCall(CallKind.REFUSAL, now_ns, command), CallOutcome.DONE, effects)
+        return effects
+
+    def take_state(self, other: Engine, beginning: Beginning) -> None:
+        """Makes this the engine that *other* is, which is given up; whoever reads it, reads on."""
+        self.begin_again(beginning)
+        move_engine(other, self)
 
     def record_note(self, note: bytes) -> None:
         """Has *note* written, a ``JournalNote`` for the core after this one."""

@@ -1,9 +1,9 @@
 """Records as bytes, and blocks of them.
 
-A block is what is committed at once: its records, each with its length before it and its checksum behind it, deflated
-together. The checksum is chained to the record before it, over its number and epoch too, so that nothing can be
-changed, left out or put elsewhere unnoticed. A block that was damaged is read up to the damage: :func:`read_block` says
-which record is the first that cannot be trusted.
+A block contains the records that are committed at once. Each record is preceded by its length and followed by its
+checksum, and all are deflated together. The checksum covers the number and the epoch of the record, and the checksum of
+the previous record, so that any change, omission or exchange is noticed. A damaged block is read up to the damage:
+:func:`read_block` reports the first record that cannot be trusted.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ _STREAMS: Final = {
 }
 _KINDS: Final = {stream: kind for kind, stream in _STREAMS.items()}
 _LEVEL: Final = 1
-"""The effort of zlib: what repeats is found at the first level, and time is what the engine loses."""
+"""The effort of zlib. The first level finds the repetitions already, and higher levels would cost time that the engine
+needs."""
 
 
 class Record(NamedTuple):
-    """One record as it was read."""
+    """One record that was read."""
 
     sequence: int
     epoch: int
@@ -45,7 +46,7 @@ class Block(NamedTuple):
     """Records that were committed together.
 
     chain_before, chain  the checksums of the records before the first one, and of the last one
-    delivered            all records up to this number had been handed to the transport when this block was made
+    delivered            when this block was made, the effects of all records up to this one were with the transport
     """
 
     first: int
@@ -59,7 +60,7 @@ class Block(NamedTuple):
 
 
 class RecordDamaged(Exception):
-    """A record that cannot be trusted. ``sequence``: the first one of its block."""
+    """A record that cannot be trusted. ``sequence`` is the number of the first such record of its block."""
 
     def __init__(self, sequence: int, reason: str) -> None:
         super().__init__(f"record {sequence}: {reason}")
@@ -68,8 +69,8 @@ class RecordDamaged(Exception):
 
 
 class BlockWriter:
-    """Makes blocks of calls, one epoch after what is there. *sequence*, *chain*: number and checksum of the last
-    record."""
+    """Makes blocks of calls, in a new epoch after the existing records. *sequence* and *chain* are the number and
+    checksum of the last record."""
 
     def __init__(self, sequence: int, chain: int, epoch: int) -> None:
         self.sequence = sequence
@@ -113,14 +114,15 @@ class BlockWriter:
 
 
 def read_block(block: Block) -> Iterator[Record]:
-    """Yields the records of *block* in order. Raises :class:`RecordDamaged` at the first that cannot be trusted."""
+    """Yields the records of *block* in order. Raises :class:`RecordDamaged` at the first record that cannot be
+    trusted."""
     sequence, chain, now_ns = block.first - 1, block.chain_before, 0
     effects_sum = 0
     for raw in _read_parts(block):
         sequence += 1
         if raw is None:
             if sequence > block.last and chain == block.chain:
-                return  # What zlib puts at the end is damaged; the records are all there, by their own checksums.
+                return  # The checksum of zlib at the end is damaged, but by their own checksums all records are intact.
             raise RecordDamaged(sequence, "it cannot be read")
         chain = _chain_checksum(raw[:-4], sequence, block.epoch, chain)
         if raw[-4:] != _CHECKSUM.pack(chain):
@@ -185,8 +187,8 @@ def _write_length(number: int) -> bytes:
 
 
 def _read_parts(block: Block) -> Iterator[bytes | None]:
-    """Yields the bytes of one record after the other, each with its checksum; ``None`` at last if there is more that
-    cannot be read."""
+    """Yields the bytes of one record after the other, each with its checksum, and at the end ``None`` if there are
+    further bytes that cannot be read."""
     inflated, whole = _inflate_payload(block.payload)
     at, end = 0, len(inflated)
     while at < end:
@@ -212,14 +214,14 @@ def _read_parts(block: Block) -> Iterator[bytes | None]:
 
 
 def _inflate_payload(payload: bytes) -> tuple[bytes, bool]:
-    """Returns what can be inflated of *payload*, and whether that is all."""
+    """Returns the part of *payload* that can be inflated, and whether this is all of it."""
     try:
         return zlib.decompress(payload), True
     except zlib.error:
         pass
     inflater = zlib.decompressobj()
     found = bytearray()
-    # Byte by byte towards the damage, since an error takes with it what came of the same call.
+    # This goes byte by byte up to the damage, since an error loses everything that the same call has inflated.
     for at in range(len(payload)):
         try:
             found += inflater.decompress(payload[at : at + 1])

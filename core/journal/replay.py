@@ -20,6 +20,7 @@ from kornel.core.journal.effect_sums import sum_effects
 from kornel.core.journal.notes import decode_note, encode_note
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Record
+from kornel.core.journal.refusing import refuse_entries
 from kornel.core.service.configuration_keeping import KeptConfigurations
 from kornel.core.service.resuming import Begun, Progress, ProgressValues
 from kornel.v1 import journal_pb2 as pb
@@ -111,6 +112,8 @@ class Replay:
         self.outcome = CallOutcome.DONE
         self.last_effects: Sequence[Effect] = ()
         """The outcome and the effects of the last call."""
+        self.failure: Exception | None = None
+        """The error of the last call that failed here."""
         self.configured: Configured | None = None
         """The last configuration that was accepted of whoever is registered now."""
         self.progress = Progress()
@@ -168,7 +171,10 @@ class Replay:
         self.records += 1
         self.last_ns = max(self.last_ns, record.call.now_ns)
         self._delivered = max(self._delivered, delivered)
-        outcome, effects = self._make_call(record.call)
+        outcome = record.result.outcome
+        effects: Sequence[Effect] = ()
+        if outcome is not CallOutcome.FAILED:  # The core that made such a call has gone on as if it had not.
+            outcome, effects = self._make_call(record.call)
         self.outcome, self.last_effects = outcome, effects
         self.effects += len(effects)
         if effects:
@@ -184,6 +190,13 @@ class Replay:
         ):
             return Difference(record.sequence, record.call, recorded, replayed, effects)
         return None
+
+    def repeat_failure(self, record: Record) -> Exception | None:
+        """Makes the call of *record*, which failed in the core that made it, and was played last. Returns how it fails
+        now; ``None``: it does not. Nothing can be played behind it."""
+        self.failure = None
+        self._make_call(record.call)
+        return self.failure
 
     def play_all(self, records: Iterable[Record]) -> Difference | None:
         """Plays *records* up to the first that comes out differently, which is returned."""
@@ -217,12 +230,16 @@ class Replay:
                 return CallOutcome.DONE, engine.apply(call.command, call.now_ns)
             if call.kind is CallKind.SLICE:
                 return CallOutcome.DONE, engine.cycle(call.now_ns, call.budget).effects
+            if call.kind is CallKind.REFUSAL:
+                assert call.command is not None, "read_block sees to it"
+                return CallOutcome.DONE, refuse_entries(call.command)
             if call.kind is CallKind.PREEMPTION:
                 return CallOutcome.DONE, engine.preempt(call.now_ns)
             engine.record_events()
         except (CommandRefused, ConfigError):
             return CallOutcome.REFUSED, ()
-        except Exception:  # noqa: BLE001 - a bug of the engine belongs to what happened
+        except Exception as error:  # noqa: BLE001 - a bug of the engine belongs to what happened
+            self.failure = error
             return CallOutcome.FAILED, ()
         return CallOutcome.DONE, ()
 

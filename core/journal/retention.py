@@ -1,7 +1,8 @@
-"""Retention of a journal: which snapshots are kept, and from which record on.
+"""The retention of a journal: which snapshots are kept, and from which record on the journal is kept.
 
-Whatever lies between two snapshots can be played from the first of them. So a journal consists of stretches: from the
-beginning of an engine's life, or from a snapshot, to the next one. Stretches are dropped from the oldest on, whole.
+The records between two snapshots can be replayed from the first snapshot. So a journal consists of stretches: each
+begins with an empty engine or with a snapshot, and ends where the next one begins. Whole stretches are dropped, the
+oldest first.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from kornel.core.journal.store import JournalStore
 SECOND_NS: Final = 10**9
 
 KEPT_AT_LEAST: Final = 2
-"""The beginnings from which the end can be reached that are kept whatever their age and size, in case one of them turns
-out to be damaged."""
+"""This many beginnings from which the end can be reached are kept in any case, whatever their age and size, because one
+of them may turn out to be damaged."""
 
 THINNED_NS: Final = 3_600 * SECOND_NS
-"""Of snapshots that are older than this, one is kept for each time of this length; the records between them stay."""
+"""Of the snapshots that are older than this, one is kept per interval of this length; the records between them stay."""
 
 
 class Stretch(NamedTuple):
-    """A part of a journal, and where to begin to play it.
+    """A part of a journal, and the point at which its replay begins.
 
     first     number of its first record
     life      number of the record with which the engine began empty
@@ -43,7 +44,7 @@ class Stretch(NamedTuple):
 
 
 class Pruned(NamedTuple):
-    """The result of pruning: what was removed, and the first record that is there."""
+    """The result of pruning: the numbers of removed snapshots and blocks, and the first remaining record."""
 
     snapshots: int
     blocks: int
@@ -51,7 +52,7 @@ class Pruned(NamedTuple):
 
 
 def list_stretches(store: JournalStore, snapshots: SnapshotStore) -> list[Stretch]:
-    """Returns the parts of the journal, the oldest first. Raises what the stores raise."""
+    """Returns the parts of the journal, the oldest first. Raises the errors of the stores."""
     found = [
         (kept.sequence + 1, kept.head.life, kept.head.at_ns, kept.sequence, kept.size)
         for kept in snapshots.list_snapshots()
@@ -67,9 +68,9 @@ def list_stretches(store: JournalStore, snapshots: SnapshotStore) -> list[Stretc
 
 
 def choose_kept(stretches: Sequence[Stretch], kept: KeptJournal, now_ns: int) -> list[Stretch]:
-    """Returns the stretches that are still there when all has been removed that is too old or too much.
+    """Returns the stretches that remain when everything too old or too large has been removed.
 
-    *now_ns*: the time of the newest record. Those that have lost their snapshot belong to the one before them.
+    *now_ns* is the time of the newest record. A stretch that has lost its snapshot belongs to the stretch before it.
     """
     oldest_ns = now_ns - kept.age_s * SECOND_NS if kept.age_s else 0
     most = kept.size_bytes or math.inf
@@ -82,30 +83,30 @@ def choose_kept(stretches: Sequence[Stretch], kept: KeptJournal, now_ns: int) ->
 
 
 def prune_journal(store: JournalStore, snapshots: SnapshotStore, kept: KeptJournal) -> Pruned:
-    """Removes what need not be kept. Raises what the stores raise."""
+    """Removes everything that need not be kept. Raises the errors of the stores."""
     end = store.find_end()
     removed = 0
     while stretches := list_stretches(store, snapshots):
         left = choose_kept(stretches, kept, end.at_ns)
         if _is_sound(snapshots, left[0].snapshot):
             break
-        # Nothing before it may go as long as nothing else can stand for it.
+        # Nothing before it may be removed as long as it has no sound replacement.
         snapshots.remove_snapshot(left[0].snapshot)
         removed += 1
     else:
         return Pruned(removed, 0, 0)
     wanted = {stretch.snapshot for stretch in left}
     for each in snapshots.list_snapshots():
-        # One that cannot be used, or is of records that this journal no longer holds, is nobody's.
+        # A snapshot that cannot be used, or of records that this journal no longer has, is of no use.
         if each.sequence not in wanted and each.sequence <= end.sequence:
             snapshots.remove_snapshot(each.sequence)
             removed += 1
-    # The block that ends with the snapshot's record stays: by its checksum the two are known to belong together.
+    # The block that ends with the snapshot's record stays, because its checksum shows that the two belong together.
     return Pruned(removed, store.prune_before(left[0].snapshot or left[0].first), left[0].first)
 
 
 def _is_sound(snapshots: SnapshotStore, sequence: int) -> bool:
-    """Tells whether the snapshot behind record *sequence* is what was written; 0: none is needed."""
+    """Tells whether the snapshot after record *sequence* is undamaged. With 0, none is needed."""
     try:
         return not sequence or bool(check_snapshot(snapshots.read_snapshot(sequence)))
     except SnapshotUnusable:
@@ -113,14 +114,14 @@ def _is_sound(snapshots: SnapshotStore, sequence: int) -> bool:
 
 
 def _may_go(left: Sequence[Stretch]) -> bool:
-    """Tells whether the oldest stretch may be dropped, and what is needed at least is left."""
+    """Tells whether the oldest stretch may be dropped because enough others remain."""
     return len(left) > 1 and (
         left[0].life != left[-1].life or sum(stretch.life == left[-1].life for stretch in left) > KEPT_AT_LEAST
     )
 
 
 def _thin_out(left: Sequence[Stretch], now_ns: int) -> list[Stretch]:
-    """Returns *left* without the snapshots that lie close behind another one and are not among the latest."""
+    """Returns *left* without the snapshots that follow another one closely and are not among the latest."""
     newest = [stretch for stretch in left if stretch.life == left[-1].life][-KEPT_AT_LEAST:]
     thin: list[Stretch] = []
     for stretch in left:
@@ -132,7 +133,7 @@ def _thin_out(left: Sequence[Stretch], now_ns: int) -> list[Stretch]:
 
 
 def _list_lives(store: JournalStore) -> Iterator[tuple[int, int]]:
-    """Yields the first record of each life whose beginning is kept, and its time."""
+    """Yields the first record of each life whose beginning is still stored, and the time of that record."""
     first_kept = store.count_bytes()[0]
     life = store.find_end().life
     while life and life >= first_kept:

@@ -1,4 +1,4 @@
-"""Settings of the journal: where it is, and what a decision waits for before it leaves the core."""
+"""The settings of the journal: its address, and the event for which a decision waits before it leaves the core."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class JournalSettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class KeptJournal:
-    """The amounts of a journal that are kept, besides what the next core needs: the age of the oldest decisions, and
-    the bytes of all records and snapshots; 0: any."""
+    """The part of a journal that is kept, in addition to the part that the next core needs: the greatest age of
+    decisions, and the most bytes of all records and snapshots. 0: no limit."""
 
     age_s: int = 24 * 3_600
     size_bytes: int = 2 * 2**30
 
     @classmethod
     def parse(cls, text: str) -> KeptJournal:
-        """Returns what the *text* ``AGE[,MIB]`` says. Raises :class:`JournalSettingsError`."""
+        """Returns the settings in *text*, which has the form ``AGE[,MIB]``. Raises :class:`JournalSettingsError`."""
         age, comma, mib = text.partition(",")
         try:
             age_s = parse_age(text, age)
@@ -46,25 +46,26 @@ class KeptJournal:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTimes:
-    """The times at which snapshots are made: at the latest so long after the one before, if anything has happened; as
-    soon as so many records and effects have come since; and never so soon that the process which makes them works for
-    more than a part of the time."""
+    """The times at which snapshots are made: ``every_s`` after the previous one at the latest, if anything has
+    happened; earlier if ``every_steps`` records and effects were written since then; but never so soon that the process
+    which makes them works for more than the part ``most_work`` of the time."""
 
     every_s: float = 600.0
     every_steps: int = 50_000
     most_work: float = 0.1
     look_s: float = 1.0
     ending_s: float = 60.0
-    """The time that the last snapshot may take, when the core ends; 0: there is none."""
+    """The time that the last snapshot may take when the core ends; 0: none is made then."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
-    """The settings of a journal. ``afresh``: begin with an empty engine, whatever the journal holds.
+    """The settings of a journal. ``afresh`` says that the core begins with an empty engine, whatever the journal
+    contains.
 
-    ``patience_s``: how long the database may take to answer. ``calls_ahead``: how far the engine may be
-    ahead of what is durable. ``gather_s``: how long calls without effects wait for others to be committed with.
-    ``longest_pause_s``: between two tries to write.
+    ``patience_s`` is the time that the database may take to answer. ``calls_ahead`` is the number of calls by which the
+    engine may be ahead of the last durable record. ``gather_s`` is the time for which calls without effects wait for
+    others, to be committed together. ``longest_pause_s`` is the longest pause between two tries to write.
     """
 
     url: URL
@@ -79,7 +80,7 @@ class JournalSettings:
 
     @property
     def shared(self) -> bool:
-        """Tells whether several cores may share the journal: one leads, and the others follow."""
+        """Tells whether several cores may share the journal: one core leads, and the others follow it."""
         return not self.url.drivername.startswith("sqlite")
 
     @property
@@ -96,9 +97,9 @@ def journal_settings(
     keep: str = DEFAULT_KEEP,
     snapshot_minutes: float = DEFAULT_SNAPSHOT_MINUTES,
 ) -> JournalSettings | None:
-    """Returns the settings for *where*: a path of an SQLite file, a URL, or ``off``, which gives ``None``.
+    """Returns the settings for *where*: the path of an SQLite file, a URL, or ``off``, for which it returns ``None``.
 
-    *keep*: ``AGE[,MIB]``. *snapshot_minutes*: the longest time between two snapshots.
+    *keep* has the form ``AGE[,MIB]``. *snapshot_minutes* is the longest time between two snapshots.
 
     Raises :class:`JournalSettingsError`.
     """

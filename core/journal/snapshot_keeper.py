@@ -1,7 +1,7 @@
-"""Has snapshots made of the journal that this core writes: now and then, and when it ends.
+"""Has snapshots made of the journal that this core writes: from time to time, and when the core ends.
 
-A thread of its own starts the process that makes them (:mod:`kornel.core.journal.snapshot_process`) and waits for it,
-so that the event loop does neither.
+A separate thread starts the process that makes them (:mod:`kornel.core.journal.snapshot_process`) and waits for it, so
+that the event loop need not.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from kornel.core.service.subprocesses import command_of
 class SnapshotStatus(NamedTuple):
     """The snapshots of the journal.
 
-    sequence  number of the record behind which the newest one stands; 0: there is none
+    sequence  number of the record after which the newest one was taken; 0: there is none
     at_ns     the core's time at that record
-    size      its bytes; 0: unknown, since an earlier core made it
-    took_s    the time that it took
-    problem   why the last one could not be made; empty: it could
+    size      its bytes; 0: unknown, because an earlier core made it
+    took_s    the time that its making took
+    problem   the reason why the last one could not be made; empty: it was made
     """
 
     sequence: int = 0
@@ -41,7 +41,7 @@ class SnapshotStatus(NamedTuple):
 class SnapshotKeeper:
     """Has snapshots made. Use: :meth:`start`, then :meth:`end` and :meth:`close`.
 
-    *count_steps*: returns the number of records and effects that were ever written, any number at first.
+    *count_steps* returns the number of records and effects that were written so far; it may begin with any number.
     """
 
     def __init__(
@@ -54,14 +54,15 @@ class SnapshotKeeper:
         waiting_steps: int,
         logger: FilteringBoundLogger,
     ) -> None:
-        """*newest*: the snapshot that this core began with; *waiting_steps*: what it has played behind it."""
+        """Prepares the keeper. *newest* is the snapshot with which this core began; *waiting_steps* is the number of
+        records and effects that it has replayed after that."""
         self._settings = settings
         self._version = version
         self._count_steps = count_steps
         self._logger = logger
         self._covered = count_steps() - waiting_steps
         self.status = newest
-        """The snapshots as of now."""
+        """The present state of the snapshots."""
         self._guard = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._closing = threading.Event()
@@ -74,13 +75,13 @@ class SnapshotKeeper:
         self._thread.start()
 
     def end(self) -> None:
-        """Blocks while a last snapshot is made, behind everything that was written."""
+        """Blocks while a last snapshot is made, after everything was written."""
         self._stop_thread()
         if self._settings.times.ending_s and self._count_steps() > self._covered:
             self._make_snapshot(ending=True)
 
     def close(self) -> None:
-        """Have no more made, and give up the one that is being made."""
+        """Have no more snapshots made, and give up the one that is being made."""
         self._stop_thread()
 
     def _stop_thread(self) -> None:
@@ -109,7 +110,7 @@ class SnapshotKeeper:
         except (OSError, ValueError, TypeError) as error:
             outcome = Outcome(problem=f"the process that makes snapshots has failed: {error}")
         if self._closing.is_set() and not ending:
-            return  # It was killed, because there is another one to be made.
+            return  # The process was killed because another snapshot is to be made.
         took_s = time.monotonic() - began_s
         self._made_s = time.monotonic()
         self._not_before_s = self._made_s + took_s / self._settings.times.most_work

@@ -1,10 +1,11 @@
 """The process that makes a snapshot: ``python -m kornel.core.journal.snapshot_process``, started and watched by
 :mod:`kornel.core.journal.snapshot_keeper`.
 
-It begins with the newest snapshot, plays what the core has written since into an engine of its own, writes that one
-down, and removes what need not be kept any more. So the core neither stops nor waits, and a snapshot is only made of
-decisions that came out again as the journal says. It reads one line with its :class:`Assignment`, and answers with one,
-an :class:`Outcome`. It may die at any moment: a snapshot is there in full or not at all.
+It begins with the newest snapshot, replays in its own engine the records that the core has written since then, writes
+the state of this engine as a snapshot, and removes everything that need no longer be kept. So the core neither stops
+nor waits, and a snapshot is made only if the replay had the same results as the journal. The process reads one line
+with its :class:`Assignment`, and answers with one line, an :class:`Outcome`. It may be killed at any time: a snapshot
+exists completely or not at all.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ MODULE: Final = "kornel.core.journal.snapshot_process"
 NICE: Final = 15
 LOOKS: Final = 200
 PAUSE_S: Final = 0.05
-"""The number of times that the process looks for more records while the engine has work under way, and the pause
-between two of them."""
+"""The number of times that the process looks for further records while the engine has work under way, and the pause
+between two looks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Work for the process. ``version``: of the core. ``ending``: the core ends, so that nobody else needs the
-    processor, and nothing more will be written."""
+    """The task of the process. ``version`` is that of the core. ``ending`` says that the core ends, so that it does not
+    need the processor, and nothing more will be written."""
 
     url: str
     patience_s: float
@@ -60,13 +61,14 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of the work. ``sequence``: number of the record behind which there is a snapshot now; 0: there is none.
+    """The result of the work. ``sequence`` is the number of the record after which there is a snapshot now; 0: there is
+    none.
 
     at_ns     the core's time at that record
-    size      bytes of the snapshot; 0: it was there before
-    took_s    the time that it took
+    size      bytes of the snapshot; 0: it existed before
+    took_s    the time that its making took
     pruned    blocks that were removed
-    problem   why there is no snapshot; empty: there is one
+    problem   the reason why there is no snapshot; empty: there is one
     """
 
     sequence: int = 0
@@ -107,7 +109,7 @@ def make_snapshot(assignment: Assignment) -> Outcome:
 
 def _add_snapshot(assignment: Assignment, store: JournalStore, snapshots: SnapshotStore) -> Outcome:
     follower = Follower(store, version=assignment.version)
-    logger = build_logger(LogFormat.CONSOLE, LogLevel.ERROR, io.StringIO())  # The core tells what there is to tell.
+    logger = build_logger(LogFormat.CONSOLE, LogLevel.ERROR, io.StringIO())  # The core logs the result.
     began = play_all(follower, snapshots, logger)
     with pause_collecting():
         for _ in range(LOOKS):
@@ -131,7 +133,7 @@ def _add_snapshot(assignment: Assignment, store: JournalStore, snapshots: Snapsh
 
 
 def _end_with_core() -> None:
-    """Ends the process as soon as the core is gone: nobody needs its work then."""
+    """Ends the process as soon as the core has ended, because its work is not needed then."""
     while os.read(sys.stdin.fileno(), 65_536):
         pass
     os._exit(0)
@@ -139,7 +141,7 @@ def _end_with_core() -> None:
 
 def main() -> None:
     """Make one snapshot."""
-    # Signals to the whole group are meant for the core; this process ends when the core does.
+    # Signals to the whole process group are meant for the core; this process ends when the core ends.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     answers = os.dup(sys.stdout.fileno())
@@ -149,7 +151,7 @@ def main() -> None:
         return
     assignment = Assignment(**orjson.loads(line))
     if not assignment.ending:
-        # A sandbox may forbid it; then the process runs at full priority.
+        # A sandbox may forbid this; the process then runs at full priority.
         with suppress(OSError):
             os.nice(NICE)
     threading.Thread(target=_end_with_core, name="core", daemon=True).start()
@@ -159,7 +161,7 @@ def main() -> None:
         traceback.print_exc()
         outcome = Outcome(problem=f"bug while a snapshot was made: {type(error).__name__}: {error}")
     os.write(answers, outcome.to_line())
-    # The reading thread would delay an orderly exit, for which there is nothing to do.
+    # The reading thread would delay an orderly exit, and there is nothing to clean up.
     os._exit(0)
 
 

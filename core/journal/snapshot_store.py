@@ -1,4 +1,4 @@
-"""Keeps snapshots: beside an SQLite file as files, in PostgreSQL as rows of a table."""
+"""Stores snapshots: next to an SQLite file as files, in PostgreSQL as rows of a table."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SCRATCH: Final = ".new"
 
 
 class KeptSnapshot(NamedTuple):
-    """A snapshot that is kept, and its size in bytes. ``problem``: why it cannot be used; its head says then no more
-    than its number."""
+    """A stored snapshot, and its size in bytes. ``problem`` is the reason why it cannot be used; its head then contains
+    only its number."""
 
     head: SnapshotHead
     size: int
@@ -31,7 +31,7 @@ class KeptSnapshot(NamedTuple):
 
     @property
     def sequence(self) -> int:
-        """Returns the number of the record behind which it was taken."""
+        """Returns the number of the record after which it was taken."""
         return self.head.sequence
 
 
@@ -43,19 +43,20 @@ class SnapshotStore(Protocol):
         """Returns all snapshots, the newest first."""
 
     def read_snapshot(self, sequence: int) -> bytes:
-        """Returns the snapshot behind record *sequence*. Raises :class:`SnapshotUnusable` if it is gone."""
+        """Returns the snapshot after record *sequence*. Raises :class:`SnapshotUnusable` if it is gone."""
 
     def add_snapshot(self, head: SnapshotHead, data: bytes) -> None:
-        """Keeps *data*, which survives a loss of power from then on, instead of what was kept for the same record."""
+        """Stores *data*, which from then on survives a power failure. It replaces an earlier snapshot for the same
+        record."""
 
     def remove_snapshot(self, sequence: int) -> None:
-        """Removes the snapshot behind record *sequence*, if there is one."""
+        """Removes the snapshot after record *sequence*, if there is one."""
 
     def forget_connections(self) -> None:
         """Drops all connections after a failure."""
 
     def close(self) -> None:
-        """Lets go of the store."""
+        """Closes the store."""
 
 
 def open_snapshots(url: URL, patience_s: float, *, read_only: bool = False) -> SnapshotStore:
@@ -67,7 +68,7 @@ def open_snapshots(url: URL, patience_s: float, *, read_only: bool = False) -> S
 
 
 class SnapshotFiles:
-    """Files in a directory, named by the record. A file is there in full or not at all."""
+    """Files in a directory, which are named by the record. A file exists completely or not at all."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -83,17 +84,17 @@ class SnapshotFiles:
         return sorted(found, key=lambda each: -each.sequence)
 
     def read_snapshot(self, sequence: int) -> bytes:
-        """Returns the snapshot behind record *sequence*. Raises :class:`SnapshotUnusable` if it is gone."""
+        """Returns the snapshot after record *sequence*. Raises :class:`SnapshotUnusable` if it is gone."""
         try:
             return self._find_path(sequence).read_bytes()
         except FileNotFoundError as error:
             raise SnapshotUnusable("it is gone") from error
 
     def add_snapshot(self, head: SnapshotHead, data: bytes) -> None:
-        """Keeps *data*; a file that could not be written in full is removed."""
+        """Stores *data*. A file that could not be written completely is removed."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         for left in self._directory.glob(f"*{_SCRATCH}"):
-            left.unlink(missing_ok=True)  # Somebody was killed while writing it.
+            left.unlink(missing_ok=True)  # A process was killed while it wrote this file.
         path = self._find_path(head.sequence)
         scratch = path.with_name(path.name + _SCRATCH)
         try:
@@ -108,11 +109,11 @@ class SnapshotFiles:
         _sync_directory(self._directory)
 
     def remove_snapshot(self, sequence: int) -> None:
-        """Removes the snapshot behind record *sequence*, if there is one."""
+        """Removes the snapshot after record *sequence*, if there is one."""
         self._find_path(sequence).unlink(missing_ok=True)
 
     def forget_connections(self) -> None:
-        """Does nothing: there are none."""
+        """Does nothing, because there are no connections."""
 
     def close(self) -> None:
         """Does nothing."""
@@ -147,7 +148,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 class SnapshotTable:
-    """Rows of a table beside that of the blocks."""
+    """Rows of a table in the same database as the blocks."""
 
     def __init__(self, url: URL, patience_s: float, *, read_only: bool = False) -> None:
         self._engine = connect(url, patience_s, read_only=read_only, what="journal snapshots")
@@ -170,7 +171,7 @@ class SnapshotTable:
         return found
 
     def read_snapshot(self, sequence: int) -> bytes:
-        """Returns the snapshot behind record *sequence*. Raises :class:`SnapshotUnusable` if it is gone."""
+        """Returns the snapshot after record *sequence*. Raises :class:`SnapshotUnusable` if it is gone."""
         query = sa.select(SNAPSHOTS.c.data).where(SNAPSHOTS.c.sequence == sequence)
         with self._engine.begin() as connection:
             data = connection.execute(query).scalar()
@@ -179,13 +180,13 @@ class SnapshotTable:
         return bytes(data)
 
     def add_snapshot(self, head: SnapshotHead, data: bytes) -> None:
-        """Keeps *data* instead of what was kept for the same record."""
+        """Stores *data*. It replaces an earlier snapshot for the same record."""
         with self._engine.begin() as connection:
             connection.execute(sa.delete(SNAPSHOTS).where(SNAPSHOTS.c.sequence == head.sequence))
             connection.execute(sa.insert(SNAPSHOTS).values(sequence=head.sequence, data=data))
 
     def remove_snapshot(self, sequence: int) -> None:
-        """Removes the snapshot behind record *sequence*, if there is one."""
+        """Removes the snapshot after record *sequence*, if there is one."""
         with self._engine.begin() as connection:
             connection.execute(sa.delete(SNAPSHOTS).where(SNAPSHOTS.c.sequence == sequence))
 
@@ -194,7 +195,7 @@ class SnapshotTable:
         self._engine.dispose()
 
     def close(self) -> None:
-        """Lets go of the database."""
+        """Closes the connections to the database."""
         with suppress(*STORE_ERRORS):
             self._engine.dispose()
 

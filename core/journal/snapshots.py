@@ -1,7 +1,8 @@
-"""Snapshots as bytes: of an engine as it was behind one record of a journal, with all that a core takes to go on there.
+"""Snapshots as bytes. A snapshot contains an engine in its state after one record of a journal, with everything that a
+core needs to continue from there.
 
-The bytes say by themselves what they are: eight that every snapshot begins with, the length of the head, the head
-(``JournalSnapshot``), the state (``SnapshotState``), deflated, and at last a CRC-32 of everything before it.
+The bytes are, in this order: eight that are the same in every snapshot, the length of the head, the head
+(``JournalSnapshot``), the deflated state (``SnapshotState``), and a CRC-32 of everything before it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MAGIC: Final = b"kornelS1"
 _LENGTH: Final = struct.Struct("<I")
 _LEVEL: Final = 1
 HEAD_BYTES: Final = 4_096
-"""No head is longer, so that whoever wants to know what a snapshot is of reads no more."""
+"""The most bytes of a head. To learn the record of a snapshot, it is enough to read this many bytes."""
 
 
 class SnapshotUnusable(Exception):
@@ -30,14 +31,15 @@ class SnapshotUnusable(Exception):
 
 
 class SnapshotHead(NamedTuple):
-    """The record behind which a snapshot was taken, the last one of its block, and how the journal stood there.
+    """The record after which a snapshot was taken, which is the last one of its block, and the state of the journal
+    there.
 
     version      of the core that wrote the record
     life         number of the record with which the engine began empty
     chain        checksum of the record
     at_ns        the core's time at the record
     effects_sum  sum of the effects of the epoch so far
-    delivered    number of the record up to which the transport had taken all responses
+    delivered    number of the record up to which the transport had accepted all responses
     """
 
     version: str
@@ -51,7 +53,7 @@ class SnapshotHead(NamedTuple):
 
 
 def write_snapshot(head: SnapshotHead, replay: Replay) -> bytes:
-    """Returns a snapshot of the engine of *replay*, which has played the record that *head* names.
+    """Returns a snapshot of the engine of *replay*, whose last replayed record is that of *head*.
 
     Raises :class:`kornel.core.snapshot.writing.WorkUnderWay`.
     """
@@ -96,7 +98,7 @@ def read_head(data: bytes) -> SnapshotHead:
 
 
 def check_snapshot(data: bytes) -> SnapshotHead:
-    """Returns the head of the snapshot *data*. Raises :class:`SnapshotUnusable` unless it is what was written."""
+    """Returns the head of the snapshot *data*. Raises :class:`SnapshotUnusable` if it is damaged."""
     checksum = data[-_LENGTH.size :]
     if len(data) <= HEAD_BYTES // 64 or checksum != _LENGTH.pack(zlib.crc32(memoryview(data)[: -_LENGTH.size])):
         raise SnapshotUnusable("its checksum does not hold")
@@ -104,9 +106,9 @@ def check_snapshot(data: bytes) -> SnapshotHead:
 
 
 def restore_snapshot(data: bytes, engine: Engine) -> ReplayNotes:
-    """Makes *engine*, which is new, the one that the snapshot *data* was taken of, and returns the notes beside it.
+    """Gives *engine*, which has to be new, the state in the snapshot *data*, and returns the notes in the snapshot.
 
-    Raises :class:`SnapshotUnusable`; *engine* is as new then.
+    Raises :class:`SnapshotUnusable`; *engine* is then as good as new.
     """
     check_snapshot(data)
     state = snapshot_pb2.SnapshotState()

@@ -19,13 +19,15 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.database import DatabaseTooNew
 from kornel.core.journal.calls import Beginning
-from kornel.core.journal.following import FetchedBlock, Follower
+from kornel.core.journal.following import FetchedBlock, Follower, Obstacle
 from kornel.core.journal.journal import Journal, JournalUnusable, NextEpoch, follow_to_end
 from kornel.core.journal.lease import LeaseKeeper, LeaseTable, LeaseView, is_gone, name_holder
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.replay import Configured
 from kornel.core.journal.settings import JournalSettings
-from kornel.core.journal.starting import Started
+from kornel.core.journal.snapshot_store import opened_snapshots
+from kornel.core.journal.snapshots import SnapshotUnusable
+from kornel.core.journal.starting import Started, list_usable
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreMoved, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
 from kornel.core.service.configuration_keeping import ConfigurationState, KeptConfigurations
@@ -89,6 +91,10 @@ class Standby:
         self._on_lead: Callable[[Journal], None] = lambda journal: None
         self._on_configured: Callable[[Configured | None, KeptConfigurations], None] = lambda configured, kept: None
         self._on_problem: Callable[[str], None] = lambda problem: None
+        self._waits_for_end = False
+        """Tells whether another version leads, so that this core begins with the snapshot that it leaves at its end."""
+        self._free_since_s = math.inf
+        self._tried_snapshot = 0
         self._configured: tuple[Configured | None, ConfigurationState | None] = (None, None)
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="standby")
         self._task: asyncio.Task[None] | None = None
@@ -171,7 +177,10 @@ class Standby:
         return self.engine
 
     def _play_what_is_there(self) -> None:
-        self._started = follow_to_end(self._follower, self._settings, self._logger)
+        self._started = follow_to_end(
+            self._follower, self._settings, self._logger, lambda: not self._table.read_lease().free
+        )
+        self._waits_for_end = self._follower.problem is not None
 
     async def _follow_for_ever(self) -> None:
         try:
@@ -192,6 +201,8 @@ class Standby:
                 self._lease = await self._in_thread(self._table.read_lease)
                 self._looked_s = began
                 self._note_lease()
+            if self._waits_for_end and not await self._begin_at_end():
+                return
             caught_up = await self._follow_once(began)
             gone = self._lease.holder if is_gone(self._lease.holder) else ""
             if caught_up and (self._lease.free or gone):
@@ -205,6 +216,43 @@ class Standby:
         else:
             if self.standing.role is not Role.UNFIT:
                 self._report_problem("")
+
+    async def _begin_at_end(self) -> bool:
+        """Begins with the snapshot that the leader of another version has left behind its last record. Returns false
+        while there is none; a leader that is gone for long without leaving one never will."""
+        problem = self._follower.problem
+        assert problem is not None, "it waits because of that"
+        if self._lease.free and await self._in_thread(self._restore_end):
+            self._waits_for_end = False
+            self._report_problem("")
+            self._logger.info("snapshot of another version taken over", record=self._follower.sequence)
+            return True
+        now_s = time.monotonic()
+        self._free_since_s = min(self._free_since_s, now_s) if self._lease.free else math.inf
+        if now_s - self._free_since_s > self._settings.times.ending_s:
+            self._waits_for_end = False
+            self._note_problem()
+        else:
+            self._report_problem(f"{problem.text}; it begins when that version ends and leaves a snapshot")
+        return False
+
+    def _restore_end(self) -> bool:
+        """Restores the snapshot behind the last record of the journal, if there is one that can be used."""
+        end = self._store.find_end()
+        with opened_snapshots(self._settings.url, self._settings.patience_s, read_only=True) as snapshots:
+            newest = next(list_usable(self._store, snapshots, end), None)
+            if newest is None or newest.sequence != end.sequence or newest.sequence == self._tried_snapshot:
+                return False
+            self._tried_snapshot = newest.sequence
+            problem = self._follower.problem
+            try:
+                self._follower.start_from_snapshot(snapshots.read_snapshot(newest.sequence))
+            except SnapshotUnusable as error:
+                self._follower.problem = problem
+                self._logger.error("snapshot cannot be used", record=newest.sequence, problem=str(error))
+                return False
+        self._started = Started(newest.sequence, newest.head.at_ns, newest.size)
+        return True
 
     async def _follow_once(self, began: float) -> bool:
         """Plays what one look finds. Returns whether that was nothing, so that this core is where the journal ends."""
@@ -302,7 +350,10 @@ class Standby:
 
     def _note_problem(self) -> None:
         problem = self._follower.problem
-        if problem is not None and self.standing.role is not Role.UNFIT:
+        if problem is not None and problem.obstacle is Obstacle.VERSION and not self._lease.free:
+            # It ends one day, and leaves a snapshot.
+            self._waits_for_end, self._free_since_s = True, math.inf
+        elif problem is not None and self.standing.role is not Role.UNFIT:
             self.standing.give_up(problem.text)
             self._logger.error(
                 "the journal cannot be followed, this core never leads", why=problem.obstacle, problem=problem.text

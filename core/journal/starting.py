@@ -1,7 +1,7 @@
-"""Begins where a journal ends: with the newest snapshot that can be used, and what was written since.
+"""Brings an engine to the end of a journal: from the newest usable snapshot, by replaying the records after it.
 
-A snapshot that is damaged is passed over, and so is one with which the records behind it are not decided as the journal
-says; then an older one is taken, and at last the record with which the engine began empty.
+A snapshot is skipped if it is damaged, or if the replay of the records after it has other results than the journal
+says. An older one is then used, and finally the record with which the engine began empty.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from kornel.core.journal.snapshots import SnapshotUnusable, check_snapshot, rest
 from kornel.core.journal.store import JournalStore, StoreEnd
 
 _REPORTED_EVERY: Final = 100_000
-"""The records after which a replay at the start says in the log how far it is."""
+"""A replay at the start logs its progress each time after this many records."""
 
 
 class Started(NamedTuple):
     """The beginning of a replay.
 
-    snapshot  number of the record of the snapshot that it began with; 0: none, but where the engine was empty
+    snapshot  number of the record of the snapshot with which it began; 0: it began with an empty engine
     at_ns     the core's time at that record
     size      bytes of the snapshot
     """
@@ -38,9 +38,9 @@ class Started(NamedTuple):
 
 
 def play_all(follower: Follower, snapshots: SnapshotStore, logger: FilteringBoundLogger) -> Started:
-    """Plays everything that the journal of *follower* holds, from the newest snapshot that can be used.
+    """Replays everything in the journal of *follower*, from the newest usable snapshot on.
 
-    What keeps it from that is the follower's problem. Raises what the stores raise.
+    If that is impossible, ``problem`` of the follower has the reason. Raises the errors of the stores.
     """
     with pause_collecting():
         end = follower.store.find_end()
@@ -58,7 +58,7 @@ def list_usable(store: JournalStore, snapshots: SnapshotStore, end: StoreEnd) ->
     """Yields the snapshots from which the *end* of the journal can be reached, the newest first."""
     for kept in snapshots.list_snapshots():
         head = kept.head
-        # A database that has lost its newest commits may have got others in their place.
+        # A database that has lost its newest commits may contain others in their place.
         if (
             not kept.problem
             and head.sequence <= end.sequence
@@ -69,10 +69,10 @@ def list_usable(store: JournalStore, snapshots: SnapshotStore, end: StoreEnd) ->
 
 
 def begin_replay(store: JournalStore, snapshots: SnapshotStore, sequence: int) -> tuple[Replay, int]:
-    """Returns a replay and the record with which it goes on: behind the newest snapshot before record *sequence*, or
-    where the engine began empty. *sequence* 0: from as early on as there is anything to begin with.
+    """Returns a replay and the record with which it continues: the one after the newest snapshot before record
+    *sequence*, or the one with which the engine began empty. With *sequence* 0, it is the earliest possible record.
 
-    Raises what the stores raise.
+    Raises the errors of the stores.
     """
     stretches = [each for each in list_stretches(store, snapshots) if not sequence or each.first <= sequence]
     for stretch in reversed(stretches) if sequence else stretches:
@@ -101,7 +101,7 @@ def _begin_with(follower: Follower, snapshots: SnapshotStore, kept: KeptSnapshot
 
 
 def _play_rest(follower: Follower, first: int, end: StoreEnd, logger: FilteringBoundLogger) -> bool:
-    """Plays what is left. Returns false if an older snapshot could do better than this one."""
+    """Replays the remaining records. Returns false if that failed in a way that an older snapshot could avoid."""
     if first or end.sequence:
         logger.info("journal is replayed", snapshot=first, first=first + 1 if first else end.life, last=end.sequence)
     while fetched := follower.fetch_blocks():
@@ -117,7 +117,8 @@ def _play_rest(follower: Follower, first: int, end: StoreEnd, logger: FilteringB
 
 
 def _find_gap(store: JournalStore, end: StoreEnd) -> Problem | None:
-    """Returns what keeps the life of *end* from being played from its beginning; ``None``: it is all there."""
+    """Returns the reason why the life of *end* cannot be replayed from its beginning, or ``None`` if all its records
+    are there."""
     first = store.count_bytes()[0]
     if not end.sequence or first <= end.life:
         return None

@@ -21,15 +21,15 @@ from kornel.core.journal.records import Block
 from kornel.core.journal.tables import BLOCKS, LEASE
 
 STORE_ERRORS: Final = (SQLAlchemyError, OSError)
-"""The errors with which a database fails; the next try may do."""
+"""The errors with which a database fails; the next try may succeed."""
 
 READ_AT_ONCE: Final = 256
-"""The blocks that are fetched with one query."""
+"""The number of blocks that are fetched with one query."""
 
 PRUNED_AT_ONCE: Final = 200
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
-_MIGRATION_LOCK: Final = 0x6B6F726E656D  # any number that is nobody else's
+_MIGRATION_LOCK: Final = 0x6B6F726E656D  # any number that nothing else uses
 
 
 _FENCED: Final = """
@@ -39,19 +39,19 @@ FROM journal_lease AS lease
 LEFT JOIN (SELECT last, chain FROM journal_blocks ORDER BY first DESC LIMIT 1) AS ending ON true
 WHERE lease.epoch = %s AND COALESCE(ending.last, 0) + 1 = %s AND COALESCE(ending.chain, 0) = %s
 """
-"""Appends a block while the lease has its epoch and the journal ends with the record before it."""
+"""Appends a block if the lease has its epoch and the journal ends with the record before it."""
 
 
 class StoreTaken(Exception):
-    """Another core writes this journal, and has gone on from where this one was."""
+    """Another core writes this journal, and has continued it after the last record of this core."""
 
 
 class StoreMoved(StoreTaken):
-    """This core holds the lease, and the journal does not end where it thought."""
+    """This core holds the lease, but the journal has another end than expected."""
 
 
 class StoreEnd(NamedTuple):
-    """The end of what a store holds: of its last block the last record, the epoch, the life and so on."""
+    """The end of a store: the last record, epoch, life and so on of its last block."""
 
     sequence: int = 0
     epoch: int = 0
@@ -67,9 +67,10 @@ class JournalStore:
     def __init__(
         self, url: URL, patience_s: float, *, durable: bool = True, read_only: bool = False, fenced: bool = False
     ) -> None:
-        """Opens nothing yet. Raises ``ImportError`` without the driver.
+        """Prepares the store without opening it. Raises ``ImportError`` without the driver.
 
-        *fenced*: several cores share the PostgreSQL database, and the one writes whose epoch the lease has.
+        *fenced* says that several cores share the PostgreSQL database, of which only the core whose epoch is in the
+        lease may write.
         """
         self._url = url
         self._fenced = fenced
@@ -81,7 +82,7 @@ class JournalStore:
         self._lock: int | None = None
 
     def open(self) -> None:
-        """Make the tables, or bring them to this version. Raises :class:`StoreTaken` while another core has the file,
+        """Make the tables, or bring them to this version. Raises :class:`StoreTaken` while another core uses the file,
         and :class:`kornel.core.archive.database.DatabaseTooNew`."""
         if self._read_only:
             if self._is_sqlite and not Path(str(self._url.database)).is_file():
@@ -103,11 +104,11 @@ class JournalStore:
             os.close(held)
             raise StoreTaken(f"another core writes {path}") from None
         self._lock = held
-        # Configurations and names of users are in it, which are nobody else's to read.
+        # It contains configurations and names of users, which other users must not read.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def find_end(self) -> StoreEnd:
-        """Returns the end of what is there; all numbers are 0 in an empty store."""
+        """Returns the end of the store; in an empty store all numbers are 0."""
         columns = (BLOCKS.c.last, BLOCKS.c.epoch, BLOCKS.c.life, BLOCKS.c.at_ns, BLOCKS.c.chain, BLOCKS.c.delivered)
         with self._engine.begin() as connection:
             row = connection.execute(sa.select(*columns).order_by(BLOCKS.c.first.desc()).limit(1)).first()
@@ -117,7 +118,7 @@ class JournalStore:
         """Commit *block*. Raises :class:`StoreTaken` if another core has written records with its numbers, or holds the
         lease.
 
-        May be called again with the same block after an error: it is there once.
+        It may be called again with the same block after an error; the block is then stored only once.
         """
         row = (
             block.first, block.last, block.epoch, life, block.at_ns, block.chain_before, block.chain, block.delivered,
@@ -135,13 +136,14 @@ class JournalStore:
             self._find_own(block)
 
     def _append_fenced(self, row: tuple[Any, ...], block: Block) -> int:
-        # One statement that commits by itself, so that a core that is stopped in the middle leaves nothing open.
+        # This is one statement that commits by itself, so that a core that is stopped in the middle leaves no open
+        # transaction.
         with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             fence = (block.epoch, block.first, block.chain_before)
             return connection.exec_driver_sql(_FENCED, (*row, *fence)).rowcount
 
     def _find_own(self, block: Block) -> None:
-        """Raises unless *block* is there already, by a commit of which the answer was lost."""
+        """Raises an error unless *block* is there already, because of a commit whose answer was lost."""
         with self._engine.begin() as connection:
             found = connection.execute(sa.select(BLOCKS).where(BLOCKS.c.first == block.first)).first()
             lease = connection.execute(sa.select(LEASE.c.epoch, LEASE.c.address)).first() if self._fenced else None
@@ -156,7 +158,7 @@ class JournalStore:
         )
 
     def read_blocks(self, first: int = 1) -> Iterator[tuple[Block, int]]:
-        """Yields the blocks from that with record *first* on, each with the life that it belongs to."""
+        """Yields the blocks from the one with record *first* on, each with its life."""
         at = first
         while True:
             found = self.fetch_blocks(at, READ_AT_ONCE)
@@ -166,8 +168,8 @@ class JournalStore:
             at = found[-1][0].last + 1
 
     def fetch_blocks(self, first: int, most: int) -> list[tuple[Block, int]]:
-        """Returns at most so many blocks from that with record *first* on, each with the life that it belongs to."""
-        # The key finds the block; without it, each query would go through all blocks from the first one on.
+        """Returns at most *most* blocks from the one with record *first* on, each with its life."""
+        # The key finds this block; without it, each query would search all blocks from the first one on.
         before = sa.select(sa.func.max(BLOCKS.c.first)).where(BLOCKS.c.first <= first).scalar_subquery()
         query = sa.select(BLOCKS).where(BLOCKS.c.first >= sa.func.coalesce(before, first), BLOCKS.c.last >= first)
         with self._engine.begin() as connection:
@@ -176,27 +178,29 @@ class JournalStore:
             ]
 
     def find_life(self, sequence: int) -> int:
-        """Returns the life that record *sequence* belongs to, 0 if it is not there."""
+        """Returns the life of record *sequence*, or 0 if the record is not there."""
         query = sa.select(BLOCKS.c.life).where(BLOCKS.c.first <= sequence).order_by(BLOCKS.c.first.desc()).limit(1)
         with self._engine.begin() as connection:
             return int(connection.execute(query).scalar() or 0)
 
     def find_chain(self, sequence: int) -> int | None:
-        """Returns the checksum of record *sequence*; ``None``: it is not there, or not the last one of its block."""
+        """Returns the checksum of record *sequence*, or ``None`` if the record is not there or not the last one of its
+        block."""
         query = sa.select(BLOCKS.c.last, BLOCKS.c.chain).where(BLOCKS.c.first <= sequence)
         with self._engine.begin() as connection:
             row = connection.execute(query.order_by(BLOCKS.c.first.desc()).limit(1)).first()
         return int(row.chain) if row is not None and row.last == sequence else None
 
     def count_bytes(self) -> tuple[int, int, int]:
-        """Returns the first record that is kept, the number of blocks, and their bytes."""
+        """Returns the first stored record, the number of blocks, and their bytes."""
         query = sa.select(sa.func.min(BLOCKS.c.first), sa.func.count(), sa.func.sum(sa.func.length(BLOCKS.c.payload)))
         with self._engine.begin() as connection:
             first, blocks, size = connection.execute(query).one()
         return int(first or 0), int(blocks), int(size or 0)
 
     def count_payload(self, first: int, before: int) -> int:
-        """Returns the bytes of the blocks from that with record *first* on, up to record *before*; 0: to the end."""
+        """Returns the bytes of the blocks from the one with record *first* up to record *before*, or to the end if
+        *before* is 0."""
         query = sa.select(sa.func.sum(sa.func.length(BLOCKS.c.payload))).where(BLOCKS.c.first >= first)
         if before:
             query = query.where(BLOCKS.c.first < before)
@@ -204,7 +208,7 @@ class JournalStore:
             return int(connection.execute(query).scalar() or 0)
 
     def prune_before(self, sequence: int) -> int:
-        """Removes blocks that end before *sequence*, few at a time. Returns how many there were."""
+        """Removes the blocks that end before *sequence*, a few at a time. Returns their number."""
         removed = 0
         while True:
             old = sa.select(BLOCKS.c.first).where(BLOCKS.c.last < sequence).order_by(BLOCKS.c.first)
@@ -219,7 +223,7 @@ class JournalStore:
         self._engine.dispose()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connections to the database."""
         with suppress(*STORE_ERRORS):
             self._engine.dispose()
         if self._lock is not None:
@@ -228,14 +232,15 @@ class JournalStore:
 
 
 def describe_error(error: Exception) -> str:
-    """Returns *error* of a store in one line."""
+    """Returns *error*, an error of a store, in one line."""
     if isinstance(error, OSError):
         return str(error)
     return reason_of(error)
 
 
 def is_full(error: Exception) -> bool:
-    """Tells whether *error* says that there is no room: the operator can help, and no other address."""
+    """Tells whether *error* says that there is no room. Then only the operator can help, and another address of the
+    database does not."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     cause: Any = error.orig if isinstance(error, DBAPIError) else error

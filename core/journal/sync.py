@@ -1,5 +1,5 @@
-"""The choice of what a decision waits for before it leaves the core; by itself, as the command line needs no database
-for it."""
+"""The choice of the event for which a decision waits before it leaves the core. It is in a separate module, so that the
+command line can import it without the database."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ class JournalSync(StrEnum):
     """The moment from which a record counts as durable."""
 
     FULL = "full"
-    """The record is on the disk: it survives that the machine loses power."""
+    """The record is on the disk: it survives a power failure of the machine."""
     WRITTEN = "written"
-    """The operating system or the database has it: it survives the end of the core."""
+    """The operating system or the database has the record: it survives the end of the core."""
     OFF = "off"
-    """Nobody waits for it."""
+    """Decisions do not wait for the record."""

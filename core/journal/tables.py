@@ -1,4 +1,4 @@
-"""The tables as queries see them. How they come to be: ``migrations``."""
+"""The tables, for queries. ``migrations`` creates them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ BLOCKS: Final = sa.Table(
 )
 """A row for each block of records (:class:`kornel.core.journal.records.Block`).
 
-``life``: number of the record with which the life of the engine began that the block belongs to; nothing before it has
-a bearing on what comes.
+``life``: number of the record with which the life of the block began; later records do not depend on anything before
+it.
 """
 
 LEASE: Final = sa.Table(
@@ -32,11 +32,12 @@ LEASE: Final = sa.Table(
     sa.Column("address", sa.Text, nullable=False),
     *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("epoch", "until_ms", "renewed_ms", "core_ns")),
 )
-"""One row: which core leads, of those on one PostgreSQL (:mod:`kornel.core.journal.lease`). An SQLite file has one
-core, which holds a lock file instead.
+"""One row, which shows the leader of the cores on one PostgreSQL (:mod:`kornel.core.journal.lease`). An SQLite file has
+only one core, which holds a lock file instead.
 
-``holder``, ``address``: the core's process, and where other cores send callers. ``epoch``: the one in which it writes.
-``until_ms``: by the database's clock. ``renewed_ms``, ``core_ns``: the database's time and the core's at one moment.
+``holder``, ``address``: the leader's process, and the address to which other cores refer callers. ``epoch``: its epoch.
+``until_ms``: the end of the lease by the database's clock. ``renewed_ms``, ``core_ns``: the database's time and the
+core's time at the last renewal.
 """
 
 SNAPSHOTS: Final = sa.Table(
@@ -45,7 +46,7 @@ SNAPSHOTS: Final = sa.Table(
     sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("data", sa.LargeBinary, nullable=False),
 )
-"""A row for each snapshot, on PostgreSQL alone (:mod:`kornel.core.journal.snapshot_store`).
+"""A row for each snapshot, on PostgreSQL only (:mod:`kornel.core.journal.snapshot_store`).
 
-``sequence``: number of the record behind which it was taken. ``data``: as in a file.
+``sequence``: number of the record after which it was taken. ``data``: its bytes, as in a file.
 """

@@ -1,4 +1,4 @@
-"""The sending side of a shim, with its waits; times are those of the caller's clock."""
+"""Sends what a shim sends, and waits for the answers. Times are those of the caller's clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE_S: Final = 300.0
 
 
 class LoadError(Exception):
-    """The core did not do what the load needs: it refused an entry, ended a stream, or went quiet."""
+    """The core did not do what the load needs: it refused an entry, ended a stream, or did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class Placed:
 
     @property
     def rate(self) -> float:
-        """Allocations per second, from the first ask sent to the last allocation received."""
+        """The number of allocations per second, from the first ask sent to the last allocation received."""
         return len(self.latencies_ms) / self.took_s
 
     def percentile_ms(self, percent: float) -> float:
-        """Returns the latency within which *percent* of a hundred allocations came."""
+        """Returns the latency within which *percent* per cent of the allocations came."""
         return self.latencies_ms[min(len(self.latencies_ms) - 1, int(len(self.latencies_ms) * percent / 100))]
 
 
@@ -121,9 +121,9 @@ class Sender:
             raise
 
     async def place_asks(self, messages: Sequence[si.AllocationRequest], expected: int | None = None) -> Placed:
-        """Send *messages* as fast as they are taken, until *expected* asks are allocated; absent: all of them.
+        """Sends *messages* as fast as they are accepted, until *expected* asks are allocated; absent: all of them.
 
-        Raises :class:`LoadError` when an ask is refused.
+        Raises :class:`LoadError` if an ask is refused.
         """
         if expected is None:
             expected = sum(len(message.allocations) for message in messages)

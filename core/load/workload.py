@@ -1,4 +1,4 @@
-"""A generated cluster with its asks, as messages. The same workload gives the same messages everywhere."""
+"""Generates a cluster with its asks, as messages. The same workload gives the same messages everywhere."""
 
 from __future__ import annotations
 

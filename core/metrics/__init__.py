@@ -1,1 +1,1 @@
-"""Metrics for Prometheus: upstream's under upstream's names, and ours (rest.md 6, docs/metrics.md)."""
+"""Writes metrics for Prometheus: those of YuniKorn under its names, and Kornel's own (rest.md 6, docs/metrics.md)."""

@@ -1,4 +1,4 @@
-"""Counts of decisions, from the engine's effects.
+"""Counts decisions, from the engine's effects.
 
 Frequent effects are counted without a step of Python for each: placements and releases are counted by application, and
 added to its queue when the queue is read or the application changes. Only rare effects are looked at one by one:
@@ -49,7 +49,7 @@ _RELEASED_BY: Final = attrgetter("application_id")
 
 
 class QueueCounts:
-    """The counts of one queue since the core started. ``ended``: applications, by last state."""
+    """The counts of one queue since the core started. ``ended``: the number of applications, by last state."""
 
     __slots__ = ("allocated", "ended", "released")
 
@@ -62,7 +62,8 @@ class QueueCounts:
 class KnownApplications:
     """The applications of one manager, each with the counters of its queue.
 
-    *queue_of*: path of the queue of a live application; empty: there is none. *counts_of*: counters of a path.
+    *queue_of* returns the path of the queue of a live application; empty: there is none. *counts_of* returns the
+    counters of a path.
     """
 
     def __init__(self, queue_of: Callable[[str], str], counts_of: Callable[[str], QueueCounts]) -> None:
@@ -99,7 +100,7 @@ class KnownApplications:
 
 
 class Decisions:
-    """An ``EffectObserver``. *queue_of*: path of the queue of a live application; empty: there is none."""
+    """An ``EffectObserver``. *queue_of* returns the path of the queue of a live application; empty: there is none."""
 
     def __init__(self, queue_of: Callable[[str], str], now_ns: Callable[[], int]) -> None:
         self._own = KnownApplications(queue_of, self._counts_of)
@@ -114,9 +115,9 @@ class Decisions:
         """The managers with counts that are not in those of queues yet."""
         self._queues: dict[str, QueueCounts] = {}
         self.last_placed = 0
-        """Placements among the effects seen last."""
+        """The number of placements among the effects seen last."""
         self.last_attempts = 0
-        """Attempts to preempt among the effects seen last."""
+        """The number of attempts to preempt among the effects seen last."""
 
     def of_manager(self, queue_of: Callable[[str], str]) -> EffectObserver:
         """Returns an observer for another engine, whose applications may have the IDs of others."""
@@ -130,7 +131,7 @@ class Decisions:
         self.effects.update(kinds)
         rare = not _RARE.isdisjoint(kinds)
         if rare:
-            # An application that changes may be another one afterwards, in another queue.
+            # After this, the ID may belong to another application, in another queue.
             known.settle_counts()
             self._count_closely(effects, known)
         placed = self.last_placed = kinds[Allocated]

@@ -1,4 +1,4 @@
-"""Our own metrics of what the engine decides and holds."""
+"""Makes Kornel's own metrics of what the engine decides and holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kornel.core.preemption.registry import laws_of
 from kornel.core.telling.partitions.partition_gauges import Amounts, DomainGauges, PartitionGauges
 
 ABOVE_MAX_SHOWN: Final = 200
-"""Queues above their max that have series of their own."""
+"""The most queues above their max that have series of their own."""
 
 
 def engine_families(sources: Sources, scrape: Scrape) -> Iterable[Metric]:

@@ -1,6 +1,6 @@
-"""Everything that is known of a core, in the text format of Prometheus.
+"""Writes everything that is known of a core in the text format of Prometheus.
 
-The text format and no other: upstream's counters of queues have names that OpenMetrics does not allow.
+There is no other format, because YuniKorn's counters of queues have names that OpenMetrics does not allow.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class _One(CollectorRegistry):
 
 
 class Exposition(Collector):
-    """The metrics in the text format of Prometheus. :meth:`render_pieces` writes it all down. Cost: linear in queues,
-    applications and nodes."""
+    """The metrics in the text format of Prometheus. :meth:`render_pieces` writes all of them. The cost is linear in
+    queues, applications and nodes."""
 
     def __init__(self, sources: Sources, *, aliases: bool = False) -> None:
-        """Prepares the metrics. *aliases*: also under names that upstream's older dashboards ask for."""
+        """Prepares the metrics. With *aliases*, they also have the names that older dashboards of YuniKorn use."""
         self.sources = sources
         """The sources of a scrape."""
         self._aliases = aliases
@@ -64,7 +64,8 @@ class Exposition(Collector):
         return b"".join(self.render_pieces())
 
     def render_pieces(self) -> Iterator[bytes]:
-        """Yields the text in pieces, some of them empty: after each others may have a turn. Not for two at a time."""
+        """Yields the text in pieces, some of them empty; other tasks may run after each. Only one call may be active at
+        a time."""
         began = time.perf_counter()
         sources = self.sources
         waits: dict[str, Callable[[str], bool]] = {}
@@ -89,7 +90,7 @@ class Exposition(Collector):
         for piece in self._queues.write_lines(self._scrape.partitions, decisions.queues):
             queues.append(piece.encode())
             yield b""
-        # The registry looks at what the series of queues have left out.
+        # The registry reads what the series of queues have left out.
         for family in self._registry.collect():
             yield generate_latest(_One(family))
         yield from queues
@@ -97,11 +98,11 @@ class Exposition(Collector):
         self._took_s = time.perf_counter() - began
 
     def describe(self) -> Iterable[Metric]:
-        """Returns nothing, since the metrics depend on the cluster."""
+        """Returns nothing, because the metrics depend on the cluster."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Yields everything but the series of single queues."""
+        """Yields all metrics except the series of single queues."""
         sources, scrape = self.sources, self._scrape
         yield from yunikorn_metrics.upstream_families(sources, scrape, self._removed)
         if self._aliases:

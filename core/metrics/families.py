@@ -1,4 +1,4 @@
-"""Families of samples from plain numbers."""
+"""Makes families of samples from plain numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Labelled = (
     | Mapping[tuple[str, str, str], float]
     | Mapping[tuple[str, str, str, str], float]
 )
-"""By the value of the one label, or those of all."""
+"""Numbers by the value of the only label, or by the values of all labels."""
 
 
 def make_counter(name: str, text: str, value: float) -> CounterMetricFamily:
@@ -31,12 +31,12 @@ def make_counters(name: str, text: str, labels: Sequence[str], values: Labelled)
 
 
 def make_gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
-    """Returns one number as of now."""
+    """Returns one present number."""
     return GaugeMetricFamily(name, text, value=value)
 
 
 def make_gauges(name: str, text: str, labels: Sequence[str], values: Labelled) -> GaugeMetricFamily:
-    """Returns numbers as of now, one for each value of *labels*."""
+    """Returns present numbers, one for each value of *labels*."""
     family = GaugeMetricFamily(name, text, labels=labels)
     for of, value in values.items():
         family.add_metric([of] if isinstance(of, str) else of, value)
@@ -44,14 +44,14 @@ def make_gauges(name: str, text: str, labels: Sequence[str], values: Labelled) -
 
 
 def make_histogram(name: str, text: str, durations: Durations) -> HistogramMetricFamily:
-    """Returns how often something took how many seconds."""
+    """Returns a histogram of durations in seconds."""
     return HistogramMetricFamily(name, text, buckets=list(durations.cumulated_counts()), sum_value=durations.total)
 
 
 def make_histograms(
     name: str, text: str, labels: Sequence[str], durations: Mapping[str, Durations]
 ) -> HistogramMetricFamily:
-    """Returns how often something took how many seconds, for each value of the one label."""
+    """Returns histograms of durations in seconds, one for each value of the only label."""
     family = HistogramMetricFamily(name, text, labels=labels)
     for of, each in durations.items():
         family.add_metric([of], buckets=list(each.cumulated_counts()), sum_value=each.total)

@@ -1,4 +1,5 @@
-"""Counters that are kept while the core runs. What can be read from the engine at a scrape is not counted here."""
+"""Counters that are kept while the core runs. Numbers that can be read from the engine at a scrape are not counted
+here."""
 
 from __future__ import annotations
 

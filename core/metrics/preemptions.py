@@ -1,4 +1,4 @@
-"""Attempts to preempt, counted by kind, outcome and law, and what became of the asks that preempted."""
+"""Counts attempts to preempt by kind, outcome and law, and what happened to the asks that preempted."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ _NAMED: Final = re.compile(r"law (\d)")
 COUNTED_FROM_0: Final = tuple(
     (name, outcome) for name, source in SOURCES.items() for outcome, ending in source.outcomes.items() if ending.counted
 )
-"""Outcomes counted from 0 before they happen: Prometheus sees no increase in a counter that first appears as 1."""
+"""The outcomes whose counters are shown as 0 before they happen, because Prometheus sees no increase in a counter that
+first appears as 1."""
 
 
 class Waiting(NamedTuple):
-    """An ask that preempted and has no node yet."""
+    """An ask that has preempted and has no node yet."""
 
     since_ns: int
     node_id: str
 
 
 class Preemptions:
-    """Counters of preemption. ``attempts`` by kind, outcome and the law that decided (empty: none alone).
+    """Counters of preemption. ``attempts``: by kind, outcome and the law that decided (empty: no single law).
 
-    victims     by kind
-    lost        amounts of the victims, by kind and resource type
-    placed      from the decision to the placement, seconds
-    ended       asks that preempted: ``placed`` where room was made, ``elsewhere``, or ``gone`` without a node
+    victims     the number by kind
+    lost        the amounts of the victims, by kind and resource type
+    placed      the times from the decision to the placement, in seconds
+    ended       the asks that preempted: ``placed`` where room was made, ``elsewhere``, or ``gone`` without a node
     """
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
@@ -50,10 +51,10 @@ class Preemptions:
         self.placed = Durations(BOUNDS_S)
         self.ended: Counter[str] = Counter({"placed": 0, "elsewhere": 0, "gone": 0})
         self.waiting: dict[tuple[str, str], Waiting] = {}
-        """By partition and key, the oldest first."""
+        """The asks that wait, by partition and key, the oldest first."""
 
     def observe(self, effects: Iterable[Effect]) -> None:
-        """Count what *effects* say of preemption."""
+        """Counts what *effects* contain about preemption."""
         for effect in effects:
             if type(effect) is PreemptionDecided:
                 self._count_decision(effect)
@@ -61,7 +62,8 @@ class Preemptions:
                 self._count_allocation(effect)
 
     def forget_gone(self, waits: Callable[[str, str], bool]) -> None:
-        """Drop the asks that were withdrawn before they got a node, of which *waits* (partition, key) says no."""
+        """Drops the asks that were withdrawn before they got a node; *waits* tells whether the ask of a partition and
+        key still waits."""
         for name in [name for name in self.waiting if not waits(*name)]:
             del self.waiting[name]
             self.ended["gone"] += 1

@@ -1,8 +1,8 @@
-"""The series of single queues, written straight into text: a thousand queues have tens of thousands of them.
+"""Writes the series of single queues directly as text, because a thousand queues have tens of thousands of series.
 
-A series appears when its value first is something else than 0, or when it is declared, and stays until the queue goes:
-what disappears is shown as 0, not as it last was (rest.md 6). Queues of several partitions that share a path are added
-up. At most :data:`QUEUES_SHOWN` queues, with :data:`TYPES_SHOWN` resource types, are shown.
+A series appears when its value is first other than 0, or when it is declared, and stays until the queue is removed; a
+value that disappears is shown as 0 (rest.md 6). Queues with the same path in several partitions are added up. At most
+:data:`QUEUES_SHOWN` queues, with :data:`TYPES_SHOWN` resource types, are shown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kornel.core.telling.partitions.partition_gauges import PartitionGauges, Que
 
 QUEUES_SHOWN: Final = 2_000
 QUEUES_AT_ONCE: Final = 64
-"""Queues whose series are written before others may have a turn."""
+"""The number of queues whose series are written before other tasks may run."""
 TYPES_SHOWN: Final = 32
 
 LIVE_STATES: Final = (
@@ -64,7 +64,7 @@ def escape_value(value: str) -> str:
 
 
 class _Queue:
-    """The series of one queue, each up to its value, by state and type or by state."""
+    """The series of one queue, each as text up to its value, by state and type or by state."""
 
     __slots__ = ("apps", "container", "label", "path", "resources", "values")
 
@@ -94,22 +94,23 @@ class _Queue:
 
 
 class QueueSeries:
-    """Remembers which series there are. ``omitted``: queues of the last scrape that were too many to be shown."""
+    """Remembers which series there are. ``omitted``: the number of queues that the last scrape did not show."""
 
     def __init__(self, *, aliases: bool = False) -> None:
         """Prepares the series.
 
-        *aliases*: also under the names of before upstream 1.8, which its dashboards still ask for.
+        With *aliases*, they also have the names from before YuniKorn 1.8, which its dashboards still use.
         """
         self._aliases = aliases
         self._queues: dict[str, _Queue] = {}
         self._earlier: dict[str, Counter[AppState]] = {}
-        """Applications that had ended in a queue when it was last seen to be gone: not those of one made anew."""
+        """The applications that had ended in a queue when it was removed, which do not belong to a new queue with the
+        same path."""
         self.omitted = 0
 
     def write_lines(self, partitions: Sequence[PartitionGauges], counts: Mapping[str, QueueCounts]) -> Iterator[str]:
-        """Yields everything about queues, as text in pieces. *counts*: what happened in each so far, gone ones
-        included."""
+        """Yields the series of queues, as text in pieces. *counts*: the counts of each queue, including removed
+        ones."""
         before, self._queues, self.omitted = self._queues, {}, 0
         apps: dict[str, dict[AppState, int]] = {}
         for partition in partitions:
@@ -198,7 +199,7 @@ class QueueSeries:
                 both = families.get(queue.container)
                 if both is None:
                     families[queue.container] = [allocated, released]
-                else:  # Queues whose paths differ in what no name may hold.
+                else:  # These queues have paths that only differ in characters that a metric's name cannot have.
                     both[0] += allocated
                     both[1] += released
             yield "".join(lines)
@@ -220,7 +221,7 @@ class QueueSeries:
 
 
 def _older_lines(name: str, queues: Iterable[_Queue], apps: Mapping[str, Mapping[AppState, int]]) -> Iterator[str]:
-    """Yields the series of *queues*, which all have *name* in the older names of metrics."""
+    """Yields the series of *queues*, which all have *name* in the older form of metrics."""
     values: dict[tuple[str, str], int] = {}
     states: dict[AppState, int] = {}
     for queue in queues:
@@ -240,7 +241,7 @@ def _older_lines(name: str, queues: Iterable[_Queue], apps: Mapping[str, Mapping
 
 
 class _Keys:
-    """The keys of a partition's series by state and index of the type: made once, and not for each queue."""
+    """The keys of a partition's series by state and index of the type, which are made once for all queues."""
 
     __slots__ = ("allocated", "guaranteed", "max", "pending", "preempting")
 
@@ -288,7 +289,7 @@ def _total_lines(counts: Mapping[str, QueueCounts]) -> Iterator[str]:
 
 
 def _take_some(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yields *items* as many at a time as are written before others may have a turn."""
+    """Yields *items* in groups, between which other tasks may run."""
     left = iter(items)
     while some := list(islice(left, QUEUES_AT_ONCE)):
         yield some

@@ -1,4 +1,4 @@
-"""Our own metrics of the service around the engine: streams, callbacks, events, configuration, health, history."""
+"""Makes Kornel's own metrics of the service: streams, callbacks, events, configuration, health, history."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _families_of_callers(sources: Sources) -> Iterable[Metric]:
 
 
 def _on_the_wall(at_ns: int, clock: Clock) -> float:
-    """Returns *at_ns* in seconds of the wall clock, which alerts use; 0, which means never, stays 0."""
+    """Returns *at_ns* in seconds of the wall clock, which alerts use; 0, for never, stays 0."""
     return at_ns / SECOND_NS + clock.ahead_s if at_ns else 0.0
 
 

@@ -1,4 +1,4 @@
-"""The sources of a scrape."""
+"""Defines the sources of a scrape."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from kornel.core.telling.partitions.partition_gauges import PartitionGauges
 
 
 class HistoryGauges(Protocol):
-    """The gauges of a history. ``queued``: entries in memory; ``problem`` empty: nothing is wrong."""
+    """The gauges of a history. ``problem`` empty: nothing is wrong."""
 
     @property
     def stored(self) -> int:
-        """Records stored in this run."""
+        """The number of records stored in this run."""
 
     @property
     def committed(self) -> int:
-        """Records taken to the database since the start."""
+        """The number of records committed to the database since the start."""
 
     @property
     def dropped(self) -> int:
-        """Entries lost for lack of room."""
+        """The number of entries lost for lack of room."""
 
     @property
     def refused(self) -> int:
-        """Records that the database will never take."""
+        """The number of records that the database will never accept."""
 
     @property
     def queued(self) -> int:
-        """Entries in memory."""
+        """The number of entries in memory."""
 
     @property
     def spool_bytes(self) -> int:
-        """Bytes that wait on the disk."""
+        """The number of bytes that wait on the disk."""
 
     @property
     def spool_limit(self) -> int:
@@ -53,15 +53,15 @@ class HistoryGauges(Protocol):
 
     @property
     def problem(self) -> str:
-        """Present problem; empty: none."""
+        """The present problem; empty: none."""
 
     @property
     def last_commit_ns(self) -> int:
-        """Time of the last commit; 0: none yet."""
+        """The time of the last commit; 0: there was none yet."""
 
     @property
     def set_aside(self) -> int:
-        """Records and files that were set aside."""
+        """The number of records and files that were set aside."""
 
 
 class JournalGauges(Protocol):
@@ -122,9 +122,9 @@ class SnapshotGauges(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The sources of a scrape. ``history``: of the durable history; ``None``: there is none. ``journal``: likewise.
-    ``standing``: of this core among those that share a journal. ``queue_limit``: of response queues. ``latency``: from
-    the sending of questions to their answers."""
+    """The sources of a scrape. ``history``: the gauges of the durable history; ``None``: there is none. ``journal``:
+    those of the journal; ``None``: there is none. ``standing``: the standing of this core among those that share a
+    journal. ``queue_limit``: the limit of response queues. ``latency``: the times from questions to their answers."""
 
     measures: Measures
     managers: Managers
@@ -144,11 +144,11 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """One look at the partitions, shared by everything that one answer tells of them."""
+    """One reading of the partitions, shared by all metrics of one answer."""
 
     partitions: Sequence[PartitionGauges]
     shown_name: Callable[[str], str] = bare_partition_name
-    """Returns the name by which people know a partition, of its full name."""
+    """Returns the name by which people know a partition, given its full name."""
 
     def sum_of(self, value: Callable[[PartitionGauges], int]) -> int:
         """Returns the sum of *value* over all partitions."""

@@ -1,4 +1,4 @@
-"""Times that the engine takes, by slice: a placement costs nothing here."""
+"""Measures the times that the engine takes, by slice, so that a single placement costs nothing here."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from kornel.core.metrics.decisions import Decisions
 from kornel.core.service.durations import Durations
 
 UPSTREAM_BOUNDS_S: Final = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
-"""The bounds of every histogram that has a name of upstream's (rest.md 6)."""
+"""The bounds of all histograms that YuniKorn has as well (rest.md 6)."""
 
 BOUNDS_S: Final = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 PLACEMENT_BOUNDS_S: Final = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.1, 1.0)
 
 
 class Timings:
-    """The times of all engines of a core, each of which counts in a timer of its own: :meth:`of_engine`. Seconds.
+    """The times of all engines of a core, each of which counts in a timer of its own: :meth:`of_engine`. They are in
+    seconds.
 
-    slices       each slice of scheduling: what upstream calls the attempt of a partition
+    slices       each slice of scheduling, which YuniKorn calls an attempt of a partition
     cycles       from the first slice with something to do until there is nothing more to do
     commands     each command applied
     placements   each placement, as an equal part of its slice
@@ -43,7 +44,7 @@ class Timings:
 
 
 class EngineTimings:
-    """An ``EngineTimer``: its slices make up cycles of this engine alone, whatever others do between them."""
+    """An ``EngineTimer`` of one engine; cycles are made up of the slices of this engine only."""
 
     def __init__(self, timings: Timings) -> None:
         self._timings = timings

@@ -1,6 +1,6 @@
-"""The metrics that upstream has, by their names and labels, but for those of single queues (rest.md 6).
+"""Makes the metrics that YuniKorn has as well, with its names and labels, except those of single queues (rest.md 6).
 
-Values of the histograms are seconds although their names say milliseconds: the dashboards rely on it.
+The values of the histograms are in seconds although their names say milliseconds, because dashboards rely on it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kornel.core.service.durations import Durations
 
 RANGES: Final = ("[0,10%]", *(f"({low}0%,{low + 1}0%]" for low in range(1, 10)))
 ALWAYS: Final = ("vcore", "memory", "pods", "ephemeral-storage")
-"""Resource types of which dashboards show the usage of nodes."""
+"""The resource types for which dashboards show the usage of nodes."""
 
 TYPES_SHOWN: Final = 16
 
@@ -31,24 +31,25 @@ GOING: Final = (AppState.RUNNING, AppState.RESUMING, AppState.FAILING, AppState.
 ENDED: Final = (AppState.COMPLETED, AppState.FAILED)
 
 _NEVER: Final = Durations(UPSTREAM_BOUNDS_S)
-"""The metrics for what does not happen here: nodes are kept in order, and a search does not walk over all of them."""
+"""The metrics that always stay 0, because Kornel keeps nodes in order, and a search does not walk over all of them."""
 
 
 class NodesRemoved:
-    """The number of nodes decommissioned so far, since partitions drop theirs when their manager registers again."""
+    """The number of nodes decommissioned so far, counted here because partitions lose their counts when their manager
+    registers again."""
 
     def __init__(self) -> None:
         self.total = 0
         self._last = 0
 
     def add_removed(self, now: int) -> None:
-        """Add what the partitions count *now*."""
+        """Adds what is new in the counts *now* of the partitions."""
         self.total += now - self._last if now >= self._last else now
         self._last = now
 
 
 def upstream_families(sources: Sources, scrape: Scrape, removed: NodesRemoved) -> Iterable[Metric]:
-    """Yields the metrics that YuniKorn has as well. *removed* is brought up to date."""
+    """Yields the metrics that YuniKorn has as well. It updates *removed*."""
     decisions, timings = sources.measures.decisions, sources.measures.timings
     effects = decisions.effects
     refused = decisions.count_refused()
@@ -131,13 +132,13 @@ def upstream_families(sources: Sources, scrape: Scrape, removed: NodesRemoved) -
 
 
 def older_families() -> Iterable[Metric]:
-    """Returns names of the Go runtime that mean the same here, for the dashboards that ask for them."""
+    """Returns metrics with names of the Go runtime that mean the same here, for dashboards that use them."""
     yield make_gauge("go_goroutines", "Tasks of the event loop.", len(asyncio.all_tasks()))
     yield make_gauge("go_threads", "Threads of the process.", threading.active_count())
 
 
 def _usage_buckets(partitions: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, list[int]]:
-    """Returns deciles by resource type, added up."""
+    """Returns the numbers of nodes by decile of usage and resource type, summed over *partitions*."""
     found = {name: [0] * len(RANGES) for name in ALWAYS}
     for usage in partitions:
         for name, deciles in usage.items():
@@ -152,7 +153,7 @@ def _usage_buckets(partitions: Sequence[Mapping[str, Sequence[int]]]) -> dict[st
 
 
 def _events(sources: Sources) -> Iterable[Metric]:
-    """Returns the counters of events, which upstream counts and does not publish."""
+    """Returns the counters of events, which YuniKorn counts but does not publish."""
     made = sources.events.events.next_id
     for name, text, value in (
         ("created", "Events that happened.", made),

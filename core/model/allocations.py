@@ -176,7 +176,7 @@ class Allocation:
     recorded: _Extra[RecordedEvents | None] = _Extra(None)
     """The state of the ask according to the event history."""
     devices: _Extra[tuple[str, ...]] = _Extra(())
-    """The IDs of the devices that it holds on the node on which it is charged."""
+    """The IDs of the devices that it holds on its node."""
     placeholder_ns: _Extra[int] = _Extra(0)
     """The creation time of the placeholder that it replaced; 0: it replaced none."""
 
@@ -332,10 +332,11 @@ def together_of(spec: AllocationSpec) -> Together | None:
 
 
 def stand_together(spec: AllocationSpec, other: AllocationSpec) -> bool:
-    """Tells whether requests of *spec* and *other*, of one application, belong to one group where the topology counts.
+    """Tells whether requests of *spec* and *other*, of one application, belong to the same group with regard to the
+    topology.
 
-    They do if they say the same and have the same task group. Real asks of a task group need not repeat what its
-    placeholders say.
+    They do if they have the same task group and the same topology tags. Real asks of a task group need not repeat the
+    tags of its placeholders.
     """
     if spec.task_group != other.task_group:
         return False

@@ -111,8 +111,8 @@ class Domain:
 
 
 def count_on_node(node: Node, pairs: Pairs, devices: DeviceRequest | None = None) -> int:
-    """Returns how many asks of *pairs*, which are not empty, fit on *node* now, each with its *devices*; 0 if the node
-    takes no work."""
+    """Returns how many asks of *pairs*, which are not empty, fit on *node* now, each with its *devices*. It is 0 if the
+    node accepts no new allocations."""
     if not node.schedulable:
         return 0
     room = node.open

@@ -44,7 +44,7 @@ class TypeTooLong(TooManyTypes):
 
 
 ShapeKey = Resources | tuple[Resources, DeviceRequest]
-"""The amounts of a demand, with the devices where there are any."""
+"""The amounts of a demand, and its devices if it has any."""
 
 
 class Shape:
@@ -74,7 +74,7 @@ class Shape:
 
     @property
     def key(self) -> ShapeKey:
-        """The key under which the partition knows the demand."""
+        """The key by which the partition finds the shape of the demand."""
         return self.resources if self.devices is None else (self.resources, self.devices)
 
     def write_amounts(self) -> str:

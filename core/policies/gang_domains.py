@@ -8,7 +8,8 @@ Rules: docs/topology.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice, product
+from typing import Final
 
 from kornel.core.domain.topology import TopologyRequest, Wish
 from kornel.core.model.allocations import Together
@@ -19,6 +20,11 @@ from kornel.core.policies import gang_nodes
 from kornel.core.policies.gang_nodes import Candidates, Chosen, Members, Paper, Shortfall, take_places
 from kornel.core.policies.topology_choice import Room, Shares, choose_domains
 from kornel.core.policies.topology_choice import Shortfall as NoDomain
+
+MOST_NODES: Final = 256
+MOST_MEMBERS: Final = 64
+"""The size of a problem for which other divisions over domains are tried."""
+MOST_DIVISIONS: Final = 64
 
 
 def choose_nodes(candidates: Candidates, topology: Topology | None, gang: Sequence[Members]) -> Chosen | Shortfall:
@@ -46,7 +52,50 @@ def choose_nodes(candidates: Candidates, topology: Topology | None, gang: Sequen
     if lacking is None:
         return tuple(chosen)
     wanted = sum(members.number for members in gang)
+    if len(candidates.by_id) <= MOST_NODES and wanted <= MOST_MEMBERS and topology is not None:
+        other = _try_divisions(candidates, topology, gang)
+        if other is not None:
+            return other
     return Shortfall(sum(map(len, chosen)), wanted, lacking, exhaustive=len(parts) == 1)
+
+
+def _try_divisions(candidates: Candidates, topology: Topology, gang: Sequence[Members]) -> Chosen | None:
+    """Returns nodes for each member of *gang*, if some other division of its slices over domains has room for all: the
+    first choice looks at one group after the other, and these may get in each other's way."""
+    entries: list[Members] = []
+    choices: list[list[Domain | None]] = []
+    owners: list[int] = []
+    for at, members in enumerate(gang):
+        said = members.together
+        sizes, domains = [members.number], list[Domain | None]([None])
+        if said is not None and _is_required(said) and not members.required_node:
+            depth = topology.depth_of(said[1].level)
+            if depth is None or sum(other.together == said for other in gang) > 1:
+                return None
+            size = said[1].slice_size or members.number
+            sizes = [min(size, members.number - start) for start in range(0, members.number, size)]
+            domains = list(topology.at_depth(depth))
+        for size in sizes:
+            entries.append(members._replace(number=size, together=None))
+            choices.append([d for d in domains if d is None or d.count_room(members.pairs) >= size])
+            owners.append(at)
+    for way in islice(product(*choices), MOST_DIVISIONS):
+        divided = [
+            entry if domain is None else entry._replace(refused=entry.refused | _others_than(candidates, domain))
+            for entry, domain in zip(entries, way, strict=True)
+        ]
+        found = gang_nodes.choose_nodes(candidates, divided)
+        if not isinstance(found, Shortfall):
+            chosen: list[tuple[Node, ...]] = [()] * len(gang)
+            for at, nodes in zip(owners, found, strict=True):
+                chosen[at] += nodes
+            return tuple(chosen)
+    return None
+
+
+def _others_than(candidates: Candidates, domain: Domain) -> frozenset[str]:
+    """Returns the names of the nodes that are not in *domain*."""
+    return frozenset(candidates.by_id.keys() - {node.node_id for node in domain.nodes})
 
 
 def _is_required(said: Together) -> bool:

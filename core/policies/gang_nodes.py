@@ -45,7 +45,7 @@ class Members(NamedTuple):
     refused: frozenset[str] = NONE_REFUSED
     together: Together | None = None
     devices: DeviceRequest | None = None
-    """The devices that each of them wants; ``None``: none."""
+    """The devices that each member wants; ``None``: none."""
 
 
 class Shortfall(NamedTuple):
@@ -165,7 +165,7 @@ class Paper:
         rest."""
 
     def put(self, node: Node, pairs: Pairs, devices: DeviceRequest | None = None) -> Node:
-        """Puts *pairs* on *node*, with *devices*, and returns the copy that shows it."""
+        """Counts *pairs* and *devices* as used on a copy of *node*, and returns the copy."""
         written = self.left.get(node)
         if written is None:
             written = self.left[node] = copy(node)

@@ -56,7 +56,7 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
     """Marks the victims of *plan*, claims what its ask will use, and asks the shim to release the victims
     (preemption.md B.7)."""
     ask = plan.ask
-    # Before they are marked: what is marked counts as gone.
+    # This precedes the marking, because marked allocations count as gone.
     torn = describe_torn(plan.victims)
     evict_victims(
         state, plan.victims, ask, f"preempted for ask {ask.spec.key} of application {ask.application.application_id}"

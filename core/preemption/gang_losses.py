@@ -83,8 +83,8 @@ def members_of(application: Application) -> list[Allocation]:
 
 
 def describe_torn(victims: Sequence[Allocation]) -> dict[Application, str]:
-    """Returns, in words, the gangs that are of no use any more once *victims*, who still run, have left as nobody but
-    an ask with a required node may have them."""
+    """Returns a sentence for each gang that is left with too few members once *victims*, which still run, have left.
+    Only an ask with a required node may cause this."""
     found: dict[Application, str] = {}
     leaving = set(victims)
     for application in dict.fromkeys(victim.application for victim in victims if is_bound(victim)):

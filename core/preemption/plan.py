@@ -40,7 +40,7 @@ class Plan(Protocol):
 
 
 class Need(StrEnum):
-    """The places where an ask can lack room that victims free."""
+    """The places at which an ask can lack room, and victims can free it."""
 
     NODE = "node"
     QUEUE = "queue"

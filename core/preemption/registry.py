@@ -64,7 +64,7 @@ def configure_kinds(state: PartitionState, now_ns: int) -> None:
 
 
 def begin_kinds_again(state: PartitionState, now_ns: int) -> None:
-    """Has every kind begin again what a restart of the core begins again."""
+    """Makes every kind begin its timers again, as after a restart of the core."""
     for kind in KINDS:
         kind.driver.begin_again(state, now_ns)
 

@@ -22,7 +22,8 @@ Ranked = tuple[int, int, str, Allocation]
 """An allocation as (priority, age, key, allocation); the smallest is taken first."""
 
 IDLE_NS: Final = 2**64
-"""Makes a placeholder that nobody has replaced younger than all that does any work."""
+"""Added to the age of placeholders, this makes those that are not replaced yet younger than every allocation that does
+work."""
 
 CLASSES = (0, 1, 2, 3)
 """The classes of victims by reluctance: 0 ordinary, +1 opted out, +2 originator; a class is taken only after all before
@@ -46,7 +47,7 @@ def reluctance_of(allocation: Allocation) -> int:
 
 
 def age_of(allocation: Allocation) -> int:
-    """Returns the key by which equally important victims go: idle placeholders, then the youngest first."""
+    """Returns the key that orders equally important victims: idle placeholders first, then the youngest."""
     return -allocation.created_ns - IDLE_NS if allocation.spec.placeholder else -allocation.created_ns
 
 

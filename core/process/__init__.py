@@ -1,1 +1,1 @@
-"""The process: every part put together, started, and brought down in order. Only the CLI imports it."""
+"""Runs the process: assembles all parts, starts them, and stops them in order. Only the command line imports it."""

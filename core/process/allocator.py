@@ -1,11 +1,10 @@
-"""A bound on the memory that the C library keeps after it was freed.
+"""Bounds the freed memory that the C library keeps.
 
-What gRPC allocates for connections and messages comes and goes in megabytes, from threads of its own. Such memory is
-freed, as measured, but glibc does not give all of it back: it has up to eight arenas for each processor, keeps the free
-end of each up to a threshold, and raises that threshold by itself, to 64 MiB at most, whenever a large block was freed.
-``malloc_trim`` does not touch the free ends of any arena but the first. So a core under load with hostile neighbours
-grew by megabytes a minute while what was in use stayed the same. With the thresholds set they stay as they are set, and
-with few arenas there are few ends.
+gRPC allocates and frees megabytes for connections and messages, in threads of its own. glibc does not give all of the
+freed memory back: it has up to eight arenas for each processor, keeps the free end of each up to a threshold, and
+raises that threshold by itself, up to 64 MiB, whenever a large block is freed. ``malloc_trim`` only releases the free
+end of the first arena. So a core under attack grew by megabytes a minute although the memory in use stayed the same.
+Thresholds that are set explicitly are not raised, and with few arenas there are few free ends.
 
 Other C libraries, such as musl, have no ``mallopt``, and keep less by themselves.
 """
@@ -18,10 +17,10 @@ from collections.abc import Mapping
 from typing import Final
 
 ARENAS: Final = 2
-"""One for the thread of the event loop, and one for all others."""
+"""The number of arenas: one for the thread of the event loop, and one for all other threads."""
 
 OWN_SETTINGS: Final = ("MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
-"""The variables of the environment by which somebody may have chosen otherwise."""
+"""The environment variables by which an administrator may have set this already."""
 
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
@@ -31,8 +30,8 @@ _ARENA_MAX: Final = -8
 def bound_kept_memory(kept_bytes: int, environment: Mapping[str, str] = os.environ) -> bool:
     """Makes the C library keep at most about *kept_bytes* of freed memory in each of :data:`ARENAS` arenas.
 
-    Returns whether it does. It does not with 0, where the environment says something of it already, and where the
-    library has no such bounds. To be called before threads are started, because those there are keep their arenas.
+    Returns whether that was done. It is not done for 0, if the environment sets it already, or if the library has no
+    such bounds. It has to be called before threads are started, because existing threads keep their arenas.
     """
     if not kept_bytes or any(environment.get(name) for name in OWN_SETTINGS):
         return False

@@ -1,4 +1,4 @@
-"""The process: an event loop, signals, and one server."""
+"""Runs the process: an event loop, signal handlers, and one server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SWITCH_INTERVAL_S: Final = 0.001
 
 
 class TracingUnavailable(Exception):
-    """Spans cannot be sent where they were to go."""
+    """Spans cannot be sent to the given receiver."""
 
 
 def tracing_to(endpoint: str, logger: FilteringBoundLogger) -> Tracing | None:
@@ -60,15 +60,15 @@ def run(
     journal: Journal | None = None,
     standby: Standby | None = None,
 ) -> bool:
-    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*. *make_engine*:
-    makes those of further resource managers. *journal*: the one that *engine* is recorded in; absent: none is.
-    *standby*: follows another core with *engine*, and leads in its place.
+    """Serve *engine* until SIGTERM or SIGINT. Returns false if it ended because of a bug. *levels*: the level switch of
+    *logger*. *make_engine* makes the engines of further resource managers. *journal*: the journal of *engine*; absent:
+    there is none. *standby* follows another core with *engine*, and takes over from it.
 
     Raises :class:`kornel.core.process.server.AddressUnavailable`, :class:`kornel.core.process.server.AddressTooOpen` or
     :class:`kornel.core.process.history.HistoryUnusable`.
     """
-    # A thread that reads a configuration or a page of the history lets the event loop have its turn after this long.
-    # With Python's own 5 ms a health check, which takes some ten turns, waits several times as long for it.
+    # After this time, a thread that reads a configuration or a page of the history leaves the interpreter to the event
+    # loop. With Python's default of 5 ms, a health check, which takes some ten turns, would wait several times as long.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(

@@ -1,4 +1,4 @@
-"""The choice of the event loop that a process of ours runs."""
+"""Chooses the event loop of the process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
 def loop_factory() -> LoopFactory | None:
-    """Returns uvloop's factory, where it is installed; ``None`` means the standard library's."""
+    """Returns the factory of uvloop if it is installed; ``None``: the event loop of the standard library is used."""
     try:
         import uvloop  # noqa: PLC0415 - optional, so nothing else may import it
     except ImportError:

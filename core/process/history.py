@@ -1,4 +1,4 @@
-"""The durable history of one core: its writer, its queries, and their beginning and end."""
+"""Starts and stops the durable history of one core: its writer and its queries."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ __all__ = [
 
 
 class HistoryUnusable(Exception):
-    """The history that was asked for cannot be begun."""
+    """The history that the options ask for cannot be kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryChoice:
-    """The choice whether and how a history is kept. ``settings`` ``None``: no history. ``required``: rather serve
-    nothing than without it."""
+    """The choice whether and how a history is kept. ``settings`` ``None``: no history. ``required`` tells whether the
+    core must not serve without it."""
 
     settings: HistorySettings | None = None
     required: bool = False
@@ -62,14 +62,14 @@ def chosen_history(
 ) -> HistoryChoice:
     """Returns the history that the options choose for the core at *address*. Raises :class:`HistorySettingsError`.
 
-    *where* ``None``: no option was given, so the core's own file, or no history where that is not possible.
+    *where* ``None``: no option was given, so the core uses its own file, or has no history if that is not possible.
     """
     settings = history_settings(where or default_history(address), keep, spool, spool_bytes, address=address)
     return HistoryChoice(settings, required=where is not None)
 
 
 class ManagerHistory:
-    """The history of one manager, which may want nothing of what it does kept. *archive* absent: nothing is kept."""
+    """The history of one manager, which may choose that nothing is kept. *archive* absent: nothing is kept."""
 
     def __init__(self, archive: Archive | None) -> None:
         self._archive = archive
@@ -77,16 +77,16 @@ class ManagerHistory:
 
     @property
     def wanted(self) -> bool:
-        """Tells whether what the manager does is kept."""
+        """Tells whether a history of the manager is kept."""
         return not self._pausing
 
     @property
     def observers(self) -> tuple[EffectObserver, ...]:
-        """Returns the observers of the effects of the manager's engine."""
+        """The observers of the effects of the manager's engine."""
         return (self,) if self._archive is not None else ()
 
     def follow_settings(self, extra_config: Mapping[str, str]) -> None:
-        """Follow *extra_config* from here on."""
+        """Follows *extra_config* from now on."""
         self._pausing = not keeps_history(extra_config)
 
     def observe(self, effects: Sequence[Effect]) -> None:
@@ -101,7 +101,7 @@ class ManagerHistory:
 
 
 class History:
-    """The durable history of one core. Raises :class:`HistoryUnusable` if there is none and there has to be."""
+    """The durable history of one core. Raises :class:`HistoryUnusable` if a required history cannot be kept."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class History:
         return self._archive is not None
 
     def of_manager(self) -> ManagerHistory:
-        """Returns the part of another manager."""
+        """Returns the history of another manager."""
         return ManagerHistory(self._archive)
 
     def status(self) -> ArchiveStatus | None:
@@ -142,7 +142,8 @@ class History:
         return self._archive.status() if self._archive is not None else None
 
     def start(self, on_problem: Callable[[str], None]) -> None:
-        """Begin to write. *on_problem*: as of :class:`kornel.core.archive.archive.Archive`, called by other threads."""
+        """Begins to write. *on_problem*: as for :class:`kornel.core.archive.archive.Archive`; it is called by other
+        threads."""
         if self._archive is not None:
             self._archive.on_problem = on_problem
             self._archive.start()
@@ -153,7 +154,8 @@ class History:
             self._archive.keep_usage(samples)
 
     def close(self, patience_s: float) -> None:
-        """Block while what is queued is stored, and for *patience_s* seconds while the database takes it."""
+        """Blocks until everything queued is stored, and for up to *patience_s* seconds while the database accepts
+        it."""
         self.service.close()
         if self._archive is not None:
             self._archive.close(patience_s)

@@ -1,4 +1,4 @@
-"""The HTTP part of the process: the REST interface of one server's services, on an address of its own."""
+"""Serves HTTP: the REST interface of a core's services, on an address of its own."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class HttpFront:
         calls: Callable[[], Mapping[str, Handler]],
         local: bool,
     ) -> None:
-        """Prepares the server for HTTP. *tls* absent: plain HTTP. *connections*: the most at a time.
+        """Prepares the server for HTTP. *tls* absent: plain HTTP. *connections*: the most connections at a time.
 
         *calls*: the handlers of gRPC by service and method. *local*: the address is reached from this machine only.
         """

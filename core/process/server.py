@@ -1,8 +1,8 @@
-"""The gRPC server around one engine: put together, started, and brought down in a stated order.
+"""Assembles the server of a core, starts it, and stops it in a fixed order.
 
-Going down: health says NOT_SERVING and no call is taken any more; what clients had sent is applied; the responses to it
-are flushed; every stream ends UNAVAILABLE, so that shims know to come back; what has not ended within the grace period
-is cancelled.
+To stop, health reports NOT_SERVING and no further calls are accepted; what clients have sent is applied; the responses
+are flushed; every stream ends UNAVAILABLE, so that shims connect again; and calls that have not ended within the grace
+period are cancelled.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from kornel.core.domain.events import shorten_event_text
 from kornel.core.journal.journal import Journal, JournalUnusable
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.replay import Configured
+from kornel.core.journal.restoring import EngineRestorer
 from kornel.core.journal.standby import Standby
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.metrics.measures import Measures
@@ -101,10 +102,10 @@ from kornel.v1 import (
 )
 
 if TYPE_CHECKING:
-    from kornel.core.tracing.tracing import Tracing  # an extra, which need not be installed
+    from kornel.core.tracing.tracing import Tracing  # It is an extra, which need not be installed.
 
 AUDITED_AT_END: Final = 20_000
-"""The most records of a core whose books are audited before it ends: a second or so."""
+"""The most records of a core whose books are audited before it ends, which takes about a second."""
 
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
@@ -120,43 +121,43 @@ _TEST_CLOCK: Final = test_clock_pb2.DESCRIPTOR.services_by_name["TestClockServic
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
 _READING: Final = frozenset({_HISTORY, _EVENTS, _EXPLAIN, _STATUS, _READ})
-"""The services that a core has which stands by."""
+"""The services of a core that stands by."""
 
 CONFIGURATION_FILE: Final = "kornel.v1.Configuration"
-"""Health of the configuration file: NOT_SERVING while it says something that cannot be used."""
+"""The health service of the configuration file: NOT_SERVING while the file cannot be used."""
 
 HISTORY: Final = "kornel.v1.History"
-"""Health of the durable history: NOT_SERVING while what happens waits in the spool."""
+"""The health service of the durable history: NOT_SERVING while records have to wait in the spool."""
 
 CONCURRENT_CALLS: Final = 32
-"""Calls of one connection without a security file, which has a limit of its own."""
+"""The most calls of one connection if there is no security file; such a file has a limit of its own."""
 
 MANAGERS: Final = "kornel.v1.Managers"
-"""Health of the managers' engines: NOT_SERVING while the state of one of them is in doubt."""
+"""The health service of the managers' engines: NOT_SERVING while the state of one of them cannot be trusted."""
 
 JOURNAL: Final = "kornel.v1.Journal"
-"""Health of the journal: NOT_SERVING while it cannot be written, and nothing is taken."""
+"""The health service of the journal: NOT_SERVING while it cannot be written, so that no commands are accepted."""
 
 HEADERS_LIMIT: Final = 16 * 1024
-"""Bytes of the headers of one call."""
+"""The most bytes of the headers of one call."""
 
 OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
     # Two cores on one port would share its clients at random.
     ("grpc.so_reuseport", 0),
-    # A peer that vanished without a word is noticed after at most a minute, and its streams end.
+    # A peer that disappeared without closing its connection is noticed after at most a minute, and its streams end.
     ("grpc.keepalive_time_ms", 40_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # Who connects and says nothing is not waited for.
+    # A client that connects and sends nothing is not waited for.
     ("grpc.server_handshake_timeout_ms", 20_000),
-    # No message of a few bytes becomes one of many megabytes: identity is the only encoding that is taken.
+    # Only the encoding "identity" is accepted, so that no message of a few bytes becomes one of many megabytes.
     ("grpc.compression_enabled_algorithms_bitset", 1),
-    # What comes before any call is read, or beside all of them, is kept small: headers that refer to one another, calls
-    # that wait, bytes of a message that nobody has asked for yet. Readers ask for the rest as they go.
+    # What arrives before a call is read is kept small: headers that refer to each other, calls that wait, and bytes of
+    # a message that no reader has asked for yet. Readers ask for the rest as they go on.
     ("grpc.http2.settings_timeout", 5_000),
-    # Half of it is the bound from which gRPC refuses headers by chance, so that a long token works now and then.
+    # From half of this limit on, gRPC refuses headers at random, so a long token would only work now and then.
     ("grpc.max_metadata_size", HEADERS_LIMIT),
     ("grpc.absolute_max_metadata_size", HEADERS_LIMIT),
     ("grpc.http2.hpack_table_size.decoder", 0),
@@ -168,7 +169,7 @@ OPTIONS: Final = (
     ("grpc.http2.max_requests_per_read", 8),
     ("grpc.experimental.tcp_read_chunk_size", 16_384),
     ("grpc.experimental.tcp_max_read_chunk_size", 65_536),
-    # Shims ping as well; one every ten seconds is no abuse.
+    # Shims send pings as well; one every ten seconds is allowed.
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
 
@@ -178,34 +179,33 @@ class AddressUnavailable(Exception):
 
 
 class OriginUnusable(ValueError):
-    """A text that was given as the origin of web pages is none."""
+    """A text that was given as the origin of web pages is not one."""
 
 
 class LinkUnusable(ValueError):
-    """A text that was given as an address for the web page to link to is none."""
+    """A text that was given as an address for links of the web page is not one."""
 
 
 class AddressTooOpen(ValueError):
-    """Raised instead of serving, because a service that must not be reachable from other machines would be."""
+    """The address would make a service reachable from other machines that must not be, so the core does not serve."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
     """The settings of a server. ``address``: ``host:port`` (port 0: any free one) or ``unix:path``.
 
-    ``advertised``: where others find this core, of those that share its journal; empty: as ``address`` says.
-    ``default_config``: queue configuration of a manager that registers with none; empty: the built-in one.
-    ``config_file``: where that text comes from, to be read again on request; ``watch``: or whenever it changes.
-    ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
-    ``rest_address``: ``host:port`` where HTTP is served; empty: nowhere. ``rest_hosts``: names that clients may know
-    this machine by, besides its own. ``rest_origins``: of web pages that may read answers. ``rest_connections``: the
-    most at a time. ``docs_url``, ``grafana_url``: what the web page links to.
-    ``metric_aliases``: publish metrics also under names that dashboards of older upstream versions ask for.
-    ``usage_samples``: numbers of running applications and containers to keep, one a minute; 0: none.
-    ``history``: where what happens is kept for good.
-    ``managers``: the most resource managers at a time.
-    ``calls``, ``connections``: how much of each callers may have open, and how far ahead of the core they may be.
-    ``test_clock``: serve ``TestClockService``; takes a manual clock, and an address that only this machine reaches.
+    ``advertised``: the address by which clients and other cores of the same journal find this core; empty: ``address``.
+    ``default_config``: the queue configuration of a manager that registers with none; empty: the built-in one.
+    ``config_file``: the file of that text, which is read again on request, or with ``watch`` whenever it changes.
+    ``callback_timeout_ns``: the time that a shim may take to answer a question if it does not choose one itself.
+    ``rest_address``: the ``host:port`` where HTTP is served; empty: HTTP is not served. ``rest_hosts``: further names
+    by which clients may address this machine. ``rest_origins``: the origins of web pages that may read answers.
+    ``rest_connections``: the most HTTP connections at a time. ``docs_url``, ``grafana_url``: the addresses of links on
+    the web page. ``metric_aliases``: whether metrics also have the names that dashboards of older YuniKorn versions
+    use. ``usage_samples``: the number of kept samples of running applications and containers, one a minute; 0: none.
+    ``history``: the durable history. ``managers``: the most resource managers at a time. ``calls``, ``connections``:
+    the most that callers may have open, and how far ahead of the core they may be. ``test_clock``: whether
+    ``TestClockService`` is served, which needs a manual clock, and an address that only this machine reaches.
     """
 
     address: str
@@ -249,7 +249,7 @@ class ServerSettings:
 
 
 class KornelServer:
-    """A core: an engine for each resource manager, served. Use: ``start()``, then ``serve(stop)`` or ``stop()``."""
+    """A core: it serves an engine for each resource manager. Use: ``start()``, then ``serve(stop)`` or ``stop()``."""
 
     def __init__(
         self,
@@ -270,11 +270,11 @@ class KornelServer:
     ) -> None:
         """Builds the server without starting it. Raises :class:`kornel.core.process.history.HistoryUnusable`.
 
-        *sources*: the resolvers that work here; absent: those that need no settings. *levels*: of *logger*. *security*
-        absent: everybody who reaches the address may do everything. *tracing* absent: nothing is traced. *engine* is
-        the first manager's, *make_engine* makes those of further ones; absent: the core serves one at a time.
-        *journal*: the one that *engine* is recorded in; absent: none is. *standby*: follows with *engine*, and gives
-        the journal once this core leads.
+        *sources*: the resolvers that work here; absent: those that need no settings. *levels*: the level switch of
+        *logger*. *security* absent: every caller that reaches the address may do everything. *tracing* absent: nothing
+        is traced. *engine* is that of the first manager, and *make_engine* makes those of further ones; absent: the
+        core serves one manager at a time. *journal*: the journal of *engine*; absent: there is none. *standby* follows
+        another core with *engine*, and provides the journal once this core leads.
         """
         sources = sources or Sources.without_settings()
         self._settings = settings
@@ -284,8 +284,8 @@ class KornelServer:
         self._logger = logger
         self._metrics = metrics
         self._garbage = garbage
-        self.connections = ConnectionKeeper(settings.connections, logger)
-        """The amounts by which connections are ahead of the core."""
+        self.connections = ConnectionKeeper(settings.connections, logger, lambda: garbage.building)
+        """The keeper of connections, which bounds how far they are ahead of the core."""
         self.admission = AdmissionInterceptor(settings.calls, self.connections, logger)
         """The open calls, and their bounds."""
         self.events = events = EventJournal(str(uuid4()), logger=logger)
@@ -297,15 +297,15 @@ class KornelServer:
             logger=logger,
             absence=lambda: self.managers.absence,
         )
-        """Tells whether the books agree and requests make sense."""
+        """The keeper of health reports."""
         self.refusals = RefusalKeeper(clock=clock, logger=logger)
         """The latest entries and configurations that were refused."""
         self.usage = UsageHistory(
             lambda: running_applications(self.managers.reader), clock=clock, kept=settings.usage_samples
         )
-        """The usage, minute by minute."""
+        """The usage history, with a sample per minute."""
         self.measures = Measures(clock=clock)
-        """The counts for metrics."""
+        """The counters for metrics."""
         self.history = History(
             settings.history, clock=clock, logger=logger, keeps_events=lambda: events.settings.tracking
         )
@@ -323,9 +323,9 @@ class KornelServer:
         self._unavailable_resolvers = sources.unavailable
         self._make_engine = make_engine
         self.journal = journal
-        """The journal, if one is kept and this core leads."""
+        """The journal, if there is one and this core leads."""
         self.standby = standby
-        """The part in a journal that is shared; ``None``: the core is the only one."""
+        """The part of this core in a shared journal; ``None``: the core is the only one."""
         self.standing = standby.standing if standby is not None else Standing()
         """The standing of the core among those that share its journal."""
         self._gate = StandingGate(self.standing)
@@ -404,8 +404,8 @@ class KornelServer:
                 if security and security.guard
                 else OPEN_DOOR,
                 rules=BrowserRules(
-                    # Whoever proves who they are does so to a name that a certificate holds, or with a token that no
-                    # page of another name has.
+                    # Callers that prove their identity use a host name in a certificate, or a token that no page of
+                    # another origin has, so the host need not be checked.
                     hosts=local_hosts(settings.rest_hosts)
                     if stays_on_this_machine(settings.rest_address) and not (security and security.asks_who_calls)
                     else None,
@@ -423,11 +423,11 @@ class KornelServer:
         self._damaged = False
         """Tells whether no engine can be trusted."""
         self._journal_fails = False
-        """Tells whether the journal cannot be written, so that nothing is taken."""
+        """Tells whether the journal cannot be written, so that no commands are accepted."""
         self._up = False
-        """Tells whether the core has started and is not on its way down."""
+        """Tells whether the core has started and is not stopping."""
         self._ready = False
-        """Tells whether requests are taken and the state can be trusted."""
+        """Tells whether requests are accepted and the state can be trusted."""
         self._reading: set[asyncio.Task[None]] = set()
         self._health = HealthService(logger)
         self._services: tuple[str, ...] = ()
@@ -439,7 +439,7 @@ class KornelServer:
         """The address of HTTP, once started; empty: none."""
 
     async def start(self) -> str:
-        """Listen and serve. Returns the address and writes it to the ready file.
+        """Starts to listen and serve. Returns the address, and writes it to the ready file.
 
         Raises :class:`AddressUnavailable`, :class:`AddressTooOpen` or
         :class:`kornel.core.journal.journal.JournalUnusable`.
@@ -460,7 +460,7 @@ class KornelServer:
                 self.admission,
                 *(() if security is None else security.interceptors()),
                 *((StandingInterceptor(self.standing),) if self.standing.shared else ()),
-                # The innermost one: it is told of calls as services have them, and of none that was refused.
+                # It is the innermost interceptor, so it sees calls as the services see them, and none that was refused.
                 *(() if self._tracing is None else (self._tracing.make_interceptor(),)),
             ),
         )
@@ -555,7 +555,7 @@ class KornelServer:
             self.journal.take_note(note)
 
     def _take_over(self, journal: Journal) -> None:
-        """Lead from now on, with *journal*, where the core ended that led before."""
+        """Begins to lead, with *journal*, where the former leader ended."""
         self._adopt_journal(journal)
         journal.start()
         place = self.managers.first
@@ -572,7 +572,7 @@ class KornelServer:
         self._gate.open(journal.gate)
 
     def _decide_from_now_on(self) -> None:
-        """Start what only the core does that leads."""
+        """Starts everything that only a leading core does."""
         if self.history.kept:
             self._usage_sampler.start()
         if self._file is not None:
@@ -582,7 +582,8 @@ class KornelServer:
                 self._read_file(self._file.watch())
 
     async def serve(self, stop: asyncio.Event) -> bool:
-        """Serve until *stop* is set, then go down in order. False: the partition task died, which is a bug."""
+        """Serves until *stop* is set, then stops in order. Returns false if the partition task has ended by itself,
+        which is a bug."""
         ends = {asyncio.create_task(event.wait()) for event in (stop, self.managers.died)}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
@@ -592,7 +593,7 @@ class KornelServer:
         return not died
 
     def reload(self) -> None:
-        """Read the files again that the core was started with: queue configuration, certificates, security."""
+        """Reads the files with which the core was started again: queue configuration, certificates, security."""
         security = self._security
         if security is not None:
             security.reload()
@@ -606,7 +607,7 @@ class KornelServer:
             self._read_file(self._file.reload())
 
     async def stop(self) -> None:
-        """Stop the parts in the order that this module states."""
+        """Stops the parts in the order that this module states."""
         assert self._server is not None
         for reading in self._reading:
             reading.cancel()
@@ -622,15 +623,15 @@ class KornelServer:
         self._health.stop_serving()
         if self.standby is not None:
             await self.standby.stop()
-        # Asked for first, because from here on gRPC takes no new call while the old ones are being ended.
+        # This comes first, because from now on gRPC accepts no new calls while the open ones are being ended.
         down = asyncio.create_task(self._server.stop(self._settings.grace_s))
         await self.managers.stop()
         if self.journal is not None:
-            await self.journal.hand_over()  # Everything that was decided is written.
+            await self.journal.hand_over()  # By now everything that was decided is written.
         self.managers.finish_streams(ShuttingDown("the core is shutting down"))
         self.events.events.close()
         await self._streams_gone()
-        # What is still open are calls such as health watches, which never end by themselves.
+        # Calls that are still open, such as health watches, would never end by themselves.
         await self._server.stop(None)
         await down
         await asyncio.to_thread(self.connections.stop)
@@ -708,8 +709,8 @@ class KornelServer:
         return self._make_place(self._make_engine(), self.managers.leader.configurator.default_text)
 
     def _make_place(self, engine: EnginePort, default_config: str | None = None) -> Place:
-        """Returns a place for a manager with *engine*. *default_config*: what the file says now; ``None``: what it said
-        when the core started."""
+        """Returns a place for a manager with *engine*. *default_config*: the present text of the file; ``None``: its
+        text when the core started."""
         settings, clock, logger, metrics = self._settings, self._clock, self._logger, self._metrics
         presence = PresenceKeeper(clock, self._on_presence)
         switchboard = Switchboard(metrics, queue_limit=settings.queue_limit, presence=presence)
@@ -725,7 +726,7 @@ class KornelServer:
                 observer.observe(told)
 
         def follow_settings(extra_config: Mapping[str, str]) -> None:
-            # What comes of unregistering a manager is the last of what it did.
+            # The effects of unregistering a manager are the last ones that it causes.
             if engine.rm_id:
                 kept.follow_settings(extra_config)
             self._follow_leader()
@@ -760,6 +761,8 @@ class KornelServer:
             untold=self.journal.untold if self.journal is not None else (),
             progress=self.journal.progress if self.journal is not None else None,
             on_receipt=engine.note_receipt if isinstance(engine, RecordingEngine) else lambda receipt: None,
+            restorer=EngineRestorer(lambda: self.journal, logger),
+            under_way=lambda: self.journal is not None and self.journal.has_work_under_way(),
             on_submit=None if self._tracing is None else self._tracing.note_submitted,
         )
         configurator = Configurator(
@@ -781,7 +784,7 @@ class KornelServer:
         return place
 
     def _partitions_kept(self) -> list[PartitionReader]:
-        """Returns the partitions of all managers that want their history kept."""
+        """Returns the partitions of all managers whose history is kept."""
         return [
             views
             for place in self.managers.registered
@@ -790,16 +793,16 @@ class KornelServer:
         ]
 
     def _follow_leader(self) -> None:
-        """Follow the extra settings that the core has for all managers."""
+        """Follows the extra settings that apply to the whole core."""
         extra_config = self.managers.leader.runner.extra_config()
         self.events.follow_settings(extra_config)
         self.health.settings_changed()
         self._levels.follow_settings(extra_config)
 
     def _on_damage(self) -> None:
-        """Say whether the core serves: it does as long as the engine of one manager can be trusted.
+        """Updates whether the core serves, which it does as long as the engine of one manager can be trusted.
 
-        A manager that is gone has no problem with the configuration file any more.
+        A manager that was removed no longer counts for problems with the configuration file.
         """
         if self._file is not None:
             self._health.set_serving(CONFIGURATION_FILE, not self.managers.problem)
@@ -835,9 +838,9 @@ class KornelServer:
         task.add_done_callback(self._reading.discard)
 
     def _update_health(self) -> None:
-        """Say of the core and its services whether they serve; a core that stands by answers questions, and does
-        nothing else."""
-        # A store that comes back while the core goes down does not make it ready again.
+        """Updates the health of the core and its services. A core that stands by only serves services that answer
+        questions."""
+        # A store that works again while the core is stopping does not make the core ready again.
         self._ready = self._up and not self._damaged and not self._journal_fails and self.standing.leads
         for service in ("", *self._services):
             answers = service in _READING and self._up and not self._damaged and not self.standing.leads
@@ -846,14 +849,14 @@ class KornelServer:
     def _log_summary(self) -> None:
         try:
             counts = self.managers.reader.final_counts(AUDITED_AT_END)
-        except Exception as error:  # A damaged engine must not keep the process from ending.
+        except Exception as error:  # A damaged engine must not prevent the process from ending.
             self._logger.error("stopped, without a summary of the engine", exc_info=error, **self._metrics.as_dict())
             return
         self._logger.info("stopped", **counts._asdict(), **self._metrics.as_dict())
 
 
 def _event_of_root(at_ns: int, message: str) -> EventRecorded:
-    """Returns an event about the root queue, since the event history knows no configurations."""
+    """Returns an event about the root queue, because the event history has no events about configurations."""
     record = si_pb2.EventRecord
     return EventRecorded(
         record.QUEUE, "root", "", record.SET, record.DETAILS_NONE, at_ns, None, shorten_event_text(message)
@@ -861,13 +864,13 @@ def _event_of_root(at_ns: int, message: str) -> EventRecorded:
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[str], None], text: str) -> None:
-    """Schedule *call* in *loop* from another thread, which may outlive the loop."""
+    """Schedules *call* in *loop* from another thread, which may run longer than the loop."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(call, text)
 
 
 def _listen_at(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
-    """Open *address*. Returns it with the port that was really opened."""
+    """Open *address*. Returns it with the port that was actually opened."""
     try:
         if credentials is None:
             port = server.add_insecure_port(address)
@@ -881,13 +884,13 @@ def _listen_at(server: grpc.aio.Server, address: str, credentials: grpc.ServerCr
 
 
 def _reachable_address(address: str) -> str:
-    """Returns *address* with the name of this machine for one that stands for all its interfaces."""
+    """Returns *address*, with the name of this machine in place of a host that stands for all interfaces."""
     host, _, port = address.rpartition(":")
     return f"{platform.node()}:{port}" if host in ("0.0.0.0", "[::]", "::", "*") else address
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Write *text* so that whoever sees the file sees all of it."""
+    """Writes *text* so that a reader of the file never sees a part of it."""
     scratch = path.with_name(path.name + ".new")
     scratch.write_text(text + "\n", encoding="utf-8")
     scratch.replace(path)

@@ -1,7 +1,7 @@
-"""Looks at the use of all queues from time to time, for the stored history.
+"""Samples the usage of all queues from time to time, for the stored history.
 
-At most one row a second is stored, however many queues are in use: the more there are, the more rarely they are looked
-at. Between the steps of one look everybody else has a turn.
+At most one row a second is stored on average: the more queues are in use, the more rarely they are sampled. Other tasks
+run between the steps of one sample.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ NS_PER_ROW: Final = SECOND_NS
 
 
 class UsageSampler:
-    """Samples the usage of queues for the history. ``partitions``: those that there are now. ``keep``: takes the rows
-    of one look."""
+    """Samples the usage of queues for the history. ``partitions`` returns the present partitions. ``keep`` gets the
+    rows of one sample."""
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class UsageSampler:
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look a minute from now, and go on."""
+        """Takes the first sample in a minute, and further ones from then on."""
         self._wait(LEAST_PAUSE_NS)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stops taking samples."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""The version of the core, and where its documentation is."""
+"""Finds the version of the core, and the address of its documentation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def core_version() -> str:
 def find_documentation() -> str:
     """Returns the address of the documentation in the repository that the installed distribution names; empty: none.
 
-    ``{page}`` stands in it for the name of a page.
+    ``{page}`` in it stands for the name of a page.
     """
     try:
         addresses = metadata("kornel").get_all("Project-URL") or []

@@ -1,1 +1,1 @@
-"""The REST interface ``/ws/v1``: HTTP to the engine that gRPC serves, for reading only."""
+"""Serves the REST interface ``/ws/v1``: HTTP to the engine that gRPC serves, mainly for reading."""

@@ -1,5 +1,5 @@
-"""The permission that a request needs, and the interface of the guard, through which all security checks of REST are
-made."""
+"""Defines the permission that a request needs, and the interface of the guard, which makes all security checks of
+REST."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kornel.core.service.callers import Permission
 
 
 class Access(StrEnum):
-    """The classes of routes. OPEN: everybody may call them, so that browsers can ask what is allowed and probes
+    """The classes of routes. OPEN: every caller may use them, so that browsers can ask what is allowed and probes
     work."""
 
     OPEN = "open"
@@ -55,7 +55,7 @@ class Door(Protocol):
     """Admits or refuses requests before a handler runs and before the body is read."""
 
     async def admit_request(self, request: Request, access: Access) -> None:
-        """Raises :class:`kornel.core.rest.errors.RestError` with 401, 403 or 429 unless the caller may."""
+        """Raises :class:`kornel.core.rest.errors.RestError` with 401, 403 or 429 unless the caller may send it."""
 
     def end_request(self, scope: Scope) -> None:
         """End the request with this *scope*, admitted or not."""

@@ -22,7 +22,7 @@ HTML: Final = "text/html; charset=utf-8"
 API_VERSION: Final = "1"
 
 _WIDEST: Final = 256 * 1024
-"""The most bytes handed to the transport at once; it asks for more."""
+"""The most bytes that are passed to the transport at once; it asks for more when it has sent them."""
 
 _SENDING_S: Final = 0.25
 """The longest time for which the engine yields to the sending of an answer."""
@@ -85,7 +85,7 @@ def wants_gzip(scope: Scope) -> bool:
 
 
 def raw_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    """Returns *headers* as ASGI wants them."""
+    """Returns *headers* in the form that ASGI needs."""
     return [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers]
 
 

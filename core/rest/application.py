@@ -1,4 +1,4 @@
-"""The REST interface put together: an ASGI application over the services of one core."""
+"""Assembles the REST interface: an ASGI application over the services of one core."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ from kornel.core.service.rpc import Handler
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The services behind the interface. ``ready``: whether the core takes requests. ``log_level``: in force now.
+    """The services behind the interface. ``ready`` tells whether the core accepts requests. ``log_level`` returns the
+    level in force.
 
     ``calls``: the handlers of gRPC by service and method. ``local``: HTTP is served to this machine alone.
     """
@@ -63,9 +64,9 @@ class RestApplication:
     """The REST interface as an ASGI application. ``app`` answers requests; :meth:`close` ends answers that would never
     end by themselves.
 
-    *page* gets what no route is for, such as ``/``; absent: 404. *door* decides who may do what;
-    *proofs* is what the documentation says of that. *rules*: what pages of browsers may do. *links*: what the page
-    links to.
+    *page* answers requests without a route, such as ``/``; absent: 404. *door* decides which callers may do what;
+    *proofs* says for the documentation what callers have to prove. *rules*: what pages in browsers may do. *links*:
+    what the page links to.
     """
 
     def __init__(
@@ -124,5 +125,5 @@ class RestApplication:
         )
 
     def close(self) -> None:
-        """End all streams, since the core stops."""
+        """Ends all streams, because the core is stopping."""
         self._streams.close()

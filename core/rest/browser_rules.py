@@ -1,8 +1,8 @@
-"""Rules for web pages and a core that a browser can reach: they may do next to nothing by default.
+"""Defines the rules for web pages that send requests to a core: by default they may do almost nothing.
 
-A page of any site can have a browser send requests to this machine. It cannot read the answers unless they carry
-``Access-Control-Allow-Origin``; and by having its own name lead here (DNS rebinding) it becomes this core's own page,
-but for the ``Host`` that its requests still name.
+A page of any site can make a browser send requests to this machine. It cannot read the answers unless they have
+``Access-Control-Allow-Origin``. If it makes its own name resolve to this machine (DNS rebinding), the browser treats it
+as a page of this core, but its requests still have that name in ``Host``.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ _HEADERS: Final = "X-Requested-With,Content-Type,Accept,Origin"
 
 
 class BadOrigin(ValueError):
-    """A text that was given as an origin is none."""
+    """A text that was given as an origin is not one."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrowserRules:
-    """The rules for requests that browsers make. *hosts*: names that requests may be addressed to, in lower case;
-    ``None``: any. Addresses are always good.
+    """The rules for requests that browsers make. *hosts*: the names to which requests may be addressed, in lower case;
+    ``None``: any. Addresses are always allowed.
 
-    *origins*: pages that may read answers; ``*``: all. *tokens*: they may send a bearer token.
+    *origins*: the origins of pages that may read answers; ``*``: all. *tokens* tells whether these pages may send a
+    bearer token.
     """
 
     hosts: frozenset[str] | None = None
@@ -36,10 +37,10 @@ class BrowserRules:
     tokens: bool = False
 
     def names_one_host(self, hosts: list[str], *, old: bool) -> bool:
-        """Tells whether a request with these ``Host`` headers says which host it is meant for.
+        """Tells whether the ``Host`` headers of a request name exactly one host.
 
-        Nobody knows by which of several others went, a proxy or a cache on its way. *old*: it is of HTTP before 1.1,
-        which did not ask for one; browsers do not speak it any more.
+        If there are several, a proxy or a cache on the way may have used another one. *old*: the request is of HTTP
+        before 1.1, which does not require the header; browsers no longer use it.
         """
         if len(hosts) > 1:
             return False
@@ -59,8 +60,8 @@ class BrowserRules:
         return True
 
     def headers_for(self, origin: str, methods: str) -> list[tuple[str, str]]:
-        """Returns the headers of an answer to a page of *origin*; empty text: it does not say. *methods*: of the
-        route."""
+        """Returns the headers of an answer to a page of *origin*; empty: the request names none. *methods*: those of
+        the route."""
         if not self.origins:
             return []
         allowed = [
@@ -69,14 +70,14 @@ class BrowserRules:
         ]
         if ANY in self.origins:
             return [("Access-Control-Allow-Origin", ANY), *allowed]
-        # Caches must not give one page what was made for another.
+        # Caches must not give one page an answer that was made for another.
         if origin.lower() not in self.origins:
             return [("Vary", "Origin")]
         return [("Access-Control-Allow-Origin", origin), ("Vary", "Origin"), *allowed]
 
 
 ANYTHING: Final = BrowserRules()
-"""Any host, and no pages of other origins."""
+"""The rules that allow any host, and no pages of other origins."""
 
 
 def local_hosts(more: Iterable[str] = ()) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""A configuration as REST shows it: the text in force, complete and in one form (rest.md 4.9).
+"""Makes the configuration document of REST from the text in force, complete and in one form (rest.md 4.9).
 
 Amounts and names stay as they were written, so the document is made from the text and not from the parsed values. The
 text was accepted before, so problems are ignored. A large text takes long, so callers use a thread.
@@ -213,8 +213,8 @@ def _without_empty(document: Document, *names: str) -> Document:
 
 
 def _lower_keys(value: Any, *, names: bool = False) -> Any:
-    """Returns *value* with keys in lower case; ``names``: its keys were chosen by an administrator and stay as they
-    are."""
+    """Returns *value* with keys in lower case; ``names`` tells whether its keys are names that an administrator chose,
+    which stay as they are."""
     if isinstance(value, list):
         return [_lower_keys(item) for item in value]
     if not isinstance(value, dict):

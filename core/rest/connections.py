@@ -161,7 +161,7 @@ class Connections:
                 ssl_shutdown_timeout=goodbye,
             )
         except (OSError, asyncio.CancelledError):
-            # The client sent nothing, or not TLS, or showed no certificate; that does not concern anybody else.
+            # The client sent nothing, or not TLS, or showed no certificate, which concerns no other connection.
             self._remove_connection(connection)
             connection.socket.close()
             protocol.give_up()

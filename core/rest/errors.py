@@ -1,4 +1,4 @@
-"""Refusals of handlers, and the body of the answer that says so (rest.md 2)."""
+"""Defines the errors of handlers, and the bodies of the answers that report them (rest.md 2)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Live events over HTTP: a line each, for as long as the client reads (rest.md 4.2).
+"""Streams live events over HTTP, one per line, for as long as the client reads (rest.md 4.2).
 
-A stream holds a position in the ring and no events, so a slow reader costs no memory. It is dropped when the ring no
-longer reaches back to where it is, or when its socket has been full for :data:`WRITE_PATIENCE_S`.
+A stream only holds its position in the ring, so a slow reader costs no memory. It is dropped when the ring no longer
+has the events at its position, or when its socket has been full for :data:`WRITE_PATIENCE_S`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from kornel.core.telling.encoding.yunikorn.events import encode_event_line
 CLOSED: Final = "Event stream was closed by the producer"
 
 EVENTS_OF_A_WRITE: Final = 1_024
-"""The most events of one write. An event has at most some 1.3 kB, and of a client that reads slowly one write is all
-that is kept."""
+"""The most events of one write. An event has at most some 1.3 kB, and at most one write is kept for a client that reads
+slowly."""
 
 
 class EventStreams:
@@ -71,7 +71,8 @@ def _make_encodings() -> Encodings[EventRecorded]:
 
 
 class EventStream:
-    """The answer to one request, as an ASGI application. Begins with event *start*, or the oldest kept after it."""
+    """The answer to one request, as an ASGI application. It begins with event *start*, or with the oldest kept event
+    after it."""
 
     def __init__(self, streams: EventStreams, start: int, place: ExitStack) -> None:
         self._streams = streams
@@ -105,7 +106,7 @@ class EventStream:
             self._place.close()
 
     def end_stream(self) -> None:
-        """Send the last line and no more."""
+        """Sends the last line, and nothing more."""
         self._ended = True
         if self._sending is not None:
             self._sending.cancel()
@@ -143,7 +144,7 @@ async def _write(send: Send, lines: bytes) -> None:
 
 
 async def _last_line(scope: Scope, send: Send, reason: str) -> None:
-    """Send the last line of a stream. ``reason`` is ours; clients of YuniKorn know the rest."""
+    """Send the last line of a stream. ``reason`` is Kornel's own; clients of YuniKorn know the other fields."""
     try:
         await _write(send, encode({**error_document(200, CLOSED), "reason": reason}))
         await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), WRITE_PATIENCE_S)
@@ -152,7 +153,7 @@ async def _last_line(scope: Scope, send: Send, reason: str) -> None:
 
 
 def _abort_connection(scope: Scope) -> None:
-    """Drop the connection and what waits to be written to it."""
+    """Drops the connection, with everything that waits to be written to it."""
     extension = scope.get("extensions", {}).get(ABORT)
     if extension is not None:
         extension["abort"]()

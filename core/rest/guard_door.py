@@ -1,7 +1,7 @@
 """Has the guard check each HTTP request, whose caller is known from a client certificate or a bearer token.
 
-A stream of events whose caller has no right to it any more is cut off: HTTP has no way to say why in the middle of an
-answer.
+A stream of events whose caller has lost the right to it is cut off, because HTTP has no way to say why in the middle of
+an answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Administers = Callable[[str, str, str, Sequence[str]], bool]
 
 
 class GuardDoor:
-    """Asks *guard*. Administrators of a queue may see it without being allowed to read all."""
+    """Has *guard* decide. Administrators of a queue may see it even without the permission to read everything."""
 
     def __init__(self, guard: Guard, administers: Administers) -> None:
         self._guard = guard

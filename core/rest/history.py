@@ -49,7 +49,7 @@ class UsageHistory:
             self._wait()
 
     def stop(self) -> None:
-        """Take no more samples."""
+        """Stops taking samples."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,5 @@
-"""The HTTP/1.1 connection: that of uvicorn, with bounds on all that a client may send or leave unread (rest.md 2).
+"""Serves an HTTP/1.1 connection: uvicorn's, with bounds on everything that a client may send or leave unread (rest.md
+2).
 
 Input is parsed in small pieces, and no further than the next request while one is being answered. So everything that a
 client sends is counted before much of it is kept: the head of a request, its body with the framing around it, and
@@ -25,12 +26,12 @@ BODY_PATIENCE_S: Final = 30.0
 """The longest time from the end of the headers to the end of the body."""
 
 READER_PATIENCE_S: Final = 10.0
-"""The time within which a client has to take :data:`LEAST_TAKEN` of an answer, or all that is left of it."""
+"""The time within which a client has to read :data:`LEAST_TAKEN` bytes of an answer, or all that is left of it."""
 
 LEAST_TAKEN: Final = 16 * 1024
 
 WRITTEN_AHEAD: Final = 64 * 1024
-"""The bytes of an answer that may wait in the event loop for the system to take them, before no more are made."""
+"""The bytes of an answer that may wait in the event loop for the system before no more are made."""
 
 HEADER_LIMIT: Final = 64 * 1024
 """The most bytes of a request line and its headers together."""
@@ -53,9 +54,9 @@ LINGER_S: Final = 1.0
 LONGEST_LINGER: Final = 10
 LINGER_BYTES: Final = BODY_LIMIT + 2**20
 LEAST_LINGERED: Final = 64 * 1024
-"""The bounds within which a refused caller may go on sending, and read why, before its connection is closed:
-``LINGER_S`` seconds, extended by as many at most ``LONGEST_LINGER`` times while it sends ``LEAST_LINGERED`` bytes each
-time; in all ``LINGER_BYTES``, enough for a whole body with its framing."""
+"""The bounds within which a refused caller may go on sending, and read why it was refused, before its connection is
+closed. It has ``LINGER_S`` seconds, extended by as many at most ``LONGEST_LINGER`` times if it sends ``LEAST_LINGERED``
+bytes each time, and ``LINGER_BYTES`` bytes in all, enough for a whole body with its framing."""
 
 PARSED_AT_ONCE: Final = 16 * 1024
 CHUNKS_PARSED_AT_ONCE: Final = 256
@@ -80,7 +81,7 @@ class _Flow(FlowControl):
     def __init__(self, protocol: PatientProtocol, transport: asyncio.Transport) -> None:
         super().__init__(transport)
         self.protocol: PatientProtocol | None = protocol
-        """The connection; ``None`` once it has ended."""
+        """The protocol object of the connection; ``None`` once the connection has ended."""
 
     def pause_reading(self) -> None:
         self.read_paused = True
@@ -109,9 +110,10 @@ class PatientProtocol(HttpToolsProtocol):
         self._lost = False
         """Tells whether the connection has ended."""
         self._ends = False
-        """Tells whether no further requests are taken, so that the connection ends after the answers that are due."""
+        """Tells whether no further requests are accepted, so that the connection ends after the answers that are
+        due."""
         self._lingers = False
-        """Tells whether the last answer was given, so that all further input is thrown away."""
+        """Tells whether the last answer was sent, so that all further input is dropped."""
         self._thrown_away = 0
         self._thrown_before = 0
         """The value of ``_thrown_away`` when the connection was last checked."""
@@ -127,7 +129,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._sent = 0
         """The bytes of bodies that were given to the transport."""
         self._taken = 0
-        """The bytes of bodies that the client had taken when it was last seen to read."""
+        """The bytes of bodies that the client had read when it was last seen to read."""
         self._taken_at = 0.0
 
     @property
@@ -138,7 +140,7 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start waiting for headers."""
         super().connection_made(transport)
-        # Over TLS the event loop keeps eight times as much unless it is told.
+        # Over TLS, the event loop keeps eight times as much by default.
         transport.set_write_buffer_limits(high=WRITTEN_AHEAD)
         self.flow: _Flow = _Flow(self, transport)
         self._taken_at = self.loop.time()
@@ -155,11 +157,11 @@ class PatientProtocol(HttpToolsProtocol):
         self._break_cycles()
 
     def _break_cycles(self) -> None:
-        """Drop what refers back to the connection, so that it is freed at once. An answer that is still being made has
-        what it needs.
+        """Drop the references back to the connection, so that its memory is freed at once. An answer that is still
+        being made does not need them.
 
-        The collector would find it too late: what is open while the collector is kept away from what lives long is out
-        of its sight for good (:mod:`kornel.core.service.garbage`).
+        The garbage collector would never free it: it never again examines connections that were open while long-lived
+        objects were taken out of its reach (:mod:`kornel.core.service.garbage`).
         """
         self.on_lost = _do_nothing
         self.flow.protocol = None
@@ -168,8 +170,8 @@ class PatientProtocol(HttpToolsProtocol):
         self.pipeline.clear()
 
     def give_up(self) -> None:
-        """Clean up after a connection that was dropped while it was being made, of which the event loop does not
-        tell."""
+        """Cleans up after a connection that was dropped while it was being made, which the event loop does not
+        report."""
         if not self._lost and self.transport is not None:
             self.connection_lost(None)
 
@@ -221,7 +223,7 @@ class PatientProtocol(HttpToolsProtocol):
         if len(self.headers) > HEADERS_LIMIT:
             self._refuse_request(TOO_MUCH_HEAD)
             return
-        if self.url.startswith(b"//"):  # Otherwise what follows would be taken for a host.
+        if self.url.startswith(b"//"):  # Otherwise what follows would be read as a host.
             self.url = b"/." + self.url
         super().on_headers_complete()
         self._asked = self._in_body = True
@@ -249,7 +251,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._refuse_request(b"400 Bad Request", msg.encode())
 
     def check_reader(self, now: float) -> None:
-        """Drop the connection if its client takes too little of its answer. *now*: the time of the event loop."""
+        """Drops the connection if its client reads too little of its answer. *now*: the time of the event loop."""
         left = self.transport.get_write_buffer_size()
         taken = self._sent - left
         if not left or taken - self._taken >= LEAST_TAKEN:
@@ -347,7 +349,7 @@ class PatientProtocol(HttpToolsProtocol):
             self.start_lingering()
 
     def start_lingering(self) -> None:
-        """End the connection in such a way that a client that is still sending does not lose its answer."""
+        """Ends the connection so that a client that is still sending does not lose its answer."""
         if not self._open:
             return
         self._lingers = True
@@ -397,7 +399,7 @@ class PatientProtocol(HttpToolsProtocol):
         if self.pipeline or self.cycle.response_started:
             self._abort_connection()
             return False
-        # The handler of the request, of which only a part has come, is told that its client is gone.
+        # The handler of a request that has arrived only in part is notified that its client is gone.
         self.cycle.disconnected = True
         self.cycle.message_event.set()
         return True
@@ -408,7 +410,7 @@ def _do_nothing() -> None:
 
 
 class _Counted:
-    """Runs *app* and lets *protocol* see each part of its answers."""
+    """Runs *app*, and shows *protocol* each part of its answers."""
 
     def __init__(self, protocol: PatientProtocol, cycle: RequestResponseCycle, app: ASGIApp) -> None:
         self._protocol = protocol

@@ -1,4 +1,4 @@
-"""Parameters of lists: a page, some fields, a summary, an order (rest.md 12.3).
+"""Handles the parameters of lists: pages, fields, summaries and orders (rest.md 12.3).
 
 Without such parameters a list is complete, as in YuniKorn. Cursors are opaque to clients: they contain the key of the
 last item of a page, and in a sorted list also its sort value, so that no item is repeated or skipped when others come
@@ -85,7 +85,7 @@ async def page_in_order(ranked: Sequence[tuple[Value, str, T]], wishes: Wishes, 
     """Returns the wanted part of *ranked*, which has items with their values and keys, and the cursor with which to
     continue. Raises 400 for an invalid cursor.
 
-    *ranked* is sorted by key. It is put in order in turns: first in runs, then by merging as many items as are wanted.
+    *ranked* is sorted by key. It is sorted in short turns: first in runs, then by merging as many items as are wanted.
     """
     place = order.read_cursor(wishes.after) if wishes.after else None
     runs = await gather_items(

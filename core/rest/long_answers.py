@@ -1,8 +1,8 @@
-"""Bounds on the memory of long answers, while they are being made, and until their clients have taken them.
+"""Bounds the memory of long answers while they are being made, and until their clients have read them.
 
-A few answers are made at a time, and others wait in a queue. All answers that clients have not taken yet share a
-budget. When it is used up, a client that has been taking an answer for long makes room for a new one, however quickly
-it reads.
+A few answers are made at a time, and others wait in a queue. All answers that clients have not read completely share a
+budget. When it is used up, an answer that has been sent for long is aborted for a new one, however quickly its client
+reads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from kornel.core.rest.errors import RestError
 
 MOST_BYTES: Final = 24 * 2**20
-"""The most bytes of answers that were made and are not taken yet. A single answer may be longer."""
+"""The most bytes of answers that were made and not read completely yet. A single answer may be longer."""
 
 COUNTED_FROM: Final = 64 * 1024
 """The size from which an answer counts; shorter answers are bounded by the number of connections."""
@@ -48,7 +48,7 @@ class LongAnswers:
 
     @asynccontextmanager
     async def count_making(self) -> AsyncIterator[None]:
-        """Counts a long answer as being made. Raises 503 when too many wait for that already."""
+        """Counts a long answer as being made. Raises 503 if too many wait for that already."""
         if self._waiting >= MOST_WAITING:
             raise RestError(503, "too many long answers are being made", [("Retry-After", "2")])
         self._waiting += 1

@@ -1,8 +1,8 @@
-"""Messages of ``kornel.v1`` as JSON, with the names that REST has: ``allocationKey`` for ``allocation_key``.
+"""Writes messages of ``kornel.v1`` as JSON with the names of REST: ``allocationKey`` for ``allocation_key``.
 
-Unlike the JSON that protobuf defines, numbers of 64 bits are numbers, as everywhere in this interface, and a choice is
-its word in lower case: ``KIND_ADDED`` is ``added``. A field that is not set is there with its empty value, unless it is
-a message.
+Unlike in the JSON that protobuf defines, numbers of 64 bits are numbers, as everywhere in this interface, and an
+enumeration value is its word in lower case: ``KIND_ADDED`` is ``added``. A field that is not set has its empty value,
+unless it is a message.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from kornel.core.service.loop_time import STEP_S, Sharing
 MessageT = TypeVar("MessageT", bound=Message)
 
 _DEEPEST: Final = 10
-"""Messages within one another; none of ours goes as deep."""
+"""The deepest nesting of messages; no request of this interface is nested as deep."""
 
 MOST_SIGNS: Final = 8_192
-"""The most signs of JSON outside of texts, such as commas and brackets, and the most quotes. A value takes about five
-microseconds for each of its own, and everybody waits meanwhile."""
+"""The most punctuation characters of JSON outside of texts, such as commas and brackets, and the most quotes. Parsing
+takes about five microseconds for each, during which nothing else is done."""
 
 _SIGNS: Final = (b",", b":", b"[", b"{")
 _QUOTE: Final = b'"'
 
 
 def check_structure(body: bytes) -> None:
-    """Raises 400 for JSON in *body* with more values than any request of ours has, however long its texts are.
+    """Raises 400 for JSON in *body* with more values than any valid request has, however long its texts are.
 
-    A quote that ends no text is one behind a backslash that is not itself behind one.
+    A quote does not end a text if it follows a backslash that is not escaped itself.
     """
     if len(body) <= MOST_SIGNS:
         return
@@ -68,7 +68,7 @@ def message_document(message: Message) -> dict[str, Any]:
 
 
 async def long_document(message: Message) -> dict[str, Any]:
-    """Returns *message* as a document, made in steps of a few milliseconds, others in between."""
+    """Returns *message* as a document, made in steps of a few milliseconds between which other tasks run."""
     document: dict[str, Any] = {}
     sharing = Sharing.of_loop()
     with sharing.count_reading():
@@ -107,7 +107,7 @@ def _value_writer(field: FieldDescriptor) -> Callable[[Any], Any]:
 
 
 def _enum_words(enum: EnumDescriptor) -> dict[int, str]:
-    """Returns the word of each number: its name without what all names begin with. None for the number 0."""
+    """Returns the word of each number: its name without the common prefix. The number 0 has no word."""
     names = {value.number: value.name for value in enum.values}
     zero = names.get(0, "")
     prefix = zero.removesuffix("UNSPECIFIED") if zero.endswith("UNSPECIFIED") else ""

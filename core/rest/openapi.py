@@ -67,7 +67,8 @@ more."""
 
 
 def openapi_document(routes: Iterable[Route], version: str, proofs: Proofs) -> dict[str, Any]:
-    """Returns the description of *routes*. *version*: of this core; *proofs*: those it demands of its callers."""
+    """Returns the OpenAPI document of *routes*. *version*: that of this core. *proofs*: those that it demands of its
+    callers."""
     paths: dict[str, Any] = {}
     for route in routes:
         if route.operation is not None:
@@ -89,8 +90,8 @@ def openapi_document(routes: Iterable[Route], version: str, proofs: Proofs) -> d
 
 
 def _security_of(access: Access, proofs: Proofs) -> list[dict[str, list[str]]]:
-    """Returns alternatives of which one admits a request; an empty list: every caller is admitted. The names in each
-    alternative are the permission that the request needs."""
+    """Returns the alternatives of which one admits a request; an empty list: every caller is admitted. The names in
+    each alternative are the permission that the request needs."""
     granted = [str(PERMISSIONS[access])] if proofs.guarded and access is not Access.OPEN else []
     choices = []
     if granted and proofs.certificate:
@@ -100,7 +101,7 @@ def _security_of(access: Access, proofs: Proofs) -> list[dict[str, list[str]]]:
     elif proofs.certificate:
         choices = [{_CERTIFICATE: []}]
     if granted and access is Access.READ and not proofs.certificate:
-        choices.append({})  # A site may let unknown callers read, and nothing more.
+        choices.append({})  # A site may allow unknown callers to read, and nothing more.
     return choices
 
 
@@ -165,7 +166,7 @@ def _describe_responses(operation: Operation, *, guarded: bool) -> dict[str, Any
 
 
 def _part_of(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an item that has only some of its fields, because the client named them."""
+    """Returns the schema of an item with only those fields that the client names."""
     fields = SCHEMAS[item["$ref"].rpartition("/")[2]]["properties"]
     return {
         "type": "object",
@@ -231,7 +232,7 @@ def _section_of(path: str, method: str, operation: dict[str, Any]) -> str:
 
 
 def _describe_demand(security: list[dict[str, list[str]]]) -> str:
-    """Returns the proof that a caller has to show, and in brackets the permission it takes."""
+    """Returns the proof that a caller has to show, and in brackets the permission that is needed."""
     choices = [
         " and ".join(f"{name} ({', '.join(granted)})" if granted else name for name, granted in choice.items())
         for choice in security

@@ -1,4 +1,4 @@
-"""The addresses that the web page links to: the documentation, and Grafana."""
+"""Holds the addresses that the web page links to: the documentation, and Grafana."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LINKS: Final = Document(
 def checked_links(documentation: str, grafana: str) -> PageLinks:
     """Returns the addresses in the form that the page needs. Raises :class:`BadLink`.
 
-    A documentation address without :data:`PAGE_NAME` is taken for that of a site built by ``make docs``.
+    A documentation address without :data:`PAGE_NAME` counts as that of a site built by ``make docs``.
     """
     if documentation and PAGE_NAME not in documentation:
         documentation = f"{documentation.rstrip('/')}/{PAGE_NAME}.html"

@@ -1,4 +1,4 @@
-"""Paths and the names in them: their canonical form, and the second decoding of names (rest.md 2)."""
+"""Brings paths into their canonical form, and decodes the names in them a second time (rest.md 2)."""
 
 from __future__ import annotations
 

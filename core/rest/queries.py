@@ -1,4 +1,4 @@
-"""Parameters of requests, read as the clients of YuniKorn know them (rest.md 2 to 4)."""
+"""Reads the parameters of requests as the clients of YuniKorn expect it (rest.md 2 to 4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _QUEUE_RULE: Final = "a queue name has 1 to 64 characters of letters, digits and
 
 
 def read_query(text: bytes) -> dict[str, str]:
-    """Returns the query of a request; of a name given twice the first value."""
+    """Returns the query of a request; if a name is given twice, the first value counts."""
     found: dict[str, str] = {}
     for name, value in parse_qsl(text.decode("latin-1"), keep_blank_values=True):
         found.setdefault(name, value)
@@ -36,7 +36,7 @@ def read_unsigned(query: Mapping[str, str], name: str, default: int) -> int:
         return default
     if not _DIGITS.fullmatch(text):
         raise RestError(400, f'strconv.ParseUint: parsing "{text}": invalid syntax')
-    # So many digits are out of range whatever they say; reading them all would take its time.
+    # So many digits are always out of range, and parsing all of them would take long.
     if len(text.lstrip("0")) > 20 or int(text) > _MOST:
         raise RestError(400, f'strconv.ParseUint: parsing "{text}": value out of range')
     return int(text)
@@ -51,7 +51,7 @@ def read_positive(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def read_flag(query: Mapping[str, str], name: str) -> bool:
-    """Tells whether *name* is given and not switched off. Raises 400 for what is neither."""
+    """Tells whether *name* is given and not switched off. Raises 400 for any other value."""
     text = query.get(name, "false").lower()
     if text not in _ON and text not in _OFF:
         raise RestError(400, f'"{text}" is not a valid value for "{name}", wanted is true or false')
@@ -59,21 +59,21 @@ def read_flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def checked_user(name: str) -> str:
-    """Returns *name*. Raises 400 for what no user is called."""
+    """Returns *name*. Raises 400 if it cannot be the name of a user."""
     if not _USER.fullmatch(name):
         raise RestError(400, "Invalid user name")
     return name
 
 
 def checked_group(name: str) -> str:
-    """Returns *name*. Raises 400 for what no group is called."""
+    """Returns *name*. Raises 400 if it cannot be the name of a group."""
     if not _GROUP.fullmatch(name):
         raise RestError(400, "Invalid group name")
     return name
 
 
 def checked_queue(path: str) -> str:
-    """Returns *path* in lower case, as queues are kept. Raises 400 for a path that no queue can have."""
+    """Returns *path* in lower case, in which queue paths are kept. Raises 400 for a path that no queue can have."""
     lower = path.lower()
     if lower == "root.@recovery@":
         return lower

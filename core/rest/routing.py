@@ -30,7 +30,7 @@ NO_HOST: Final = "A request has to name exactly one host\n"
 NOT_OURS: Final = "The Host of this request is not a name of this core; see --rest-host\n"
 
 _IS_JSON: Final = raw_headers([("YuniKorn-Api-Version", API_VERSION)])[0]
-"""The header of answers that pages of other origins may be allowed to read."""
+"""The content type of answers that pages of other origins may be allowed to read."""
 
 Handler = Callable[[Request], Awaitable[ASGIApp]]
 
@@ -62,7 +62,7 @@ class Route:
         return ", ".join(sorted((self.method, "OPTIONS")))
 
     def fill_path(self, values: dict[str, str]) -> str:
-        """Returns the path with *values* in the place of its names."""
+        """Returns the path with *values* in place of its names."""
         return "/" + "/".join(values[segment[1:]] if segment[:1] == ":" else segment for segment in self.segments)
 
 
@@ -125,7 +125,7 @@ class Router:
         self._long_answers = LongAnswers() if long_answers is None else long_answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answers one request."""
         began = time.perf_counter()
         try:
             answer, methods = await self._find_answer(scope, receive)
@@ -191,7 +191,7 @@ class Router:
         except RestError as error:
             return error_answer(error.status, error.message, headers=error.headers)
         except ClientDisconnect:
-            return text_answer("", status=408)  # The client is gone and will not read it.
+            return text_answer("", status=408)  # The client is gone and will not read the answer.
         except Exception as error:
             self._logger.error("bug while a request was answered", route=route.path, exc_info=error)
             return error_answer(500, "internal error; see the log of the core")

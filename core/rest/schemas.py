@@ -34,7 +34,7 @@ UNSIGNED: Final[Schema] = {**values.COUNT.schema, "maximum": 2**64 - 1}
 
 
 def any_case(*words: str, empty: bool = False) -> Schema:
-    """Returns the schema of one of *words*, in upper or lower case, or with *empty* also of an empty text."""
+    """Returns the schema of one of *words*, in any case; with *empty*, an empty text is allowed as well."""
     spelt = ["".join(f"[{letter.lower()}{letter.upper()}]" for letter in word) for word in words]
     return {"type": "string", "pattern": f"^({'|'.join([*([''] if empty else []), *spelt])})$"}
 

@@ -1,4 +1,4 @@
-"""HTTP inside the core's event loop: uvicorn, without its signal handlers, its logs and its command line."""
+"""Serves HTTP in the core's event loop, by uvicorn without its signal handlers, its logs and its command line."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ IDLE_S: Final = 60
 """The time for which a connection may stay open between two requests."""
 
 RECEIVE_BUFFER: Final = 32 * 1024
-"""Bytes, which Linux doubles: what is read of a connection at once, and kept while it may not be parsed."""
+"""The size of the receive buffer in bytes, which Linux doubles: the most that is read from a connection at once, and
+kept while it may not be parsed."""
 
 SEND_BUFFER: Final = 256 * 1024
-"""Likewise: what the system keeps of answers that a client has not taken; without a bound it takes megabytes."""
+"""The size of the send buffer: the most that the system keeps of answers that a client has not read. Without a bound it
+keeps megabytes."""
 
 
 class RestAddressUnavailable(Exception):
@@ -38,8 +40,9 @@ class RestAddressUnavailable(Exception):
 class HttpServer:
     """One ASGI application on one address. ``address``: ``host:port``; port 0: any free one.
 
-    ``tls``: gives the context for a connection over HTTPS that begins now; absent: plain HTTP. ``on_stop`` is called
-    when no request is taken any more: answers without end must end then. ``connections``: the most at a time.
+    ``tls`` returns the context for a new connection over HTTPS; absent: plain HTTP. ``on_stop`` is called when no more
+    requests are accepted; it has to end answers that would never end by themselves. ``connections``: the most
+    connections at a time.
     """
 
     def __init__(
@@ -63,14 +66,14 @@ class HttpServer:
         self._connections: Connections | None = None
         self._looking: asyncio.Task[None] | None = None
         self.address = ""
-        """The address, once it is served."""
+        """The address, once the server listens."""
 
     def listen(self) -> None:
         """Open the address. Raises :class:`RestAddressUnavailable`."""
         self._listener, self.address = _listen_on(self._wanted)
 
     async def start(self) -> None:
-        """Serve."""
+        """Starts to serve."""
         assert self._listener is not None, "listen() comes first"
         config = uvicorn.Config(
             self._app,
@@ -94,7 +97,7 @@ class HttpServer:
         self._looking = asyncio.create_task(self._look_after(self._connections), name="rest")
 
     async def stop(self) -> None:
-        """Take no more requests, wait up to :data:`GRACE_S` for those under way, and close."""
+        """Accepts no more requests, waits up to :data:`GRACE_S` for those under way, and closes."""
         if self._connections is None or self._looking is None:
             if self._listener is not None:
                 self._listener.close()
@@ -116,7 +119,7 @@ class HttpServer:
         await asyncio.gather(self._looking, *left, return_exceptions=True)
 
     async def _look_after(self, connections: Connections) -> None:
-        """Tell answers the time, and connections to end where nobody reads."""
+        """Updates the date header, and ends connections whose clients do not read."""
         while True:
             self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
             connections.check()
@@ -129,19 +132,19 @@ class _Forward(logging.Handler):
         self._target = logger
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log a complaint of the HTTP server as a detail, since it is about what clients did."""
+        """Logs a message of the HTTP server at a low level, because it is about what clients did."""
         self._target.debug("http", said=record.getMessage(), exc_info=record.exc_info)
 
 
 def _redirect_logs(logger: FilteringBoundLogger) -> None:
-    """Send uvicorn's log, which is the whole process's, to the latest server."""
+    """Sends the log of uvicorn, which is one for the whole process, to the latest server."""
     theirs = logging.getLogger("uvicorn.error")
     theirs.handlers = [_Forward(logger)]
     theirs.propagate = False
 
 
 def _listen_on(address: str) -> tuple[socket.socket, str]:
-    """Returns a socket bound to *address*, and the address with the port that was really opened."""
+    """Returns a socket bound to *address*, and the address with the port that was actually opened."""
     host, _, port = address.rpartition(":")
     try:
         number = int(port)

@@ -1,7 +1,7 @@
-"""Lists in an order that the client names (rest.md 12.3).
+"""Sorts lists in an order that the client names (rest.md 12.3).
 
-What items are sorted by is read from their JSON, so that clients sort by what they see. What an item leaves out counts
-as 0, false or empty text, which is what leaving out means.
+The values to sort by are read from the JSON of the items, so that clients sort by what they see. A field that an item
+leaves out counts as 0, false or empty, which is what its absence means.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from kornel.core.telling.encoding.values import DURATION
 Value = int | str
 
 _MAP: Final = ".NAME"
-"""Stands behind a map for any name in it."""
+"""The part of a path that stands for any name in a map."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The comparison of a field's values: as *read* makes them, *absent* where there is none."""
+    """The way to compare the values of a field: *read* converts a value, and *absent* stands for a missing one."""
 
     read: Callable[[Any], Value]
     absent: Value
@@ -38,7 +38,7 @@ _NUMBER: Final = _Kind(int, 0)
 _TEXT: Final = _Kind(str, "")
 _PERIOD: Final = _Kind(parse_duration, 0)
 _TIME: Final = _Kind(lambda text: text.removesuffix("Z"), "")
-"""RFC 3339 in UTC: without its last letter a whole second comes before its fractions."""
+"""Times in RFC 3339 and UTC: without the last letter, a whole second sorts before its fractions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Order:
     descending: bool
 
     def value_of(self, document: Mapping[str, Any]) -> Value:
-        """Returns what *document* is sorted by."""
+        """Returns the value by which *document* is sorted."""
         found: Any = document
         for name in self.path:
             found = found.get(name)
@@ -74,14 +74,15 @@ class Order:
         return value, key
 
     def comes_after(self, place: tuple[Value, str], value: Any, key: str) -> bool:
-        """Tells whether the item with *value* and *key* comes after *place*. Equals are in the order of their keys."""
+        """Tells whether the item with *value* and *key* comes after *place*. Items with equal values are in the order
+        of their keys."""
         if value == place[0]:
             return key > place[1]
         return bool(value < place[0]) if self.descending else bool(value > place[0])
 
 
 class Orders:
-    """All orders of lists of items of the *schema* of this name."""
+    """The orders of a list whose items have the *schema* of this name."""
 
     def __init__(self, schema: str) -> None:
         self._sortable_fields = dict(sorted(_sortable_fields("", SCHEMAS[schema])))
@@ -97,7 +98,7 @@ class Orders:
         )
 
     def find_order(self, query: Mapping[str, str]) -> Order | None:
-        """Returns the order that *query* names; ``None``: none. Raises 400 for one that there is not."""
+        """Returns the order that *query* names; ``None``: it names none. Raises 400 for an unknown order."""
         text = query.get("sort", "")
         if not text:
             return None
@@ -113,7 +114,8 @@ class Orders:
 
 
 def _sortable_fields(path: str, schema: Schema) -> Iterator[tuple[str, _Kind]]:
-    """Yields what can be sorted by in *schema*, which is found at *path*: single values, not lists."""
+    """Yields the fields in *schema*, which is found at *path*, by which items can be sorted: single values, not
+    lists."""
     if "$ref" in schema:
         schema = SCHEMAS[schema["$ref"].rpartition("/")[2]]
     kind = schema.get("type", "string")

@@ -1,4 +1,4 @@
-"""Marks every answer of a core that stands by: how old it may be, and where the leader is."""
+"""Marks every answer of a core that stands by with how old it may be and where the leader is."""
 
 from __future__ import annotations
 

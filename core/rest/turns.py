@@ -30,7 +30,7 @@ class Turns:
         return time.perf_counter() - self._began >= self._step_s
 
     async def pause_reading(self) -> None:
-        """Give the event loop to others, and begin the next turn."""
+        """Lets other tasks use the event loop, and begins the next turn."""
         with self._sharing.count_reading():
             await self._sharing.pause_after(time.perf_counter() - self._began)
         self._began = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Encoding in advance: an engine with nothing to do leaves time to encode what was never shown.
+"""Encodes views in advance while the engine has nothing to do.
 
-The first long list after a restart would otherwise cost several times what later ones do. Nothing is encoded while the
-engine works, or for a cluster so large that it should be asked for pages.
+Otherwise the first long list after a restart would cost several times as much as later ones. Nothing is encoded while
+the engine works, or for a cluster so large that clients should ask for pages.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ STEP_S: Final = 0.001
 """The longest time that a request may have to wait for an encoding step."""
 
 REST_S: Final = 0.02
-"""The pause after a step, left to requests that came meanwhile."""
+"""The pause after a step, which is left to requests that have arrived."""
 
 MOST: Final = 200_000
-"""Nodes, allocations and applications; about half a KiB each."""
+"""The most nodes, allocations and applications that are encoded; each takes about half a KiB."""
 
 
 class Warmer:
-    """Runs until it is cancelled."""
+    """Encodes views in advance, until it is cancelled."""
 
     def __init__(self, managers: Managers) -> None:
         self._managers = managers
         self._left: Iterator[int] | None = None
-        """The rest of a round that was interrupted; ``None``: the last one is complete."""
+        """The rest of an interrupted round; ``None``: the last round is complete."""
         self._seen = 0
         """The exchange count when the last round began."""
 
@@ -47,7 +47,7 @@ class Warmer:
             await self.encode()
 
     async def encode(self) -> int:
-        """Encode what has come since the last time, until the engine has much to do. Returns how many items were looked
+        """Encodes what is new since the last call, until the engine has much to do. Returns the number of items looked
         at."""
         turns, sharing, before, count = Turns(STEP_S), Sharing.of_loop(), self._managers.turns_taken, 0
         if self._left is None:
@@ -68,8 +68,8 @@ class Warmer:
         return count
 
     def _run_round(self) -> Iterator[int]:
-        """Encodes views step by step, as many as one round may. Yields how many each step came to, those already
-        encoded included; never 0."""
+        """Encodes views in steps, as many as one round may. Yields the number of items of each step, including those
+        already encoded; it is never 0."""
         steps = chain.from_iterable(_take_steps(views) for views in self._managers.reader.partitions())
         count = 0
         while count < MOST and (size := next(steps, 0)):

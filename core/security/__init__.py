@@ -1,4 +1,4 @@
-"""Access control: TLS, identities, the policy that grants, and limits for each peer. Everything here fails closed.
+"""Controls access: TLS, identities, the policy with grants, and limits for each peer. If in doubt, access is denied.
 
 :mod:`.security` puts the parts together; gRPC passes :mod:`.interceptor`, HTTP :mod:`kornel.core.rest.guard_door`. For
 administrators: docs/security.md.

@@ -1,4 +1,4 @@
-"""A certificate authority for one site that has none: its own certificate, and those it signs."""
+"""Provides a certificate authority for a site that has none: makes its own certificate, and signs others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLOCK_SKEW: Final = timedelta(minutes=5)
 
 
 class Authority:
-    """A certificate authority: ``ca.pem`` and ``ca-key.pem`` in *folder*, made if they are not there. Raises
+    """A certificate authority: ``ca.pem`` and ``ca-key.pem`` in *folder*, which are made if they do not exist. Raises
     :class:`SecurityError`."""
 
     def __init__(self, folder: Path) -> None:
@@ -51,8 +51,8 @@ class Authority:
     def issue_certificate(
         self, name: str, hosts: Sequence[str] = (), *, days: int = CERTIFICATE_DAYS
     ) -> tuple[Path, Path]:
-        """Returns a certificate and its key for *name*: of a server on *hosts* (names or addresses), without any of a
-        client.
+        """Returns a certificate and its key for *name*: for a server on *hosts* (names or addresses), or for a client
+        if there are none.
 
         Returns their paths. Raises :class:`SecurityError`, also when files of that name are there already.
         """
@@ -135,7 +135,7 @@ def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def write_secret(path: Path, raw: bytes) -> None:
-    """Write a file that nobody else can read from the first moment on."""
+    """Writes a file that other users can never read, not even while it is being written."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(raw)

@@ -1,4 +1,4 @@
-"""Files that are followed while the core runs: certificates, keys, the security file."""
+"""Follows files while the core runs: certificates, keys, the security file."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ LOOK_EVERY_S: Final = 1.0
 
 
 class FollowedFiles:
-    """Calls *on_change* when one of *files* is another than before, once two looks in a row find the same.
+    """Calls *on_change* when one of *files* has changed, once two checks in a row find the same state.
 
-    Two looks, so that nobody reads half a file, or a new certificate with the old key. ``files`` is asked at each look,
-    because one file may name others.
+    Two checks are needed so that no half-written file is read, and no new certificate with the old key. ``files`` is
+    called at each check, because one file may name others.
     """
 
     def __init__(self, files: Callable[[], Sequence[Path]], on_change: Callable[[], None]) -> None:
@@ -26,14 +26,13 @@ class FollowedFiles:
         self._seen = self._read_stamps()
 
     async def watch_files(self) -> None:
-        """Look for ever."""
+        """Checks the files again and again, without end."""
         while True:
             self.check_files()
             await asyncio.sleep(LOOK_EVERY_S)
 
     def check_files(self) -> None:
-        """Check the files with a few stat calls; those of a file system that hangs would hang every other reading of it
-        too."""
+        """Check the files with a few stat calls; if the file system hangs, other readings of it would hang as well."""
         now = self._read_stamps()
         stable, self._before = now == self._before, now
         if stable and now != self._seen:

@@ -1,4 +1,4 @@
-"""The guard: finds out who calls, says what they may, and ends calls whose right to be here has passed."""
+"""Guards the core: identifies callers, decides what they may do, and ends calls that are no longer allowed."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ TOLD_PER_S: Final = 1 / 60
 """The rate at which the log reports that failed attempts from an address are refused."""
 
 _certificate_identity = lru_cache(maxsize=1024)(of_certificate)
-"""Certificates that were shown last; each call of a connection shows the same again."""
+"""Returns the identity in a certificate, cached because each call of a connection shows the same one."""
 
 
 class Pass:
-    """An admitted call: a :class:`kornel.core.service.callers.Caller`.
+    """An admitted call, which is a :class:`kornel.core.service.callers.Caller`.
 
     The grants for its request are checked again later. ``ended``: set once the call must end, with the reason in
     ``reason``; ``on_end`` is called then.
@@ -74,12 +74,13 @@ class Pass:
             raise self._make_refusal("to be a resource manager")
 
     def require(self, permission: Permission) -> None:
-        """Raises :class:`NotPermitted` unless *permission* is granted; :class:`NotAuthenticated` to the unknown."""
+        """Raises :class:`NotPermitted` unless *permission* is granted; for an unknown caller, raises
+        :class:`NotAuthenticated`."""
         self._asked.append(partial(self._check_permission, permission))
         self._check_permission(permission)
 
     def require_for_queue(self, permission: Permission, administers: AclCheck) -> None:
-        """As :meth:`require`, but whoever administers the queue in question needs no grant."""
+        """Raises the same error as :meth:`require`, unless the caller administers the queue in question."""
         who = self.identity
         if who is None or not administers(who.user, who.groups):
             self.require(permission)
@@ -104,7 +105,7 @@ class Pass:
                 self.end_call(error)
 
     def end_call(self, reason: ServiceError) -> None:
-        """Have the call end."""
+        """Ends the call."""
         if self.reason is None:
             self.reason = reason
             self.ended.set()
@@ -130,9 +131,11 @@ class Pass:
 
 
 class Guard:
-    """One security file, followed. Raises :class:`SecurityError` when it cannot be used at first.
+    """Applies one security file, and follows its changes. Raises :class:`SecurityError` if it cannot be used at the
+    start.
 
-    A later reading that cannot be used is reported and the former one holds; :meth:`reload` reads again.
+    If a later version cannot be used, that is reported and the former one stays in force; :meth:`reload` reads it
+    again.
     """
 
     def __init__(
@@ -166,12 +169,12 @@ class Guard:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files it rests on. Signing keys are looked after by themselves."""
+        """The files that it is read from. Files with signing keys are followed separately."""
         tokens = self._policy.tokens
         return (self._path,) if tokens is None else (self._path, tokens)
 
     def reload(self) -> None:
-        """Read the files again and end the calls that would not be admitted any more."""
+        """Read the files again and ends the calls that would no longer be admitted."""
         try:
             policy, tokens = read_files(self._path)
         except SecurityError as error:
@@ -188,13 +191,14 @@ class Guard:
     async def admit_call(
         self, authorization: str | None, certificate: bytes | None, host: str, connection: str = ""
     ) -> Pass:
-        """Admit a call from *host*; to be followed by :meth:`end_call`.
+        """Admits a call from *host*; :meth:`end_call` has to follow.
 
-        *authorization*: the header of that name. *certificate*: DER of a client certificate that was verified. With a
-        token the token says who calls, else the certificate. *connection*: over which it comes; empty: not known.
+        *authorization*: the header of that name. *certificate*: a verified client certificate, in DER. If there is a
+        token, it identifies the caller, otherwise the certificate does. *connection*: the connection of the call;
+        empty: not known.
 
-        Raises :class:`NotAuthenticated` for a proof that does not hold, :class:`TooMany` for a peer that calls too
-        often, or from whose address too many come that do not hold. A proof that holds is admitted whatever others do.
+        Raises :class:`NotAuthenticated` for an invalid proof, and :class:`TooMany` for a peer that calls too often, or
+        from whose address too many invalid proofs come. A valid proof is admitted whatever others do.
         """
         block = address_block(host)
         try:
@@ -210,7 +214,8 @@ class Guard:
         return admitted
 
     def _make_refusal(self, refusal: NotAuthenticated, host: str, block: str, connection: str) -> ServiceError:
-        """Returns the error for a proof that does not hold: the more of them, the less it says, and the log too."""
+        """Returns the error for an invalid proof. The more invalid proofs there are, the less the error and the log
+        say."""
         now_ns = self._clock.now_ns()
         if isinstance(refusal, SignatureWrong):
             self._checks.count_bad(connection, block, now_ns)
@@ -229,7 +234,7 @@ class Guard:
 
     @property
     def live_calls(self) -> int:
-        """Number of calls that are open."""
+        """The number of open calls."""
         return len(self._live)
 
     def _watch(self, admitted: Pass, expires_ns: int) -> None:
@@ -265,9 +270,9 @@ class Guard:
         try:
             identity = _certificate_identity(certificate)
         except Exception as error:
-            # The library has errors of its own for extensions that stand there twice, and what else may be wrong.
+            # The library raises errors of its own for duplicate extensions and other faults.
             raise NotAuthenticated("the client certificate cannot be read") from error
-        # TLS checked that once, when the connection began.
+        # TLS checked that only when the connection began.
         if identity is not None and identity.expires_ns is not None and identity.expires_ns <= wall_ns:
             raise NotAuthenticated("the client certificate has expired")
         return identity
@@ -280,7 +285,7 @@ class Guard:
         return self._oidc is None or not self._oidc.still_holds(identity.proof)
 
     def _apply(self, policy: Policy, tokens: StaticTokens) -> None:
-        """Follow *policy*. Tokens that were proved before stay so while the same is asked of them."""
+        """Applies *policy*. Tokens that were verified before stay verified if the requirements are the same."""
         self._policy = policy
         self._tokens = tokens
         limits = policy.limits
@@ -296,15 +301,15 @@ class Guard:
 
 
 def read_files(path: Path) -> tuple[Policy, StaticTokens]:
-    """Returns the security file at *path*, and the tokens it names. Raises :class:`SecurityError`, every problem
-    located."""
+    """Returns the security file at *path*, and the tokens it names. Raises :class:`SecurityError` with all problems and
+    their places."""
     policy = _parse_file(path, lambda text: read_policy(text, path.parent))
     tokens = StaticTokens() if policy.tokens is None else _parse_file(policy.tokens, read_tokens)
     return policy, tokens
 
 
 def _come_back(reason: str) -> ServiceError:
-    """Returns the status says that trying again may help: with another proof it does."""
+    """Returns an error whose status says that another attempt may help, because it does with another proof."""
     return ShuttingDown(f"{reason}, come back with another one")
 
 

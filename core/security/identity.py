@@ -1,4 +1,4 @@
-"""Identities as values: the names that a caller has proved.
+"""Defines identities: the names that a caller has proved.
 
 The prefix of a principal says how it was proved, so that a name in a certificate never counts as the same name in a
 token::
@@ -28,7 +28,7 @@ class Identity:
     """The proved identity of a caller. ``principals``: all names and groups with their prefixes; logs show the first
     one.
 
-    user, groups  the names that access lists of queues are checked for, without prefixes
+    user, groups  the names that are looked up in access lists of queues, without prefixes
     expires_ns    the Unix time in ns at which the identity expires; ``None``: never
     proof         the proof, if it can be revoked: the digest of a static token, issuer and ID of an OIDC token
     """

@@ -1,7 +1,7 @@
-"""The guard of gRPC: it checks every call of every service, our own and those of gRPC's packages.
+"""Guards gRPC: checks every call of every service, including those of gRPC's own packages.
 
-A grant by which a call was admitted may expire while it is open. A stream then ends UNAVAILABLE, so that clients come
-back with a fresh proof, or PERMISSION_DENIED where a new one would not help.
+A grant by which a call was admitted may expire while the call is open. Then a stream ends UNAVAILABLE, so that clients
+connect again with a new proof, or PERMISSION_DENIED if a new proof would not help.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOT_LISTED: Final = Demand(lambda caller, _: _refuse_call())
 
 
 class GuardInterceptor(grpc.aio.ServerInterceptor):
-    """Lets calls in as :data:`kornel.core.security.methods.METHODS` says."""
+    """Admits calls by the rules in :data:`kornel.core.security.methods.METHODS`."""
 
     def __init__(self, guard: Guard, logger: FilteringBoundLogger) -> None:
         self._guard = guard
@@ -62,7 +62,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
         try:
             peer = context.peer()
             host = host_of(peer)
-            # A unix socket does not tell its callers apart: its name is that of all of them.
+            # All callers of a unix socket have the same name of a peer.
             connection = peer if peer.startswith(("ipv4:", "ipv6:")) else ""
             admitted = await self._guard.admit_call(
                 _find_authorization(context), _certificate(context), host, connection
@@ -82,7 +82,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             self._guard.end_call(admitted)
 
     async def _check_before(self, demand: Demand, admitted: Pass, context: Any) -> None:
-        """Check the caller as far as is possible before the first request is read."""
+        """Checks the caller as far as possible before the first request is read."""
         try:
             demand.met_before(admitted)
         except ServiceError as error:
@@ -90,7 +90,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             await end_call(context, error, self._logger)
 
     async def _check_requests(self, requests: Requests, admitted: Pass, demand: Demand) -> Requests:
-        """Yields *requests*, the first one checked. An error ends the call as the service's own would."""
+        """Yields *requests* after checking the first one. An error ends the call like an error of the service."""
         first = True
         try:
             async for request in requests:
@@ -106,7 +106,8 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             await close_requests(requests)
 
     async def _while_good(self, admitted: Pass, serving: Any, context: Any) -> None:
-        """Run *serving*, responses given by it or written to the context, until it ends or has no right to go on."""
+        """Runs *serving* until it ends or is no longer allowed. Responses may be yielded by it or written to the
+        context."""
         work = asyncio.ensure_future(serving)
         ended = asyncio.ensure_future(admitted.ended.wait())
         try:
@@ -131,7 +132,7 @@ def _find_authorization(context: Any) -> str | None:
     found = [value for key, value in context.invocation_metadata() or () if key == "authorization"]
     if not found:
         return None
-    # Two proofs: whoever put in the second one may not be the caller.
+    # With two proofs, the second one may have been added by somebody else than the caller.
     return found[0] if len(found) == 1 else ""
 
 

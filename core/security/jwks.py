@@ -1,9 +1,9 @@
-"""The public keys of an OIDC issuer: a JWKS from a file or over HTTPS, which is kept, and read again when it may have
-changed.
+"""Reads the public keys of an OIDC issuer: a JWKS from a file or over HTTPS, which is kept, and read again when it may
+have changed.
 
-A call with a token that was signed with a known key does not wait: old keys are read again meanwhile. For a token with
-an unknown key, the keys are read again, because issuers rotate them, and the call waits a moment; but at most once in
-:data:`LEAST_BETWEEN_NS`, so that invented key IDs cost the issuer nothing. There is one reading at a time, and the
+A call with a token that was signed with a known key does not wait, even if old keys are being read again. For a token
+with an unknown key, the keys are read again, because issuers rotate them, and the call waits a moment; but at most once
+in :data:`LEAST_BETWEEN_NS`, so that invented key IDs cost the issuer nothing. There is one reading at a time, and the
 issuer has :data:`FETCH_TIMEOUT_S` for its whole answer. While it does not answer, its last keys are valid for
 :data:`KEEP_NS`.
 """
@@ -48,7 +48,7 @@ KEY_TYPES: Final = {
     "RS256": "RSA", "RS384": "RSA", "RS512": "RSA", "PS256": "RSA", "PS384": "RSA", "PS512": "RSA",
     "ES256": "EC", "ES384": "EC", "ES512": "EC", "EdDSA": "OKP",
 }  # fmt: skip
-"""Signature algorithms with public keys, and the type of key each takes. There is no other way to sign a token."""
+"""Signature algorithms with public keys, and the type of key for each. Tokens signed in any other way are refused."""
 
 _CURVES: Final = {"ES256": ("P-256",), "ES384": ("P-384",), "ES512": ("P-521",), "EdDSA": ("Ed25519", "Ed448")}
 
@@ -61,7 +61,7 @@ class SigningKey:
         self._made: dict[str, Any] = {}
 
     def fits_headers(self, key_id: str | None, algorithm: str) -> bool:
-        """Return whether a token with these headers may be signed with this key."""
+        """Tells whether a token with these headers may be signed with this key."""
         said = self._said
         return bool(
             said["kty"] == KEY_TYPES[algorithm]
@@ -72,7 +72,7 @@ class SigningKey:
         )
 
     def made_for(self, algorithm: str) -> Any:
-        """Return the key in the form that the library needs; ``None``: it is not a valid key."""
+        """Returns the key in the form that the library needs; ``None``: it is not a valid key."""
         if algorithm not in self._made:
             try:
                 self._made[algorithm] = jwt.PyJWK(self._said, algorithm=algorithm).key
@@ -124,7 +124,7 @@ class KeySet:
         return found
 
     def holds_key(self, key: SigningKey) -> bool:
-        """Return whether the issuer still signs with *key*, which was found before. Does not wait."""
+        """Return whether the issuer still signs with *key*, which was found before. It does not wait."""
         self._refresh_old()
         return key in self._current and not self._has_lapsed()
 
@@ -196,7 +196,7 @@ def _is_public(key: dict[str, Any]) -> bool:
 
 
 async def _run_in_thread(work: Callable[[str], bytes], source: str) -> bytes:
-    """Return the result of *work*, run in a thread for which the process does not wait at its end."""
+    """Returns the result of *work*, run in a thread for which the process does not wait at its end."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[bytes] = loop.create_future()
 
@@ -213,7 +213,7 @@ async def _run_in_thread(work: Callable[[str], bytes], source: str) -> bytes:
             raw = work(source)
         except Exception as error:  # noqa: BLE001 - passed on to the waiting caller
             failure = error
-        with suppress(RuntimeError):  # The event loop was closed meanwhile.
+        with suppress(RuntimeError):  # The event loop was closed in the meantime.
             loop.call_soon_threadsafe(settle, raw, failure)
 
     threading.Thread(target=run, name="signing keys", daemon=True).start()
@@ -221,7 +221,7 @@ async def _run_in_thread(work: Callable[[str], bytes], source: str) -> bytes:
 
 
 class _PromptReader(io.RawIOBase):
-    """Reads a socket until a deadline, however little comes at a time. A timeout alone would begin again with each
+    """Reads a socket until a deadline, however little comes at a time. A plain timeout would begin again with each
     byte."""
 
     def __init__(self, connection: socket.socket, deadline_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Limits on the rate of calls of each peer: token buckets, of which a fixed number is kept."""
+"""Limits the rate of calls of each peer, by token buckets, of which a fixed number is kept."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from typing import Final
 from kornel.core.service.clock import SECOND_NS
 
 MOST_PEERS: Final = 10_000
-"""Buckets kept; the one unused for longest goes first. A peer that comes back after that starts with a full one."""
+"""The most buckets that are kept; the one that has been unused for longest is dropped first. A peer whose bucket was
+dropped starts with a full one."""
 
 CHECKS_OF_CONNECTION: Final = (1.0, 5)
 CHECKS_OF_ADDRESS: Final = (50.0, 100)
 CHECKS_IN_ALL: Final = (200.0, 400)
-"""Signatures that do not hold, a second and at once. Each costs the core a tenth of a millisecond."""
+"""The most invalid signatures that are checked, per second and in a burst, over all peers. Each costs the core a tenth
+of a millisecond."""
 
 
 class Buckets:
-    """One bucket for each peer: *burst* calls at once, *per_second* in the long run."""
+    """Keeps a bucket for each peer: *burst* calls at once, *per_second* in the long run."""
 
     def __init__(self, per_second: float, burst: int, *, most_peers: int = MOST_PEERS) -> None:
         self._most_peers = most_peers
@@ -25,12 +27,12 @@ class Buckets:
         self.resize(per_second, burst)
 
     def resize(self, per_second: float, burst: int) -> None:
-        """Apply other limits from now on; what peers have used stays used."""
+        """Apply other limits from now on; what peers have used already counts."""
         self._per_ns = per_second / SECOND_NS
         self._burst = float(burst)
 
     def take_one(self, peer: str, now_ns: int) -> bool:
-        """Tells whether *peer* may call once more now, which is counted if so."""
+        """Tells whether *peer* may call once more now, and counts the call if so."""
         level = self._level_of(peer, now_ns)
         granted = level >= 1
         self._levels[peer] = (level - 1 if granted else level, now_ns)
@@ -40,7 +42,7 @@ class Buckets:
         return granted
 
     def is_empty(self, peer: str, now_ns: int) -> bool:
-        """Tells whether *peer* would be refused now; counts nothing."""
+        """Tells whether *peer* would be refused now, without counting a call."""
         return peer in self._levels and self._level_of(peer, now_ns) < 1
 
     def __len__(self) -> int:
@@ -52,9 +54,10 @@ class Buckets:
 
 
 class SignatureChecks:
-    """The allowance for checks of signatures that do not hold: by connection, by address, and by all together.
+    """Bounds the checks of invalid signatures: by connection, by address, and over all.
 
-    A connection that shows bad ones uses up its own share first, so that others from its address are still checked.
+    A connection with invalid signatures uses up its own share first, so that those of other connections from its
+    address are still checked.
     """
 
     def __init__(self) -> None:
@@ -63,7 +66,7 @@ class SignatureChecks:
         self._in_all = Buckets(*CHECKS_IN_ALL)
 
     def may_check(self, connection: str, address: str, now_ns: int) -> bool:
-        """Return whether one more may be looked at. *connection* may be empty: nobody knows which it is."""
+        """Tells whether one more signature may be checked. *connection* may be empty if it is not known."""
         return not (
             (connection and self._of_connections.is_empty(connection, now_ns))
             or self._of_addresses.is_empty(address, now_ns)
@@ -71,7 +74,7 @@ class SignatureChecks:
         )
 
     def count_bad(self, connection: str, address: str, now_ns: int) -> None:
-        """Count a signature that was checked and did not hold."""
+        """Counts a signature that was checked and is invalid."""
         if connection:
             self._of_connections.take_one(connection, now_ns)
         self._of_addresses.take_one(address, now_ns)

@@ -1,4 +1,4 @@
-"""The permission that each gRPC method needs. A method that is not listed is refused to everybody.
+"""Lists the permission that each gRPC method needs. A method that is not listed is refused to all callers.
 
 Requests are checked here, so that services need not know the caller. The manager's name is in the request, or in the
 first request of a stream; services refuse other names later in the stream.
@@ -25,7 +25,7 @@ from kornel.v1 import callback_pb2, configuration_pb2, manager_pb2, status_pb2
 class Demand:
     """The check that a method demands. ``request``: the message that ``check`` is given; ``None``: it needs none.
 
-    ``public``: everybody is admitted. ``before``: the check of the caller before the request is read.
+    ``public`` tells whether every caller is admitted. ``before``: the check of the caller before the request is read.
     """
 
     check: Callable[[Pass, Any], None]
@@ -34,14 +34,14 @@ class Demand:
     before: Callable[[Pass], None] | None = None
 
     def met_before(self, caller: Pass) -> None:
-        """Raises if *caller* may not make this call whatever the first request says."""
+        """Raises an error if *caller* may not make this call, whatever the first request contains."""
         if self.before is not None:
             self.before(caller)
         if self.request is None:
             self.check(caller, None)
 
     def check_caller(self, caller: Pass, raw: bytes) -> None:
-        """Raises unless *caller* may make this call with the (first) request *raw*."""
+        """Raises an error unless *caller* may make this call with the (first) request *raw*."""
         self.check(caller, parse(self.request, raw) if self.request is not None else None)
 
 

@@ -1,10 +1,10 @@
-"""Bearer tokens that an OIDC issuer signed (RFC 7519, RFC 9068), and what makes one good.
+"""Verifies bearer tokens that an OIDC issuer has signed (RFC 7519, RFC 9068).
 
-Time is this process's clock, and ``exp`` is demanded: a token without ``jti`` can be replayed, but only until then. One
-that says whose certificate it belongs to (``cnf``, RFC 8705) is worth nothing to anybody else.
+Times are compared with the clock of this process, and ``exp`` is required: a token without ``jti`` can be replayed, but
+only until then. A token that is bound to a certificate (``cnf``, RFC 8705) is only accepted with that certificate.
 
-What a token says is looked at strictly, and before its signature, which costs more to check than all else. A token that
-has proved to be good is remembered, and not checked again while its key and its time hold.
+The claims of a token are checked strictly, and before its signature, which costs more than all other checks. A verified
+token is remembered, and not checked again while its key and its time are valid.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from kornel.core.service.status_codes import NotAuthenticated, TooMany
 LONGEST: Final = 16 * 1024
 MOST_GROUPS: Final = 1_000
 MOST_PROVED: Final = 1_000
-"""Tokens that are remembered; the one unused for longest goes first."""
+"""The most tokens that are remembered; the one that has been unused for longest is dropped first."""
 LATEST_S: Final = 253_402_300_800
-"""The year 10,000. What lies beyond it is no time."""
+"""The latest time in seconds: the year 10,000. Later values are not accepted."""
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9_-]*", re.ASCII)
 _STRANGE_HEADERS: Final = ("crit", "zip", "b64", "enc")
@@ -39,15 +39,15 @@ _STRANGE_HEADERS: Final = ("crit", "zip", "b64", "enc")
 
 
 class SignatureWrong(NotAuthenticated):
-    """Looked right until its signature was checked, which costs the most."""
+    """The token looked valid until its signature was checked, which is the most expensive check."""
 
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """The settings of an OIDC issuer. ``keys``: file or address of the JWKS. ``skew_ns``: how far the clocks may be
-    apart.
+    """The settings of an OIDC issuer. ``keys``: the file or address of the JWKS. ``skew_ns``: how far the clocks may
+    differ.
 
-    ``revoked``: IDs (``jti``) of tokens that are no longer good; with any, a token must have an ID.
+    ``revoked``: the IDs (``jti``) of tokens that are no longer accepted; if there are any, every token must have an ID.
     """
 
     issuer: str
@@ -62,7 +62,7 @@ class OidcSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Claims:
-    """The claims of a token, in the right form. ``bound``: of its ``cnf``; ``None``: it has none."""
+    """The checked claims of a token. ``bound``: the certificate in its ``cnf``; ``None``: it has none."""
 
     identity: Identity
     expires_ns: int
@@ -71,26 +71,27 @@ class _Claims:
 
 
 class OidcVerifier:
-    """One issuer."""
+    """Verifies the tokens of one issuer."""
 
     def __init__(self, settings: OidcSettings, keys: KeySet) -> None:
         self.settings: Final = settings
         self._keys = keys
         self._proved: OrderedDict[bytes, tuple[_Claims, SigningKey]] = OrderedDict()
-        """Tokens whose signature held, by their digests, and the key it held with."""
+        """The verified tokens by digest, each with its claims and the key of its signature."""
 
     def still_holds(self, proof: str) -> bool:
-        """Tells whether what a token of this issuer proved, *proof*, was not withdrawn."""
+        """Tells whether *proof*, given by a token of this issuer, is still valid."""
         issuer, _, token_id = proof.partition(" ")
         return issuer == self.settings.issuer and token_id not in self.settings.revoked
 
     async def verify(
         self, token: str, certificate: bytes | None, now_ns: int, may_check: Callable[[], bool] = lambda: True
     ) -> Identity:
-        """Returns whose token it is, shown over a connection with client *certificate*.
+        """Returns the identity in *token*, which came over a connection with client *certificate*.
 
-        *may_check*: whether a signature may be checked now; one that held before needs none. Raises
-        :class:`NotAuthenticated`, of it :class:`SignatureWrong` if that was what was wrong, and :class:`TooMany`.
+        *may_check* tells whether a signature may be checked now; a token that was verified before needs no check.
+        Raises :class:`NotAuthenticated` (for a wrong signature, its subclass :class:`SignatureWrong`) or
+        :class:`TooMany`.
         """
         if len(token) > LONGEST:
             raise NotAuthenticated("the token is too long")
@@ -133,7 +134,7 @@ class OidcVerifier:
         return claims
 
     def _read_headers(self, headers: Mapping[str, Any]) -> tuple[str, str | None]:
-        """Returns the algorithm and ID of the key."""
+        """Returns the algorithm and the ID of the key."""
         algorithm, key_id = headers.get("alg"), headers.get("kid")
         if not isinstance(algorithm, str) or algorithm not in self.settings.algorithms or algorithm not in KEY_TYPES:
             raise NotAuthenticated("the token is signed in a way that is not allowed here")
@@ -142,7 +143,7 @@ class OidcVerifier:
         return algorithm, key_id
 
     def _check_claims(self, claims: Mapping[str, Any]) -> _Claims:
-        """Returns the token's claims, if all are in the right form and it is for us; its signature is not checked
+        """Returns the claims if all are valid and the token is meant for this core. The signature is not checked
         yet."""
         settings = self.settings
         for name in ("iss", "aud", "exp"):
@@ -197,17 +198,17 @@ class OidcVerifier:
                 options=options,
             )
         except Exception as error:
-            # Whatever a library makes of a token that is wrong in some new way: it is not right.
+            # Any other error of the library also means that the token is not valid.
             raise SignatureWrong("the token's signature or form is not right") from error
 
 
 def proof_of(issuer: str, token_id: object) -> str:
-    """Returns the name of the proof that an identity from a token of *issuer* rests on."""
+    """Returns the name of the proof for an identity from a token of *issuer*."""
     return f"{issuer} {token_id}" if isinstance(token_id, str) else issuer
 
 
 def _object_of(part: str) -> Mapping[str, Any]:
-    """Returns the JSON object in a part of a token. Strict: what two readers could understand in two ways is
+    """Returns the JSON object in a part of a token. It is strict: anything that two parsers could read differently is
     refused."""
     try:
         raw = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
@@ -243,7 +244,7 @@ def _is_text(value: object) -> bool:
 
 def _time_of(claims: Mapping[str, Any], name: str) -> int:
     value = claims[name]
-    # Compared before anything is reckoned with it: it may be infinite, or have thousands of digits.
+    # It is compared before anything is computed with it, because it may be infinite or have thousands of digits.
     if isinstance(value, bool) or not isinstance(value, int | float) or not -LATEST_S <= value <= LATEST_S:
         raise NotAuthenticated(f"the {name} claim is no time")
     return int(value * SECOND_NS)

@@ -1,4 +1,5 @@
-"""The security file: how callers prove who they are, and what each may do. Strict, like queue configurations.
+"""Reads the security file: how callers prove who they are, and what each may do. Reading is strict, as for queue
+configurations.
 
 ::
 
@@ -16,8 +17,8 @@
     limits:
       calls-per-second: 200
 
-Rules only grant; a caller has what all rules that name one of its principals grant. ``anyone`` is whoever proved to be
-somebody, ``anonymous`` everybody else as well.
+Rules only grant; a caller has what all rules that name one of its principals grant. ``anyone`` stands for all callers
+with a proved identity, ``anonymous`` for all callers.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ LARGEST_MESSAGE: Final = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """The rights of a caller. ``managers``: rmIDs the caller may act as; ``*`` stands for every one."""
+    """The rights of a caller. ``managers``: the rmIDs as which the caller may act; ``*`` stands for all."""
 
     permissions: frozenset[Permission] = frozenset()
     managers: frozenset[str] = frozenset()
 
     def may_manage(self, rm_id: str) -> bool:
-        """Tells whether the caller may speak for *rm_id*."""
+        """Tells whether the caller may act as *rm_id*."""
         return rm_id in self.managers or ANY_MANAGER in self.managers
 
 
@@ -68,7 +69,7 @@ class Rule:
 class Limits:
     """The limits of each peer. Calls count when they begin; a stream is one call.
 
-    failures_per_second  refused proofs of identity from one host, which may come in bursts of ten seconds' worth
+    failures_per_second  refused proofs of identity from one host, with bursts of as many as in ten seconds
     message_bytes        largest request; from the next start on
     streams              concurrent calls of one connection; from the next start on
     """
@@ -90,7 +91,7 @@ class Policy:
     limits: Limits = field(default_factory=Limits)
 
     def grants_for(self, identity: Identity | None) -> Grants:
-        """Returns the grants of *identity*; ``None``: of somebody unknown."""
+        """Returns the grants of *identity*; ``None``: an unknown caller."""
         names = {ANONYMOUS} if identity is None else {ANONYMOUS, ANYONE, *identity.principals}
         fitting = [rule.grants for rule in self.rules if not names.isdisjoint(rule.who)]
         return Grants(
@@ -100,9 +101,9 @@ class Policy:
 
 
 def read_policy(text: str, folder: Path) -> Policy:
-    """Returns the file's text; paths in it are relative to *folder*.
+    """Returns the policy in *text*; paths in it are relative to *folder*.
 
-    Raises :class:`kornel.core.config.problems.ConfigError` with every problem, located.
+    Raises :class:`kornel.core.config.problems.ConfigError` with all problems and their places.
     """
     log = ProblemLog()
     top = Field(read(text, log).root, 1, 1, log).mapping(("tokens", "oidc", "rules", "limits"))

@@ -1,4 +1,4 @@
-"""Security of a core: TLS, the guard, and a refusal to be reachable from elsewhere without them."""
+"""Secures a core: sets up TLS and the guard, and refuses addresses that other machines can reach without them."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class SecurityOptions:
 
 
 class Security:
-    """The security of one core: identities, rights and TLS. *clock* is real time, whatever the engine's is. Raises
-    :class:`SecurityError` for files that cannot be used."""
+    """The security of one core: identities, rights and TLS. *clock* shows real time, even if the engine has another
+    clock. Raises :class:`SecurityError` for files that cannot be used."""
 
     def __init__(self, options: SecurityOptions, *, clock: Clock, logger: FilteringBoundLogger) -> None:
         self._options = options
@@ -52,7 +52,7 @@ class Security:
             self.guard = Guard(options.policy, clock=clock, logger=logger)
 
     def check(self, address: str, option: str = "--grpc") -> None:
-        """Raises :class:`SecurityError` when strangers on other machines could use what is served at *address*."""
+        """Raises :class:`SecurityError` if strangers on other machines could use what is served at *address*."""
         if self._options.insecure_anywhere or stays_on_this_machine(address):
             return
         missing = []
@@ -77,7 +77,7 @@ class Security:
         return () if self.guard is None else (GuardInterceptor(self.guard, self._logger),)
 
     def transport_options(self) -> tuple[tuple[str, int], ...]:
-        """Returns limits of the gRPC server that hold from the start on."""
+        """Returns the limits of the gRPC server that apply from its start on."""
         if self.guard is None:
             return ()
         limits = self.guard.limits
@@ -94,7 +94,7 @@ class Security:
             self.guard.reload()
 
     async def follow(self) -> None:
-        """Read files again whenever they change, for ever."""
+        """Reads files again whenever they change, without end."""
         tls, guard = self.tls, self.guard
         followed = []
         if tls is not None:

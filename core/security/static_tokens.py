@@ -1,7 +1,7 @@
-"""Tokens for small sites: a file with the SHA-256 digests of tokens that ``kornel security token`` made.
+"""Reads tokens for small sites: a file with the SHA-256 digests of tokens that ``kornel security token`` made.
 
-A digest without salt or stretching suffices because tokens are 256 random bits: there is nothing to guess. That is also
-why passwords have no place here, and what is too short to be such a token is refused unseen.
+A digest without salt or stretching is enough, because tokens are 256 random bits, which cannot be guessed. That would
+not hold for passwords, so a text that is too short to be such a token is refused without a look at its digest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,127}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class StaticToken:
-    """A token of the file with static tokens. ``digest``: SHA-256 of the token, hexadecimal. ``expires_ns``: ``None``
+    """A token of the file with static tokens. ``digest``: SHA-256 of the token, hexadecimal. ``expires_ns``: ``None``:
     never."""
 
     name: str
@@ -39,16 +39,16 @@ class StaticToken:
 
 
 class StaticTokens:
-    """The tokens of one reading of the file."""
+    """The tokens in one version of the file."""
 
     def __init__(self, tokens: Sequence[StaticToken] = ()) -> None:
         self._by_digest = {token.digest: token for token in tokens}
 
     def find_identity(self, presented: str, now_ns: int) -> Identity | None:
-        """Returns whose token *presented* is; ``None``: nobody's, or it has expired.
+        """Returns the identity of the token *presented*; ``None``: it is unknown or has expired.
 
-        How long it takes tells nothing of a token, because it is looked for by its digest, which nobody can choose. It
-        does not depend on how many there are.
+        The time that this takes reveals nothing about tokens, because the search is by digest, which callers cannot
+        choose. It does not depend on the number of tokens.
         """
         if len(presented) < SHORTEST:
             return None
@@ -69,7 +69,7 @@ class StaticTokens:
 
 
 def new_token() -> str:
-    """Returns a token nobody can guess."""
+    """Returns a new token, which cannot be guessed."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
@@ -79,7 +79,8 @@ def digest_of(token: str) -> str:
 
 
 def read_tokens(text: str) -> StaticTokens:
-    """Returns the file's text. Raises :class:`kornel.core.config.problems.ConfigError` with every problem, located."""
+    """Returns the tokens in *text*. Raises :class:`kornel.core.config.problems.ConfigError` with all problems and their
+    places."""
     log = ProblemLog()
     top = Field(read(text, log).root, 1, 1, log).mapping(("tokens",))
     tokens: list[StaticToken] = []
@@ -93,7 +94,7 @@ def read_tokens(text: str) -> StaticTokens:
             fields["name"].error(f"name {shorten_text(name)} is given twice", "each name once")
         names.add(name)
         if _DIGEST.fullmatch(digest) is None:
-            # Somebody may have put the token itself here: never quoted.
+            # It is never quoted, because it may be a token that was put here by mistake.
             fields["sha256"].error(
                 "this is no SHA-256 digest", "64 hexadecimal digits, as `kornel security token` prints"
             )

@@ -1,4 +1,4 @@
-"""Addresses: whether one stays on this machine, and what counts as one of them."""
+"""Judges addresses: whether one can only be reached from this machine, and what counts as one address."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def stays_on_this_machine(address: str) -> bool:
 
 
 def address_block(host: str) -> str:
-    """Returns what counts as one address: of IPv6 the first 64 bits, because whoever has one has all of them."""
+    """Returns what counts as one address. For IPv6, that is the first 64 bits, because a client that has one of these
+    addresses usually has all of them."""
     if ":" not in host:
         return host
     try:

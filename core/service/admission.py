@@ -42,6 +42,10 @@ _SHARE: Final = 4
 SILENT_S: Final = 1.0
 """The time for which a call may send nothing before it is closed for others."""
 
+MISTAKE_BYTES: Final = 4 << 20
+"""The most bytes of a request that count as handled although it is too long: somebody who sends a configuration of so
+many keeps the connection."""
+
 _NONE: Final[Counter[str]] = Counter()
 
 Serve = Callable[[Requests, Context], Awaitable[None]]
@@ -275,8 +279,7 @@ async def _only_request(requests: Requests, limit: int) -> bytes:
     """Returns the request of a call that has one."""
     try:
         async for raw in requests:
-            _check_size(raw, limit)
-            LINK.get().note_taken(len(raw))
+            _take_request(raw, limit)
             return raw
     finally:
         await close_requests(requests)
@@ -286,15 +289,17 @@ async def _only_request(requests: Requests, limit: int) -> bytes:
 async def _deserialize_with(requests: Requests, deserialize: Callable[[bytes], Any], limit: int) -> AsyncIterator[Any]:
     try:
         async for raw in requests:
-            _check_size(raw, limit)
-            LINK.get().note_taken(len(raw))
+            _take_request(raw, limit)
             yield deserialize(raw)
     finally:
         await close_requests(requests)
 
 
-def _check_size(raw: bytes, limit: int) -> None:
-    if len(raw) > limit:
+def _take_request(raw: bytes, limit: int) -> None:
+    """Count *raw* as handled. Raises :class:`TooLarge` if it is longer than *limit*."""
+    fits = len(raw) <= limit
+    LINK.get().note_taken(len(raw) if fits else min(len(raw), MISTAKE_BYTES))
+    if not fits:
         raise TooLarge(f"the request has {len(raw):,} bytes; this method takes at most {limit:,}")
 
 

@@ -1,8 +1,8 @@
-"""The choice of the shim stream that is asked, and the questions that wait for it.
+"""Chooses the callback stream of a shim that is asked, and keeps the questions that wait for it.
 
-Of the attached streams the one attached last is asked; when it ends, the one attached before it is. Unlike decisions,
-questions are worth nothing when they are late: the engine stops waiting after the timeout. So what a shim does not read
-in time is thrown away here, and nothing is kept for a stream that does not exist yet.
+Of the attached streams, the last one is asked; when it ends, the one attached before it. Unlike decisions, questions
+are useless when they are late, because the engine stops waiting after the timeout. So questions that a shim does not
+read in time are dropped, and nothing is kept for a stream that does not exist yet.
 
 Rules: protocol.md 13, ``proto/kornel/v1/callback.proto``.
 """
@@ -40,18 +40,19 @@ from kornel.core.service.sessions import SESSION, Session
 
 QUESTIONS_PER_MESSAGE: Final = 1_000
 NAMES_PER_MESSAGE: Final = 20_000
-"""Node IDs and victims in one message, a single question left aside: about 1 MB, within the 4 MiB a client takes."""
+"""The most node IDs and victims in one message, unless a single question has more: about 1 MB, within the 4 MiB that a
+client accepts."""
 
 NOTICES_PER_MESSAGE: Final = 1_000
 
 QUESTIONS_WAITING: Final = 50_000
-"""Most questions that wait for a slow reader, if their timeout lets them wait at all."""
+"""The most questions that wait for a slow reader, as long as their timeout allows."""
 
 NOTICES_WAITING: Final = 10_000
-"""Most scheduling states that wait for a slow reader, and as many preemption notices."""
+"""The most scheduling states that wait for a slow reader, and the most preemption notices."""
 
 PREEMPTION_NOTICES_PER_MESSAGE: Final = 20
-"""The most notices in a message, since each may name a thousand allocations."""
+"""The most notices in a message, because each may name a thousand allocations."""
 
 
 _DELIVERED: Final = frozenset(
@@ -64,15 +65,15 @@ _DELIVERED: Final = frozenset(
         PlacementVoid,
     }
 )
-"""The effects that go to whoever is asked, but for events, which not everybody wants."""
+"""The effects that go to the stream that is asked, except events, which only go to subscribers."""
 
 
 class NoStateDump(Exception):
-    """The shim's state is not to be had; the text says why."""
+    """The state of the shim cannot be obtained; the text says why."""
 
 
 class CallbackStream:
-    """One open stream; attached once its subscription has been accepted."""
+    """One open callback stream. It is attached once its subscription is accepted."""
 
     __slots__ = (
         "_news", "attached", "board", "dumps", "ending", "error", "events", "not_placed", "notices", "questions",
@@ -81,17 +82,17 @@ class CallbackStream:
 
     def __init__(self, board: CallbackBoard) -> None:
         self.board = board
-        """The board that carries it."""
+        """The board that serves it."""
         self.subscription: Subscription | None = None
         self.session = SESSION.get()
         """The program that opened it."""
         self.attached = False
-        """Set until the stream was notified of its subscription."""
+        """Set until the shim was notified that its subscription is accepted."""
         self.ending = False
         self.error: Exception | None = None
         """The reason why it ends; ``None``: it ends without an error."""
         self.questions: deque[tuple[int, PredicatesAsked | PreemptionPredicatesAsked]] = deque()
-        """(when it expires, question), oldest first."""
+        """The questions as (time when it expires, question), the oldest first."""
         self.scheduling_states: deque[SchedulingFailed] = deque()
         self.notices: deque[NoticeEffect] = deque()
         self.not_placed: deque[PlacementVoid] = deque()
@@ -100,17 +101,17 @@ class CallbackStream:
         self._news = asyncio.Event()
 
     def wake_writer(self) -> None:
-        """Wake the writer."""
+        """Wakes the writer of the stream."""
         self._news.set()
 
     async def wait_for_news(self) -> None:
-        """Return when there may be something to send, or the end has come."""
+        """Returns when there may be something to send, or the stream is ending."""
         await self._news.wait()
         self._news.clear()
 
 
 class CallbackBoard:
-    """All callback streams of one manager. Used from the event loop's thread only."""
+    """Keeps all callback streams of one manager. It is used from the event loop's thread only."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class CallbackBoard:
         self._feed = EventFeed(self._push_events, clock=clock, metrics=metrics, logger=logger)
         self._open: dict[CallbackStream, None] = {}
         self._attached: list[CallbackStream] = []
-        """Attached and live, the last attached one last."""
+        """The streams that are attached, in the order in which they were attached."""
         self._dump_number = 0
         self._dumps: dict[int, tuple[CallbackStream, asyncio.Future[str]]] = {}
         self.times = CallbackTimes(latency)
@@ -139,12 +140,12 @@ class CallbackBoard:
 
     @property
     def attachment(self) -> AttachCallbacks | None:
-        """Returns the subscription that the engine should have; another object for every change."""
+        """The subscription that the engine should have; a different object after every change."""
         receiver = self._find_receiver()
         return None if receiver is None else _subscription_of(receiver).attachment
 
     def open(self) -> CallbackStream:
-        """Returns a new stream, attached to nothing."""
+        """Returns a new stream, which is not attached yet."""
         stream = CallbackStream(self)
         self._open[stream] = None
         self._metrics.streams_opened += 1
@@ -152,14 +153,15 @@ class CallbackBoard:
         return stream
 
     def take_over(self, stream: CallbackStream) -> None:
-        """Carry *stream* from now on, which is open and has not subscribed, in place of the board that opened it."""
+        """Serves *stream*, which is open and has not subscribed yet, from now on in place of the board that opened
+        it."""
         if stream in stream.board._open:
             del stream.board._open[stream]
             self._open[stream] = None
         stream.board = self
 
     def attach_stream(self, stream: CallbackStream, subscription: Subscription) -> None:
-        """Ask *stream* from here on."""
+        """Attaches *stream*, which is asked from now on."""
         stream.subscription = subscription
         stream.attached = True
         self._attached.append(stream)
@@ -168,14 +170,14 @@ class CallbackBoard:
         stream.wake_writer()
 
     def close(self, stream: CallbackStream) -> None:
-        """Remove *stream*, which has ended for whatever reason."""
+        """Removes *stream*, which has ended."""
         if stream in self._open:
             del self._open[stream]
             self._metrics.live_streams -= 1
         self._detach_stream(stream, "its stream ended before it answered")
 
     def end_stream(self, stream: CallbackStream, error: Exception | None) -> None:
-        """End *stream*: with *error*, or well."""
+        """Ends *stream*, with *error* or without one."""
         if stream.ending:
             return
         stream.ending = True
@@ -199,7 +201,7 @@ class CallbackBoard:
                 self.end_stream(stream, error)
 
     def note_registration(self, rm_id: str, extra_config: Mapping[str, str]) -> None:
-        """Note, after a registration or update, that *rm_id*, if any, holds the core with these settings."""
+        """Notes, after a registration or update, that *rm_id*, if any, is registered with these settings."""
         self._feed.follow_settings(extra_config)
         for stream in list(self._attached):
             theirs = _subscription_of(stream).attachment.rm_id
@@ -210,13 +212,14 @@ class CallbackBoard:
                 self.end_stream(stream, refusal)
 
     def start_afresh(self) -> None:
-        """Drop what concerns asks of the manager's former life, since it registered again (DB-4). Events stay: they are
-        history."""
+        """Drops what concerns asks from before a new registration of the manager (protocol.md DB-4). Events stay,
+        because they are history."""
         for stream in self._attached:
             self._drop_what_concerns_asks(stream)
 
     def deliver_effects(self, effects: Sequence[Effect]) -> None:
-        """Hand those *effects* that are questions or notices to the stream that is asked, if it subscribed to them."""
+        """Passes those *effects* that are questions or notices to the stream that is asked, if it has subscribed to
+        them."""
         stream = self._find_receiver()
         if stream is None:
             return
@@ -262,7 +265,7 @@ class CallbackBoard:
             or stream.not_placed
         ):
             return None
-        # Before the questions: those that come later are to be judged without it.
+        # These come before the questions, because later questions have to be judged without these placements.
         outgoing.not_placed = _first_of(stream.not_placed, NOTICES_PER_MESSAGE)
         if not stream.not_placed:
             self._take_questions(stream, outgoing)
@@ -282,7 +285,7 @@ class CallbackBoard:
         return outgoing
 
     def _date_notices(self, notices: list[NoticeEffect]) -> list[NoticeEffect]:
-        """Returns *notices* with deadlines of the wall clock, since the shim reckons from its own how long is left."""
+        """Returns *notices* with deadlines by the wall clock, because the shim compares them with its own clock."""
         ahead_ns = self._clock.ahead_s * SECOND_NS
         if not ahead_ns:
             return notices
@@ -294,7 +297,7 @@ class CallbackBoard:
         ]
 
     async def state_dump(self) -> str:
-        """Returns the shim's own state. Raises :class:`NoStateDump`."""
+        """Returns the state of the shim as it describes it. Raises :class:`NoStateDump`."""
         stream = self._find_receiver()
         if stream is None or not _subscription_of(stream).state_dump:
             raise NoStateDump("no shim is attached that answers state dumps")
@@ -316,14 +319,14 @@ class CallbackBoard:
                 stream.dumps.remove(number)
 
     def take_answers(self, command: AnswerCallbacks) -> None:
-        """Handle the shim's answers to questions, in time or not."""
+        """Records the shim's answers to questions, whether or not they came in time."""
         answers = [answer.question for answer in command.predicates]
         answers += [answer.question for answer in command.preemption_predicates]
         if answers:
             self.times.note_answered(answers, self._clock.now_ns())
 
     def state_dumped(self, number: int, text: str, error: str) -> None:
-        """Handle the answer to question *number*; *error* not empty: why there is none."""
+        """Handles the answer to question *number*. If *error* is not empty, it says why there is no state."""
         asked = self._dumps.get(number)
         if asked is None:
             return
@@ -363,7 +366,7 @@ class CallbackBoard:
         stream.notices.clear()
 
     def _trim_backlog(self, stream: CallbackStream) -> None:
-        """Drop what is too late to be asked, and what is too much to be kept."""
+        """Drops questions that have expired, and what exceeds the bounds of the backlog."""
         questions = stream.questions
         now_ns = self._clock.now_ns()
         while questions and (questions[0][0] <= now_ns or len(questions) > QUESTIONS_WAITING):

@@ -1,7 +1,7 @@
-"""The engine's end of the callback streams, moved only by the task that owns the engine.
+"""Connects the engine with the callback streams. Only the task that owns the engine uses it.
 
-The board says who is to be asked; the link tells the engine, whenever that has become somebody else. So it does not
-matter how a stream ended: the next turn of the task finds out.
+The board knows which stream is asked, and the link informs the engine of every change. So it does not matter how a
+stream ended: the next turn of the task finds out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.status_codes import EngineFault
 
 _TOLD_BEFORE: Final = AttachCallbacks("")
-"""Stands for whatever subscription an engine has from a core before this one."""
+"""Stands for the unknown subscription that an engine has from a former core."""
 
 
 class CallbackLink:
@@ -41,14 +41,14 @@ class CallbackLink:
         self._apply = apply
         self._metrics = metrics
         self._told: AttachCallbacks | None = None
-        """The last subscription that the engine was given."""
+        """The last subscription that was applied to the engine."""
 
     def follow_engine(self) -> None:
-        """Say to the engine who is asked now, whatever a core before this one said."""
+        """Makes the next turn inform the engine which stream is asked, whatever it knows from a former core."""
         self._told = _TOLD_BEFORE
 
     def attach_stream(self, stream: CallbackStream, subscription: Subscription) -> None:
-        """Ask *stream* from here on."""
+        """Attaches *stream*, which is asked from now on."""
         if stream.ending:
             return
         rm_id = subscription.attachment.rm_id
@@ -61,7 +61,7 @@ class CallbackLink:
         self.follow_board()
 
     def pass_answers(self, stream: CallbackStream, command: AnswerCallbacks) -> None:
-        """Tell the engine what *stream* answered."""
+        """Passes the answers of *stream* to the engine."""
         if stream.ending:
             return
         self._board.take_answers(command)
@@ -72,14 +72,14 @@ class CallbackLink:
             self._board.end_stream(stream, error)
 
     def detach_stream(self, stream: CallbackStream, error: Exception | None) -> None:
-        """End *stream*: with *error*, or well."""
+        """Ends *stream*, with *error* or without one."""
         self._board.end_stream(stream, error)
         self.follow_board()
 
     def follow_board(self) -> None:
-        """Attach the engine to whoever is asked now, if that is somebody else than before.
+        """Informs the engine of the subscription that is asked now, if it has changed.
 
-        While nobody is registered there is nobody to tell it for; the next manager does not inherit who answered.
+        While no manager is registered, nothing is done, because the next manager does not inherit a subscription.
         """
         wanted = self._board.attachment
         rm_id = self._engine.rm_id

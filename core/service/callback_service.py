@@ -1,7 +1,8 @@
-"""``kornel.v1.CallbackService``: what the core asks the shim, and what it tells it besides its decisions.
+"""Serves ``kornel.v1.CallbackService``: questions to the shim, and messages to it besides decisions.
 
-Like the streams of the scheduler, a callback stream has a reader that feeds the partition task, waiting where its queue
-is full, and a writer that sends what the board has for it. Its end takes its turn behind the answers that came before.
+Like the streams of the scheduler, a callback stream has a reader that passes answers to the partition task and waits
+while its queue is full, and a writer that sends what the board has for the stream. The end of the stream is handled in
+its turn, after the answers that came before.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from kornel.v1 import callback_pb2 as pb
 
 
 class CallbackService:
-    """Serves ``kornel.v1.CallbackService``. ``timeout_ns``: how long the core waits for an answer to a shim that leaves
-    it to the core."""
+    """Serves ``kornel.v1.CallbackService``. ``timeout_ns``: the time that the core waits for an answer if the shim does
+    not choose it."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class CallbackService:
             await end_call(context, stream.error, self._logger)
 
     async def _read(self, stream: CallbackStream, requests: Requests) -> None:
-        """Queue the subscription and the answers that *requests* brings, then the end of the stream."""
+        """Queues the subscription and the answers in *requests*, then the end of the stream."""
         error: Exception | None = None
         rm_id = ""
         link = LINK.get()
@@ -93,7 +94,7 @@ class CallbackService:
         if place is None:
             stream.board.end_stream(stream, error)
         else:
-            with suppress(ShuttingDown):  # Whoever stopped that task ends all streams in its own order.
+            with suppress(ShuttingDown):  # The code that stopped that task ends all streams in its own order.
                 await place.runner.detach(stream, error)
 
     def _read_subscription(self, request: pb.AttachRequest) -> Subscription:
@@ -107,14 +108,14 @@ class CallbackService:
             place.callbacks.state_dumped(dumped.question_id, dumped.json, dumped.error)
         for number, command in enumerate(answer_commands(request, rm_id, self._clock.ahead_s * SECOND_NS)):
             if number:
-                await asyncio.sleep(0)  # A long request is read piece by piece, and others get their turn.
+                await asyncio.sleep(0)  # A long request is read piece by piece, so that other tasks get their turn.
             self._metrics.answers_received += (
                 len(command.predicates) + len(command.preemption_predicates) + len(command.notices)
             )
             await place.runner.answer(stream, command)
 
     async def _write(self, stream: CallbackStream, context: Context) -> None:
-        """Send what *stream* gets until it ends."""
+        """Sends what there is for *stream* until it ends."""
         link = LINK.get()
         while True:
             outgoing = stream.board.take_message(stream)

@@ -1,4 +1,4 @@
-"""Times that a shim takes to answer questions, and the length of its silence."""
+"""Measures the times that a shim takes to answer questions, and how long it has been silent."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kornel.core.service.durations import Durations
 
 BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 REMEMBERED: Final = 10_000
-"""Questions whose answer is waited for here; older ones are forgotten, and counted as never answered."""
+"""The most questions whose answers are awaited here; older ones are dropped and count as never answered."""
 
 
 class CallbackTimes:
-    """Measures how long answers of shims take. ``latency``: from the sending of a question to its answer. Times are
+    """Measures how long the answers of a shim take. ``latency`` counts the times from question to answer. Times are
     Unix nanoseconds."""
 
     def __init__(self, latency: Durations | None = None) -> None:
@@ -37,7 +37,7 @@ class CallbackTimes:
         self._last_ns = now_ns
 
     def note_answered(self, questions: Iterable[int], now_ns: int) -> None:
-        """Note that *questions* were answered; unknown ones prove no more than that the shim is there."""
+        """Note that *questions* were answered; unknown ones only show that the shim is there."""
         asked = self._asked
         for question in questions:
             asked_ns = asked.pop(question, None)
@@ -46,10 +46,10 @@ class CallbackTimes:
         self._first_ns = None
 
     def forget_questions(self) -> None:
-        """Drop all open questions, since the shim that was asked is gone."""
+        """Drops all open questions, because the shim that was asked is gone."""
         self._asked.clear()
         self._first_ns = None
 
     def silence_ns(self) -> int:
-        """Returns the time from the first to the last question sent since anything was answered."""
+        """Returns the time from the first to the last question sent since the last answer."""
         return 0 if self._first_ns is None else self._last_ns - self._first_ns

@@ -1,7 +1,7 @@
-"""Translation between messages of ``kornel.v1.CallbackService`` and the engine's values.
+"""Translates between messages of ``kornel.v1.CallbackService`` and the engine's values.
 
-At full speed a question and its answer pass here for every single allocation, so questions are written field by field,
-each touched once, and what is absent is not looked for. Everything else goes through tables.
+At full speed there is a question and an answer for every allocation, so questions are written field by field, without
+touching absent fields. Everything else goes through tables.
 
 Rules: protocol.md 2.6, 13, 14.
 """
@@ -45,7 +45,8 @@ LONGEST_TIMEOUT_MS: Final = 60_000
 
 
 def _resource_fields(amounts: Resources | None) -> dict[str, Any] | None:
-    """Returns what a ``si.v1.Resource`` is made of: that takes half the time of making the messages in it."""
+    """Returns the arguments from which a ``si.v1.Resource`` is made, which takes half the time of making its
+    messages."""
     if amounts is None:
         return None
     return {"resources": {name: {"value": clamp_int64(amount)} for name, amount in amounts.items()}}
@@ -95,7 +96,8 @@ _encode_withdrawal: Final = ENCODERS.add(
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The questions and messages that one stream gets. ``attachment``: the engine's part of it."""
+    """The questions and messages that one stream has subscribed to. ``attachment``: the part that concerns the
+    engine."""
 
     attachment: AttachCallbacks
     state_dump: bool = False
@@ -113,11 +115,11 @@ class Outgoing:
     events: list[EventRecorded] = field(default_factory=list)
     not_placed: list[PlacementVoid] = field(default_factory=list)
     state_dump: int | None = None
-    """Number of the question; ``None``: not asked."""
+    """The number of the question for a state dump; ``None``: there is none."""
 
 
 def decode_subscription(message: pb.Subscription, default_timeout_ms: int) -> Subscription:
-    """Returns what *message* asks for. A timeout that makes no sense is replaced by the nearest one that does."""
+    """Returns the subscription in *message*. A timeout out of bounds is replaced by the nearest one within."""
     timeout_ms = message.timeout_ms or default_timeout_ms
     timeout_ms = min(max(timeout_ms, SHORTEST_TIMEOUT_MS), LONGEST_TIMEOUT_MS)
     return Subscription(
@@ -136,9 +138,9 @@ def decode_subscription(message: pb.Subscription, default_timeout_ms: int) -> Su
 
 
 def answer_commands(request: pb.AttachRequest, rm_id: str, ahead_ns: int = 0) -> Iterator[AnswerCallbacks]:
-    """Yields the answers of *request* as one command; as several if there are so many that one would stall the engine.
+    """Yields the answers in *request* as one command, or as several if one would stall the engine.
 
-    *ahead_ns*: by how much the wall clock, which dates checkpoints, is ahead of the core's time.
+    *ahead_ns*: how far the wall clock, by which checkpoints are dated, is ahead of the core's time.
     """
     predicates = [
         PredicatesAnswer(
@@ -167,7 +169,7 @@ def answer_commands(request: pb.AttachRequest, rm_id: str, ahead_ns: int = 0) ->
         PlacementKey(full_partition_name(rm_id, placed.partition), placed.allocation_key, placed.node_id)
         for placed in request.acknowledged
     ]
-    # They say what is in place after the answers, so none may come to the engine before the last answer has.
+    # Acknowledgements state what is in place after the answers, so they go into the command with the last answer.
     first = max(0, (max(len(predicates), len(preemption), len(notices)) - 1) // PIECE * PIECE)
     for start in range(0, max(len(predicates), len(preemption), len(notices), first + len(acknowledged)), PIECE):
         since = max(0, start - first)

@@ -1,7 +1,7 @@
-"""The caller of a service, which states the permission that a call takes, while the guard decides.
+"""Defines the caller of a service. The service states which permission a call needs, and the guard decides.
 
-A call runs with its caller in :data:`CALLER`; tasks started by the call inherit it. Without security everybody may do
-everything.
+A call runs with its caller in :data:`CALLER`; tasks started by the call inherit it. Without security, every caller may
+do everything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Permission(StrEnum):
 
 
 class Caller(Protocol):
-    """One call's identity. ``name``: for logs. ``proved``: the name that was proved; empty: none was."""
+    """The identity behind a call. ``name``: for logs. ``proved``: the proved name; empty: none was proved."""
 
     name: str
     proved: str
@@ -38,22 +38,22 @@ class Caller(Protocol):
         """Raises :class:`kornel.core.service.status_codes.NotPermitted` unless *permission* was granted."""
 
     def require_for_queue(self, permission: Permission, administers: AclCheck) -> None:
-        """As :meth:`require`, but whoever administers the queue in question needs no grant."""
+        """Raises the same error as :meth:`require`, unless the caller administers the queue in question."""
 
     def require_manager(self, rm_id: str) -> None:
-        """Raises :class:`kornel.core.service.status_codes.NotPermitted` unless it may act as resource manager
+        """Raises :class:`kornel.core.service.status_codes.NotPermitted` unless the caller may act as resource manager
         *rm_id*.
         """
 
     def require_no_other_manager(self, rm_id: str) -> None:
         """Raises :class:`kornel.core.service.status_codes.NotPermitted` for a manager that may not act as *rm_id*.
 
-        A caller that may act as no manager at all is an operator, whom permissions alone bind.
+        A caller that may act as no manager at all is an operator, for whom only permissions count.
         """
 
 
 class Everybody:
-    """The caller where nothing is guarded."""
+    """The caller of a core without security."""
 
     name = ""
     proved = ""
@@ -82,14 +82,13 @@ def caller() -> Caller:
 
 
 PEER: Final[ContextVar[str]] = ContextVar("peer", default="")
-"""Address from which the call comes that is being served, without a port; empty: not known."""
+"""The address of the caller that is being served, without a port; empty: not known."""
 
 ANONYMOUS: Final = "anonymous"
 
 
 def principal() -> str:
-    """Returns who makes the call that is being served, as it is written down: ``cn:ops``, or
-    ``anonymous@127.0.0.1``."""
+    """Returns the caller that is being served as it is recorded: ``cn:ops``, or ``anonymous@127.0.0.1``."""
     proved = caller().proved
     if len(proved) > LONGEST_OWNER:
         return f"{proved[:LONGEST_OWNER]}..."

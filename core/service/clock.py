@@ -1,13 +1,14 @@
-"""Time as the shell sees it: a value handed to the engine, and a way to be called later. Decided here alone.
+"""Defines time for the service: the values that the engine gets, and calls at a later time. No other module reads the
+machine's clock.
 
-There are two kinds of time. What *lasts* (delays, timeouts, pauses, rates, lock-outs, retention of what is cached) is
-counted by the core's own time, which always runs on as fast as time passes, whatever somebody does to the machine's
-clock. It begins as Unix time when the core starts, so that it also serves to date things, and creation times that shims
-state are brought to it when they come in. What *expires at a date* that others chose (certificates, tokens) is held
-against the wall clock, which may be set at any moment. :meth:`Clock.now_ns` is the former, :meth:`Clock.wall_ns` the
-latter; a test (``tests/architecture/test_time.py``) keeps the machine's clock out of all other modules.
+There are two kinds of time. Durations (delays, timeouts, pauses, rates, retention of what is cached) are counted by the
+core's own time, which always runs on as fast as time passes, even if the machine's clock is set. It begins as Unix time
+when the core starts, so that it can also date events; creation times that shims state are converted to it. Dates that
+others chose (the expiry of certificates and tokens) are compared with the wall clock, which may be set at any moment.
+:meth:`Clock.now_ns` is the former, :meth:`Clock.wall_ns` the latter; a test (``tests/architecture/test_time.py``) keeps
+the machine's clock out of all other modules.
 
-The engine never asks what time it is; whoever drives it does, through a :class:`Clock`. Tests drive a
+The engine never reads a clock; the code that drives it does, through a :class:`Clock`. Tests move a
 :class:`ManualClock` and never wait for real.
 """
 
@@ -21,41 +22,43 @@ from typing import Final, Protocol
 
 SECOND_NS: Final = 1_000_000_000
 LONGEST_WAIT_NS: Final = 60 * SECOND_NS
-"""The longest time after which the wall clock is read again while a call waits for a date, since it may have been
+"""The longest time after which the wall clock is read again while a call waits for a date, because it may have been
 set."""
 NOTICED_NS: Final = 2 * SECOND_NS
-"""The wall clock drifts, and is kept right by steps smaller than this all the time."""
+"""Changes of the wall clock below this are ignored: it drifts, and is corrected in small steps all the time."""
 
 
 class Timer(Protocol):
     """A call that is still to come."""
 
     def cancel(self) -> None:
-        """Cancel the call. Without effect if it was made already."""
+        """Cancels the call. This has no effect if it was made already."""
 
 
 class Clock(Protocol):
-    """The core's own time, Unix nanoseconds when it began, and the wall clock beside it."""
+    """The core's own time, in nanoseconds that began as Unix time, and the wall clock."""
 
     def now_ns(self) -> int:
-        """Returns the core's own time, never less than the last answer: for everything that lasts."""
+        """Returns the core's own time, for durations. It is never less than the last answer."""
 
     def wall_ns(self) -> int:
-        """Returns the time of the machine's clock: Unix time in nanoseconds, which may go back. For dates that others
-        chose."""
+        """Returns the time of the machine's clock: Unix time in nanoseconds, for dates that others chose. It may go
+        back."""
 
     @property
     def ahead_s(self) -> int:
-        """Whole seconds by which the wall clock has been set ahead of the core's time; below 0: back."""
+        """The whole seconds by which the wall clock has been set ahead of the core's time; negative if it was set
+        back."""
 
     def call_at(self, at_ns: int, callback: Callable[[], None]) -> Timer:
         """Call *callback* from the event loop when the core's time is *at_ns*, or soon if that is past.
 
-        It may come early, never twice.
+        The call may come early, but never twice.
         """
 
     def call_at_wall(self, at_ns: int, callback: Callable[[], None]) -> Timer:
-        """Call *callback* when the wall clock shows *at_ns*, or earlier, because somebody may set it: look again."""
+        """Calls *callback* when the wall clock shows *at_ns*, or earlier. The callback has to check the time again,
+        because the clock may have been set."""
 
 
 def wall_ns() -> int:
@@ -64,7 +67,7 @@ def wall_ns() -> int:
 
 
 class Offset:
-    """The amount by which the wall clock was set, constant until it changes by more than clocks do by themselves."""
+    """The amount by which the wall clock was set, constant until it changes by more than clocks drift."""
 
     __slots__ = ("_seconds",)
 
@@ -80,10 +83,11 @@ class Offset:
 
 
 class SystemClock:
-    """The machine's monotonic clock, dated by its wall clock once, when the core starts."""
+    """A clock that follows the machine's monotonic clock, and is dated by its wall clock once, when the core starts."""
 
     def __init__(self, not_before_ns: int = 0) -> None:
-        """Makes a clock that shows at least *not_before_ns*: what the core before this one saw is not to come again."""
+        """Makes a clock that shows at least *not_before_ns*, so that times that a former core has seen do not come
+        again."""
         self._began_ns = max(time.time_ns(), not_before_ns) - time.monotonic_ns()
         self._offset = Offset()
 
@@ -92,8 +96,8 @@ class SystemClock:
         return self._began_ns + time.monotonic_ns()
 
     def follow_time(self, at_ns: int, not_before_ns: int) -> None:
-        """Shows *at_ns* from now on, if it is known (not 0) and far from what is shown, and nothing before
-        *not_before_ns*: the time of a core that another one takes over from, whatever the machine's clock says."""
+        """Continues the time of a core from which this one takes over: goes on from *at_ns* if that is known (not 0)
+        and far from the present time, and shows nothing before *not_before_ns*."""
         shown_ns = now_ns = self.now_ns()
         if at_ns and abs(at_ns - now_ns) >= NOTICED_NS:
             shown_ns = at_ns
@@ -105,12 +109,12 @@ class SystemClock:
 
     @property
     def ahead_s(self) -> int:
-        """Whole seconds by which the wall clock is ahead of the core's time."""
+        """The whole seconds by which the wall clock is ahead of the core's time."""
         return self._offset.seconds(time.time_ns(), self.now_ns())
 
     def call_at(self, at_ns: int, callback: Callable[[], None]) -> Timer:
         """Calls *callback* when the core's time is *at_ns*."""
-        # Timers of the loop count monotonic time, as this clock does.
+        # Timers of the loop count monotonic time, like this clock.
         wait_ns = max(0, at_ns - self.now_ns())
         return asyncio.get_running_loop().call_later(wait_ns / SECOND_NS, callback)
 
@@ -134,14 +138,15 @@ class _ManualTimer:
 
 
 class ManualClock:
-    """A clock that stands still until :meth:`advance` moves it, making the calls that fall due on the way."""
+    """A clock that stands still until :meth:`advance` moves it, which makes the calls that are due on the way."""
 
     def __init__(self, start_ns: int = 1_700_000_000 * SECOND_NS) -> None:
         self._now_ns = start_ns
         self._wall_ahead_ns = 0
         self._offset = Offset()
         self._order = itertools.count()
-        # Whoever keeps time cancels nearly all its timers and has few at once: cheaper to search than to tidy up.
+        # Nearly all timers are cancelled, and there are few at a time, so a search is cheaper than keeping them in
+        # order.
         self._agenda: dict[_ManualTimer, tuple[int, int]] = {}
 
     def now_ns(self) -> int:
@@ -154,15 +159,15 @@ class ManualClock:
 
     @property
     def ahead_s(self) -> int:
-        """Whole seconds by which the wall clock is ahead of the core's time."""
+        """The whole seconds by which the wall clock is ahead of the core's time."""
         return self._offset.seconds(self.wall_ns(), self._now_ns)
 
     def follow_time(self, at_ns: int, not_before_ns: int) -> None:
-        """Shows nothing before *not_before_ns* from now on; only :meth:`advance` moves it otherwise."""
+        """Moves to *not_before_ns* if that is later; otherwise only :meth:`advance` moves it."""
         self._now_ns = max(self._now_ns, not_before_ns)
 
     def set_wall(self, by_ns: int) -> None:
-        """Set the wall clock ahead by *by_ns*, or back where that is below 0. Time goes on from there."""
+        """Sets the wall clock ahead by *by_ns*, or back if that is negative."""
         self._wall_ahead_ns += by_ns
 
     def call_at_wall(self, at_ns: int, callback: Callable[[], None]) -> Timer:
@@ -179,11 +184,12 @@ class ManualClock:
         return timer
 
     def next_call_ns(self) -> int | None:
-        """Returns when the next call falls due; ``None``: nothing is on the agenda."""
+        """Returns the time of the next call; ``None``: there is none."""
         return min(self._agenda.values(), default=(None, 0))[0]
 
     def advance(self, by_ns: int) -> None:
-        """Move on by *by_ns* and make the calls that are now due, earliest first. Raises ValueError to go back."""
+        """Moves on by *by_ns* and makes the calls that are due by then, the earliest first. Raises ValueError for a
+        negative *by_ns*."""
         if by_ns < 0:
             raise ValueError("time does not go back")
         self._now_ns += by_ns

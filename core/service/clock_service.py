@@ -1,4 +1,5 @@
-"""``kornel.v1.TestClockService``: moves the clock of a core that was started with one that stands still."""
+"""Serves ``kornel.v1.TestClockService``, which moves the clock of a core that was started with a clock that stands
+still."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ LATEST_NS: Final = 2**63 - 1
 
 
 class TestClockService:
-    """Stops at every time at which something falls due, so that each timer sees its own. One caller at a time."""
+    """Moves the clock, and stops at every time at which something is due, so that each timer sees its own time. It
+    serves one caller at a time."""
 
     def __init__(self, managers: Managers, clock: ManualClock, *, logger: FilteringBoundLogger) -> None:
         self._managers = managers
@@ -33,7 +35,7 @@ class TestClockService:
     async def _advance_clock(self, request: pb.AdvanceClockRequest) -> pb.AdvanceClockResponse:
         if request.by_ns < 0:
             raise InvalidRequest(f"by_ns is {request.by_ns}: time does not go back")
-        self._managers.first.runner.check_intake()  # Otherwise nothing ever becomes idle.
+        self._managers.first.runner.check_intake()  # Otherwise the core would never become idle.
         async with self._turn:
             target_ns = self._clock.now_ns() + request.by_ns
             if target_ns > LATEST_NS:

@@ -1,4 +1,4 @@
-"""Reports when the machine's clock is set, because dates given by the core then differ from it by as much."""
+"""Reports when the machine's clock is set, because dates that the core gives then differ from it by as much."""
 
 from __future__ import annotations
 

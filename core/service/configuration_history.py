@@ -1,6 +1,6 @@
-"""The configurations a core was given, those it refused included: bounded, and in memory.
+"""Keeps the configurations that a core was given, including refused ones, in memory and up to a bound.
 
-A core with a journal begins with those of the core before it (:mod:`kornel.core.service.configuration_keeping`).
+A core with a journal starts with those of the previous core (:mod:`kornel.core.service.configuration_keeping`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kornel.core.config.problems import Problem
 
 MOST_VERSIONS: Final = 50
 MOST_CHARACTERS: Final = 32 * 2**20
-"""The most characters of all texts together; the version in force stays however long it is."""
+"""The most characters of all texts together; the version in force is kept however long it is."""
 
 
 class Origin(StrEnum):
@@ -31,15 +31,15 @@ class Origin(StrEnum):
 class Version:
     """One configuration.
 
-    number    from 1, never given twice
+    number    from 1, never used twice
     at_ns     when the core decided on it, Unix nanoseconds
-    rm_id     manager it was for; empty for a file while nobody is registered
-    checksum  empty for a text that says nothing that could be summed up
-    applied   whether it came into force
+    rm_id     the manager that it was for; empty for a file while nobody is registered
+    checksum  empty for a text that cannot be used
+    applied   tells whether it came into force
     reason    why it did not; empty if it did
     problems  errors and warnings in the order of the text
-    principal who brought it (:func:`kornel.core.service.callers.principal`), or ``file``
-    note      what came of a rollback with it; empty: nothing
+    principal the caller that brought it (:func:`kornel.core.service.callers.principal`), or ``file``
+    note      what happened to a rollback with it; empty: nothing
     """
 
     number: int
@@ -56,7 +56,7 @@ class Version:
 
 
 class ConfigurationHistory:
-    """Versions, the oldest first. ``in_force``: number of the one that holds, 0 while nobody is registered."""
+    """Versions, the oldest first. ``in_force``: the number of the version in force, 0 while nobody is registered."""
 
     def __init__(self, most_versions: int = MOST_VERSIONS, most_characters: int = MOST_CHARACTERS) -> None:
         self._most_versions = most_versions
@@ -79,7 +79,7 @@ class ConfigurationHistory:
         principal: str = "",
         note: str = "",
     ) -> Version:
-        """Take in a configuration: refused if there is a *reason*, else in force from now on."""
+        """Adds a configuration, which was refused if there is a *reason*, and is in force from now on otherwise."""
         self._last += 1
         version = Version(
             self._last,
@@ -98,7 +98,7 @@ class ConfigurationHistory:
         return version
 
     def take_version(self, version: Version) -> None:
-        """Take in *version*, with the number that it has."""
+        """Add *version* with its present number."""
         self._last = max(self._last, version.number)
         self._versions.append(version)
         self._characters += len(version.text)
@@ -107,16 +107,16 @@ class ConfigurationHistory:
         self._drop_texts()
 
     def list_since(self, number: int) -> tuple[Version, ...]:
-        """Returns the versions behind *number* that are kept, the oldest first."""
+        """Returns the kept versions with a number greater than *number*, the oldest first."""
         return tuple(version for version in self._versions if version.number > number)
 
     @property
     def last(self) -> int:
-        """Returns the number of the newest version that there was; 0: none."""
+        """Returns the number of the newest version, or 0 if there was none."""
         return self._last
 
     def kept_versions(self) -> tuple[Version, ...]:
-        """Returns all that are kept, the oldest first."""
+        """Returns all versions that are kept, the oldest first."""
         return tuple(self._versions)
 
     def get(self, number: int) -> Version | None:

@@ -1,4 +1,4 @@
-"""Values of what a core remembers of configurations, for the core after it."""
+"""The values that a core records about its configurations for the next core."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kornel.core.service.rollbacks import Rollback
 
 
 class ConfigurationState(NamedTuple):
-    """The state of a configurator besides its versions.
+    """The state of a configurator, without its versions.
 
     brought     the manager's latest text; empty: the text of the file is used
-    brought_by  the last text that came in each way, by the name of its origin
+    brought_by  the last text of each origin, by the name of the origin
     file_holds  the file is in force, or would be without a rollback
     last        the last command that was accepted
     rollback    the rollback in force
@@ -34,19 +34,19 @@ class ConfigurationNote(NamedTuple):
 
 
 class KeptConfigurations:
-    """Everything that notes say."""
+    """The content of all notes together."""
 
     def __init__(self) -> None:
         self.history = ConfigurationHistory()
         self.state: ConfigurationState | None = None
-        """The state; ``None``: no note was taken."""
+        """The state in the last note; ``None`` if there was no note."""
 
     def take_note(self, note: ConfigurationNote) -> None:
-        """Adds what *note* says."""
+        """Adds the content of *note*."""
         for version in note.versions:
             self.history.take_version(version)
         self.state = note.state
 
     def as_note(self) -> ConfigurationNote | None:
-        """Returns one note that says it all; ``None``: there is nothing to say."""
+        """Returns one note with the whole content, or ``None`` if there is none."""
         return ConfigurationNote(self.history.kept_versions(), self.state) if self.state is not None else None

@@ -1,4 +1,4 @@
-"""Versions of the configuration, and previews, as ``kornel.v1`` sends them."""
+"""Encodes versions of the configuration, and previews, as messages of ``kornel.v1``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _encode_version: Final = ENCODERS.add(
 
 
 def version_message(version: Version, in_force: int) -> pb.ConfigurationVersion:
-    """Returns *version* without its text; *in_force* is the number of the one that holds."""
+    """Returns *version* without its text; *in_force* is the number of the version in force."""
     return _encode_version(version, in_force=version.number == in_force)
 
 
 def impact_message(impact: Impact, warnings: Sequence[Problem]) -> pb.PreviewConfigurationResponse:
-    """Returns the *impact* of a configuration that was read with *warnings*."""
+    """Returns the message with the *impact* of a configuration that was read with *warnings*."""
     return encode_impact(impact, warnings=[encode_problem(warning) for warning in warnings])

@@ -80,7 +80,7 @@ class Outcome:
 class Configurator:
     """Puts configurations into force and remembers them.
 
-    ``on_note`` gets what the core after this one has to know.
+    ``on_note`` gets the changes that the next core has to know.
 
     ``default``: the text used for an empty one; itself empty for the built-in default; a valid file replaces it.
     ``on_problem`` gets the problem with the file, and an empty text once it is solved. ``on_version`` gets every
@@ -116,7 +116,7 @@ class Configurator:
         self._on_rollback = on_rollback
         self._on_note = on_note
         self._noted = (0, ConfigurationState())
-        """The number of the last version, and the state, that the core after this one knows of."""
+        """The number of the last version and the state that were noted for the next core."""
         self._reader = ConfigurationReader(unavailable_resolvers)
         self._preview_reader = ConfigurationReader(unavailable_resolvers)
         self._one_previews = asyncio.Lock()
@@ -149,7 +149,7 @@ class Configurator:
         """The problem with the file; empty: none."""
 
     def remember(self, kept: ConfigurationNote) -> None:
-        """Continue with what another core has noted, from its first version on."""
+        """Continue with the versions and the state that another core has noted."""
         self.history = ConfigurationHistory()
         for version in kept.versions:
             self.history.take_version(version)
@@ -167,7 +167,7 @@ class Configurator:
     ) -> None:
         """Continue from *command*, which another core accepted at *at_ns*; the engine has its configuration already.
 
-        If the text is the one that :meth:`remember` was given last, what it was given with it stays true.
+        If the text is the one in force according to :meth:`remember`, the remembered state stays as it is.
         """
         configuration = self._runner.configuration
         assert configuration is not None, "a manager is registered"
@@ -223,7 +223,7 @@ class Configurator:
 
     @asynccontextmanager
     async def _change(self) -> AsyncIterator[None]:
-        """Makes one change of the configuration, which the core after this one knows of when it is over."""
+        """Makes one change of the configuration, and notes it for the next core before it ends."""
         async with self._one_at_a_time:
             try:
                 yield
@@ -453,7 +453,7 @@ class Configurator:
         return self.history.in_force if self._runner.rm_id else 0
 
     async def _to_the_end(self, change: Coroutine[None, None, Outcome]) -> Outcome:
-        """Finishes *change* even if the caller goes away, because it must not leave a configuration in force without a
+        """Finishes *change* even if the caller goes away, because a configuration must not be in force without a
         record."""
         task = asyncio.create_task(change)
         self._under_way.add(task)

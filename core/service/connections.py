@@ -23,6 +23,7 @@ import select
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -45,8 +46,9 @@ RESTING_PAUSE_S: Final = 0.25
 RESTING_S: Final = 1.0
 """The longest time without a look at the connections, while nothing moves."""
 MOVED_PART: Final = 0.005
-"""The part of a processor from which on all other threads together have done something: an idle core takes a fifth of
-it. Whoever sends so little that it stays below can make the process grow by a few MiB until the next look."""
+"""The part of a processor above which all other threads together count as having done something; an idle core takes a
+fifth of it. A client that sends so little that it stays below can make the process grow by a few MiB until the next
+look."""
 UNPROVEN_PAUSE_S: Final = 0.002
 """The pause between two checks while a connection is ahead that may still send expanding headers."""
 
@@ -59,9 +61,15 @@ UNPROVEN_WINDOW: Final = 32 * 1024
 _WIDEST_WINDOW: Final = 1 << 30
 UNPROVEN_BYTES: Final = 32 * 1024
 """The bytes by which a connection may be ahead without causing noticeable growth of memory."""
-UNFOLDED_TIMES: Final = 4
+UNFOLDED_TIMES: Final = 6
 """The factor by which an ordinary request may take more memory than its bytes: gRPC holds it in parts and as a whole,
 and so does its reader."""
+
+HEADER_TIMES: Final = 80
+"""The factor by which headers may take more memory than their bytes: 64 bytes for each, and something for margins."""
+BUILDING_BYTES: Final = 256 * 2**20
+"""The memory by which the process may grow besides while a configuration is being read and built: tens of thousands of
+queues take so much."""
 
 SILENT_S: Final = 0.5
 """The time for which a connection may be ahead by more than a little after its last call has ended."""
@@ -186,8 +194,17 @@ class ConnectionKeeper:
     """Watches the connections to one address, from a thread of its own because the event loop itself may be under
     attack."""
 
-    def __init__(self, limits: ConnectionLimits, logger: FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        logger: FilteringBoundLogger,
+        is_building: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Makes a keeper that watches nothing yet. *is_building* tells whether a configuration is being read or
+        built."""
         self._limits = limits
+        self._is_building = is_building
+        self._was_building = False
         self._logger = logger
         self._links: dict[str, Link] = {}
         self._watched: dict[str, _Watched] = {}
@@ -280,9 +297,10 @@ class ConnectionKeeper:
                 pause_s = 1.0
 
     def _has_moved(self) -> bool:
-        """Tells whether anything happened since the last question, or the last check is long ago.
+        """Tells whether anything has happened since the last call, or the last check is long ago.
 
-        A check asks the kernel about every open file; twenty a second would be most of the cost of an idle core.
+        A check asks the kernel about every open file, so twenty checks a second would be most of the cost of an idle
+        core.
         """
         now_s, spent_s = time.monotonic(), _others_s()
         took_s, passed_s = spent_s - self._spent_s, now_s - self._asked_s
@@ -295,7 +313,8 @@ class ConnectionKeeper:
         """Check every connection once, and cut those that are too far ahead. Returns the seconds until the next
         check."""
         self._round += 1
-        # One time for the whole look: this thread may be held up in the middle of it, which is nobody's silence.
+        # The time is read once for the whole check, because this thread may be held up in the middle of it, and then no
+        # connection should count as silent for longer.
         now_s = time.monotonic()
         ahead_of: dict[bool, list[_Ahead]] = {False: [], True: []}
         unproven: list[_Ahead] = []
@@ -407,14 +426,19 @@ class ConnectionKeeper:
         return Member(peer.name, watched.block, standing, since_s, holder)
 
     def _cut_unfolding(self, unproven: list[_Ahead], ahead: float) -> None:
-        """Cut all of *unproven* if the process grows by more than the bytes *ahead* explain."""
-        used = self._memory.used_bytes()
-        if not unproven:
+        """Cuts all of *unproven* if the process grows by more than the bytes *ahead* explain, and they may be the
+        reason."""
+        used, building = self._memory.used_bytes(), self._is_building()
+        if not unproven or (self._was_building and not building):
             self._calm_bytes = used
-            return
+        self._was_building = building
         grown = used - self._calm_bytes
-        # What the process holds grows for more reasons, above all for Python's objects.
+        # The memory that the process holds grows for other reasons as well, above all by Python's objects.
         allowed = self._limits.unfolded_bytes * (1 if self._memory.counts_used else 3)
+        if HEADER_TIMES * sum(each.ahead for each in unproven) <= allowed:
+            return
+        if building:
+            allowed += BUILDING_BYTES
         if grown > allowed and grown > UNFOLDED_TIMES * ahead:
             for found in unproven:
                 self._cut_connection(found.descriptor, found.peer, Cause.HEADERS, ahead=int(found.ahead))
@@ -480,8 +504,8 @@ class _Bell:
     """The pause of the keeper, which ends when it is called, when a client connects, or after its time; a resting pause
     also ends when bytes arrive.
 
-    A client that connects or sends may be missed if gRPC is faster; the pause bounds for how long. Bytes that keep
-    coming are not missed, because some are waiting to be read at any moment.
+    A client that connects or sends may be missed if gRPC is faster, but only until the end of the pause. Bytes that
+    keep coming are not missed, because some are waiting to be read at any moment.
     """
 
     def __init__(self, listeners: list[int]) -> None:
@@ -498,11 +522,12 @@ class _Bell:
 
     def listen_on(self, descriptor: int) -> None:
         """Make bytes that arrive over *descriptor* end a resting pause. The kernel drops it when it is closed."""
-        with suppress(OSError):  # It was closed meanwhile, or is known already.
+        with suppress(OSError):  # It was closed in the meantime, or is known already.
             self._everything.register(descriptor, select.EPOLLIN | select.EPOLLET)
 
     def wait(self, pause_s: float) -> bool:
-        """Waits until the pause is over, is ended, or a client connects. Tells whether one of the latter came true."""
+        """Waits until the pause is over, is ended, or a client connects. Returns whether one of the last two was the
+        reason."""
         return bool(self._calls.poll(pause_s))
 
     def wait_resting(self, pause_s: float) -> bool:

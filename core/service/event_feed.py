@@ -1,7 +1,7 @@
-"""Events on their way to the shim: gathered for two seconds, then handed over in one go.
+"""Collects events for the shim for two seconds, then hands them over together.
 
-What an interval has no room for is lost, and counted. An interval begins with the first event after the last hand-over,
-so a quiet core starts no timer.
+Events for which an interval has no room are lost, and counted. An interval begins with the first event after the last
+hand-over, so a quiet core starts no timer.
 
 Rules: protocol.md 13 (SendEvent), config.md 12.1, contract case 147.
 """
@@ -22,7 +22,7 @@ INTERVAL_NS: Final = 2 * SECOND_NS
 
 
 class EventFeed:
-    """Gathers events and gives them to *hand_over*, at most once in an interval."""
+    """Collects events and passes them to *hand_over*, at most once in an interval."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class EventFeed:
         self._timer: Timer | None = None
 
     def follow_settings(self, extra_config: Mapping[str, str]) -> None:
-        """Follow *extra_config* from here on. Says once what is wrong with it."""
+        """Follows *extra_config* from now on. Logs once what is wrong with it."""
         self._settings, problems = event_settings(extra_config)
         if problems and problems != self._problems:
             self._logger.warning("event settings that cannot be used", problems=problems)
@@ -60,7 +60,7 @@ class EventFeed:
             self._timer = self._clock.call_at(self._clock.now_ns() + INTERVAL_NS, self._interval_over)
 
     def clear(self) -> None:
-        """Drop all events, since no shim listens any more."""
+        """Drops all events, because no shim listens any more."""
         self._metrics.events_dropped += len(self._waiting)
         self._waiting = []
         if self._timer is not None:

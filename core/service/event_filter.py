@@ -1,4 +1,4 @@
-"""The choice of events that a client wants (``kornel.v1.EventFilter``)."""
+"""Selects the events that a client wants (``kornel.v1.EventFilter``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _USERGROUP: Final = int(EventType.USERGROUP)
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """A filter for events: all fields that are set must match, and without any every event matches.
+    """A filter for events: all fields that are set must match, and if none is set, every event matches.
 
     types               numbers of ``si.v1.EventRecord.Type``
     object_prefix       beginning of the object's ID

@@ -1,15 +1,15 @@
-"""The latest events, and the decisions beside them, kept to be read later and followed live.
+"""Keeps the latest events and decisions, to be read later and followed live.
 
-Events are those of the history, numbered as REST shows them (rest.md 4.2). Decisions are attempts to preempt that came
-to something, and configurations. They have a ring of their own: a busy core pushes an event out within seconds, and
-what was preempted should be seen for longer. Each decision remembers which event came next, so that both can be read in
-the order in which they happened.
+Events are those of the event history, numbered as in REST (rest.md 4.2). Decisions are configurations and the attempts
+to preempt that had a result. They have a ring of their own, because a busy core drops an event after seconds, while
+preemptions should be visible for longer. Each decision has the number of the event that came next, so that both can be
+read in the order in which they happened.
 
-To follow: ``journal.events.subscribe(...)`` and, when writing to a client, a place from ``journal.places`` and a turn
-of a :class:`kornel.core.service.event_streams.Pace` before each write. To store everything: ``journal.events.get``
-from the last position on, with a remark where it was overtaken.
+To follow events, use ``journal.events.subscribe(...)`` and, when writing to a client, a place from ``journal.places``
+and a turn of a :class:`kornel.core.service.event_streams.Pace` before each write. To store all events, use
+``journal.events.get`` from the last position on, and note where events were missed.
 
-Tracking switched off: nothing more is kept of either, and what is kept stays.
+If tracking is switched off, nothing more is kept, and what was kept stays.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kornel.core.service.event_streams import StreamPlaces
 
 DECISIONS_KEPT: Final = 10_000
 APPLICATIONS_KNOWN: Final = 100_000
-"""The most applications whose queue is remembered, the latest ones, also after they left it."""
+"""The most applications whose queue is remembered, even after they have left it; the latest ones are kept."""
 
 ROUTINE: Final = frozenset(
     {
@@ -51,22 +51,24 @@ ROUTINE: Final = frozenset(
         Outcome.NOTHING_TO_DO,
     }
 )
-"""Attempts that end so come by the thousand and change nothing: they are not kept."""
+"""Outcomes of attempts that are not kept, because there are thousands of them and they change nothing."""
 
 _QUEUE_APP: Final = int(EventDetail.QUEUE_APP)
 _DETAIL_OF: Final = itemgetter(EventRecorded._fields.index("detail"))
-"""Asks without a step of Python for each event; of a placement it gets a text, which is no detail."""
+"""Reads the detail of an event without a step of Python for each; for a placement it returns a text, which equals no
+detail."""
 
 
 class Decision(NamedTuple):
-    """A decision to preempt among the events. ``next_event``: number of the first event that came after it."""
+    """A decision to preempt among the events. ``next_event``: the number of the first event after it."""
 
     next_event: int
     what: PreemptionDecided | Version
 
 
 class EventJournal:
-    """An ``EffectObserver``. ``instance``: names this life of the core; numbers of entries mean nothing in another."""
+    """Keeps the events and decisions that it observes as an ``EffectObserver``. ``instance`` names this run of the
+    core; numbers of entries have no meaning in another run."""
 
     def __init__(self, instance: str, *, logger: FilteringBoundLogger) -> None:
         self.instance: Final = instance
@@ -75,13 +77,13 @@ class EventJournal:
         self.events: Final[Ring[EventRecorded]] = Ring(self.settings.ring_capacity, unpack_effects)
         self.decisions: Final[Ring[Decision]] = Ring(DECISIONS_KEPT)
         self.places: Final = StreamPlaces(lambda: self.settings)
-        """The clients that follow events, over whatever protocol."""
+        """The clients that follow events, over any protocol."""
         self._logger = logger
         self._problems: tuple[str, ...] = ()
         self._queues: dict[str, str] = {}
 
     def follow_settings(self, extra_config: Mapping[str, str]) -> None:
-        """Follow *extra_config* from here on."""
+        """Follows *extra_config* from now on."""
         self.settings, problems = event_settings(extra_config)
         if problems and problems != self._problems:
             self._logger.warning("event settings that cannot be used", problems=problems)
@@ -89,7 +91,7 @@ class EventJournal:
         self.events.resize(self.settings.ring_capacity)
 
     def observe(self, effects: Sequence[Effect]) -> None:
-        """Keep what *effects* say of the history."""
+        """Keeps the events and decisions among *effects*."""
         if not self.settings.tracking:
             return
         kinds = Counter(map(type, effects))
@@ -108,7 +110,8 @@ class EventJournal:
             self.decisions.append_entries([Decision(self.events.next_id, version)])
 
     def queue_of(self, application_id: str) -> str:
-        """Returns the full path of the queue an application is in, or was in last; empty: not known (any more)."""
+        """Returns the full path of the queue in which an application is, or was last; empty: it is not known, or no
+        longer known."""
         return self._queues.get(application_id, "")
 
     def _keep_decisions(self, effects: Sequence[Effect]) -> None:

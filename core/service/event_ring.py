@@ -1,4 +1,4 @@
-"""A ring of the newest entries of an endless numbered sequence, and readers that follow it.
+"""Keeps the newest entries of an endless numbered sequence in a ring, and lets readers follow it.
 
 Entries are numbered from 0 and numbers are never given twice. A full ring drops its oldest entries.
 
@@ -22,7 +22,8 @@ from typing import Any, Final, Generic, TypeVar
 T = TypeVar("T")
 
 SMALL_PIECE: Final = 256
-"""A piece with fewer entries takes those that come next, too: a quiet core adds them one by one."""
+"""New entries are added to the last piece while it has fewer entries than this, because a quiet core adds them one by
+one."""
 
 
 class Missed(Exception):
@@ -192,7 +193,7 @@ class RingReader(Generic[T]):
 
     @property
     def behind(self) -> int:
-        """Returns how many entries it has not read, dropped ones included."""
+        """The number of entries that it has not read, including dropped ones."""
         return max(0, self._ring.next_id - self.position)
 
     @property

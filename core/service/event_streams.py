@@ -1,9 +1,10 @@
-"""The common part of all streams of events, over REST and gRPC: their number, their pace, and encoded events.
+"""Holds what streams of events over REST and gRPC have in common: bounds of their number and pace, and encoded events.
 
-A hundred clients that follow a busy core must not slow it down (5 % at most). So an event is encoded once for all of
-them, and each gets what came meanwhile in one piece after a pause that grows with their number. In one pause each gets
-so much that all together stay below a rate, a higher one while the core has little to do. One that falls behind because
-of that catches up when the core is less busy, or misses what the ring does not keep so long.
+A hundred clients that follow a busy core must not slow it down by more than 5 %. So an event is encoded once for all of
+them, and each client gets the new events together after a pause that grows with the number of clients. The number of
+events per pause is bounded, so that all streams together stay below a rate, which is higher while the core has little
+to do. A client that falls behind because of that catches up when the core is less busy, or misses events that the ring
+no longer keeps.
 """
 
 from __future__ import annotations
@@ -25,33 +26,34 @@ T = TypeVar("T")
 LEAST_PAUSE_S: Final = 0.05
 PAUSE_PER_STREAM_S: Final = 0.01
 EVENTS_PER_S: Final = 100_000
-"""Events sent in a second, over all streams, while the core is busy."""
+"""The most events sent per second, over all streams, while the core is busy."""
 
 EVENTS_PER_S_OF_ONE: Final = 20_000
-"""Events sent in a second to one client; what others do not share has to be encoded for it alone."""
+"""The most events sent per second to one client, because events that no other client gets have to be encoded for it
+alone."""
 
 QUIET_FACTOR: Final = 10
 """The factor by which more may be sent while the core is not busy."""
 
 BUSY: Final = 0.6
-"""The part of one processor from which on the core counts as busy."""
+"""The part of one processor above which the core counts as busy."""
 
 LOOK_S: Final = 0.5
 """The interval between two measurements of how busy it is."""
 
 ENCODED_KEPT: Final = 65_536
-"""Events kept as bytes, at most, while somebody follows."""
+"""The most events that are kept as bytes while clients follow."""
 
 RUN: Final = 256
-"""Events that are kept in one piece, too."""
+"""The number of consecutive events that are kept joined as well."""
 
 WRITE_PATIENCE_S: Final = 5.0
-"""A client that takes nothing for so long is dropped (rest.md 4.2)."""
+"""The time after which a client that reads nothing is dropped (rest.md 4.2)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenStream:
-    """A stream of events that is open. ``host``: address of the client, without its port. ``opened_ns``: Unix
+    """An open stream of events. ``host``: the address of the client, without its port. ``opened_ns``: in Unix
     nanoseconds."""
 
     host: str
@@ -59,7 +61,7 @@ class OpenStream:
 
 
 class StreamPlaces:
-    """The open streams. The limits of *settings* hold for new ones only."""
+    """The open streams. The limits of *settings* apply to new ones only."""
 
     def __init__(self, settings: Callable[[], EventSettings]) -> None:
         self._settings = settings
@@ -67,9 +69,9 @@ class StreamPlaces:
         """The budget of all streams together."""
         self._open: dict[OpenStream, None] = {}
         self.dropped = 0
-        """Streams ended so far because their client read too slowly."""
+        """The number of streams ended so far because their client read too slowly."""
         self.missed = 0
-        """Events overwritten so far before a stream could tell them, over all streams."""
+        """The number of events that streams have missed so far because they were dropped too early."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -80,7 +82,7 @@ class StreamPlaces:
 
     @contextmanager
     def take_place(self, host: str, now_ns: int) -> Iterator[OpenStream]:
-        """Count a stream of *host* as open. Raises :class:`EventStreamsFull`."""
+        """Counts a stream of *host* as open while the context lasts. Raises :class:`EventStreamsFull`."""
         settings, block = self._settings(), address_block(host)
         if len(self._open) >= settings.streams:
             raise EventStreamsFull(f"{len(self._open)} event streams are open, the limit is {settings.streams}")
@@ -97,17 +99,17 @@ class StreamPlaces:
 
 
 class Budget:
-    """The number of events that may be sent in a second, by how busy the process is. Times in seconds."""
+    """Determines how many events may be sent per second, by how busy the process is. Times are in seconds."""
 
     def __init__(self, processor_s: Callable[[], float] = time.process_time) -> None:
-        """Makes a budget. *processor_s*: processor time of the process so far, that of all its threads."""
+        """Makes a budget. *processor_s* returns the processor time of all threads of the process so far."""
         self._processor_s = processor_s
         self._looked_at_s: float | None = None
         self._used_s = 0.0
         self._factor = 1
 
     def speed_factor(self, now_s: float) -> int:
-        """Returns how much more than under full load may be sent."""
+        """Returns by which factor more events may be sent than under full load."""
         if self._looked_at_s is not None and now_s - self._looked_at_s < LOOK_S:
             return self._factor
         used_s = self._processor_s()
@@ -119,14 +121,14 @@ class Budget:
 
 
 class Pace:
-    """When one stream may send again, and how much. Waits on the event loop's own clock."""
+    """Decides when one stream may send again, and how much. It waits by the clock of the event loop."""
 
     def __init__(self, places: StreamPlaces) -> None:
         self._places = places
         self._next_s = 0.0
 
     async def wait_for_turn(self) -> int:
-        """Waits for the next turn, not at all after a rest. Returns the most events to send in it."""
+        """Waits for the next turn, if the last one was not long ago. Returns the most events to send in it."""
         loop = asyncio.get_running_loop()
         streams = max(1, len(self._places))
         pause_s = max(LEAST_PAUSE_S, streams * PAUSE_PER_STREAM_S)
@@ -140,7 +142,7 @@ class Pace:
 
 
 class Encodings(Generic[T]):
-    """Entries of a ring as bytes, each encoded once however many streams send it."""
+    """Caches the entries of a ring as bytes, so that each is encoded once however many streams send it."""
 
     def __init__(self, encode: Callable[[int, T], bytes]) -> None:
         """Makes an empty cache. *encode* gets the number of an entry and the entry."""

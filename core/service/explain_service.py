@@ -1,4 +1,4 @@
-"""``kornel.v1.ExplainService``: why work waits, and what would happen if."""
+"""Serves ``kornel.v1.ExplainService``: explains why asks wait, and answers what-ifs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kornel.v1 import explain_pb2 as pb
 
 
 class ExplainService:
-    """Answers between two slices, so that each answer is about one moment."""
+    """Serves ``kornel.v1.ExplainService``. It answers between two slices, so that each answer is about one moment."""
 
     def __init__(self, managers: Managers, *, logger: FilteringBoundLogger) -> None:
         self._managers = managers
@@ -56,7 +56,7 @@ class ExplainService:
         return reader.explain(NamedOnNode(request.name, request.node_id))
 
     def _require_place(self, request: pb.ExplainRequest) -> None:
-        """Raises :class:`UnknownPartition` or :class:`UnknownNode` if that is what nobody knows."""
+        """Raises :class:`UnknownPartition` or :class:`UnknownNode` if the request names one that does not exist."""
         reader = self._managers.reader.get(request.partition)
         if reader is None:
             raise UnknownPartition(say_no_partition(self._managers.rm_id, request.partition))

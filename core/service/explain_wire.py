@@ -1,4 +1,4 @@
-"""Decodes suppositions of ``kornel.v1.ExplainService`` into those of the engine."""
+"""Translates the suppositions of ``kornel.v1.ExplainService`` into those of the engine."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ def decode_supposition(request: pb.WhatIfRequest) -> Supposition:
                 not ask.never_preempts,
                 ask.user,
                 tuple(ask.groups),
+                ask.gang,
+                tuple(sorted(ask.tags.items())),
             )
         case "node_lost":
             return SupposeNodeLost(request.node_lost.node_id)

@@ -1,11 +1,11 @@
-"""Keeping the cyclic garbage collector away from state that lives long.
+"""Keeps the cyclic garbage collector away from objects that live long.
 
-A full collection with half a million asks alive stops the process for half a second and finds next to nothing: asks,
-nodes and queues die by reference count. So what survived a young collection is moved out of the collector's sight.
-The price is that a cycle which dies after that is not found. The engine builds none, which a test makes sure of
-(``tests/properties/test_no_garbage.py``), but libraries may, and so may a bug. So the keeper looks now and then how
-much more memory is in use than what the engine holds accounts for: too much of it brings everything back into sight
-once, when the core is idle if it can wait.
+A full collection with half a million asks stops the process for half a second and finds almost nothing, because asks,
+nodes and queues are freed by reference count. So objects that survived a young collection are *set aside*
+(``gc.freeze``), and the collector does not look at them again. The price is that garbage in reference cycles among them
+is not found. The engine makes none, which a test checks (``tests/properties/test_no_garbage.py``), but libraries or a
+bug may. So from time to time the keeper compares the memory in use with what the records of the engine account for. If
+the difference is too large, it has everything collected once, if possible when the core is idle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 YOUNG_THRESHOLD: Final = 20_000
-"""New objects until the collector looks at them: 3 to 5 ms during which nothing else is done, wherever that falls."""
+"""The number of new objects after which the collector looks at them, which takes 3 to 5 ms in which nothing else is
+done."""
 OLDER_THRESHOLDS: Final = (50, 1_000)
 FREEZE_EVERY: Final = 500
 """The number of entries after which all objects are set aside: before the collector would look at them by itself."""
@@ -32,24 +33,25 @@ FEW_FOUND: Final = 100
 """If a sample finds more garbage, the collector looks at what comes next, too, until it finds no more."""
 LOOK_EVERY_S: Final = 10.0
 RECORDS_PER_QUEUE: Final = 4
-"""A queue takes as many pieces as so many records do, with what the configuration says of it."""
+"""The number of records that take as many blocks of memory as a queue with its configuration."""
 BLOCKS_PER_RECORD: Final = 25
-"""Pieces of memory that an ask, a node or an application takes at most, with what is kept to show it."""
+"""The most blocks of memory that an ask, a node or an application takes, including what is kept to show it."""
 QUIET_PART: Final = 0.03
-"""The part of a processor below which a core has no traffic to speak of, not even many probes."""
+"""The part of a processor below which a core has hardly any traffic."""
 FEW_OBJECTS: Final = 1_000
 LONG_PAUSE_S: Final = 0.005
-"""Collecting what is not set aside should take no longer: what is left of it is set aside then."""
+"""The longest time that a collection of recent objects should take; after a longer one, they are set aside."""
 IDLE_EXCESS: Final = 200_000
 BUSY_EXCESS: Final = 1_000_000
 IDLE_PART: Final = 4
 BUSY_PART: Final = 2
-"""Pieces of memory nobody accounts for, about 70 bytes each, that are collected when the core is idle, or busy. Of a
-larger heap it is such a part, so that what a full collection costs is spread over what led to it."""
+"""The constants with ``EXCESS`` are numbers of unaccounted blocks, of about 70 bytes each, that cause a full collection
+while the core is idle, or busy. For a large heap, it is a part of the heap (one ``PART``-th), so that the cost of full
+collections stays in proportion."""
 
 
 class GarbageKeeper:
-    """Freezes what has settled, between slices and never inside one."""
+    """Sets objects aside that live long, always between slices."""
 
     def __init__(self, *, enabled: bool = True) -> None:
         self._enabled = enabled
@@ -58,11 +60,18 @@ class GarbageKeeper:
         """The number of times that objects were set aside since the last sample."""
         self._building = 0
         self._blocks = self._records = 0
-        """Pieces of memory in use, and records they were for, at the last full collection, or the least since."""
+        """The blocks of memory in use, and the records that the engine held, at the last full collection; or the least
+        since then."""
         self.full_collections = 0
 
+    @property
+    def building(self) -> bool:
+        """Tells whether something large is being made."""
+        return self._building > 0
+
     def start(self) -> None:
-        """Set everything loaded so far aside, and let young objects grow a little older than by default."""
+        """Sets everything loaded so far aside, and makes the collector look at young objects less often than by
+        default."""
         if self._enabled:
             gc.collect()
             gc.freeze()
@@ -71,23 +80,22 @@ class GarbageKeeper:
 
     @contextmanager
     def pause_while_building(self) -> Iterator[None]:
-        """Keeps the collector off while something large that will live long is made in another thread, then sets it
+        """Keeps the collector off while something large that will live long is built in another thread, then sets it
         aside."""
-        if not self._enabled:
-            yield
-            return
         self._building += 1
-        gc.disable()
+        if self._enabled:
+            gc.disable()
         try:
             yield
         finally:
             self._building -= 1
-            gc.freeze()
-            if not self._building:
-                gc.enable()
+            if self._enabled:
+                gc.freeze()
+                if not self._building:
+                    gc.enable()
 
     def count_stored(self, entries: int) -> None:
-        """Count *entries* that were stored; after enough of them, set aside what survived."""
+        """Counts *entries* that were stored; after enough of them, sets aside the objects that survived."""
         self._since += entries
         if self._enabled and self._since >= FREEZE_EVERY:
             self._since = 0
@@ -98,9 +106,10 @@ class GarbageKeeper:
             gc.freeze()
 
     def collect_unseen(self, records: int, *, idle: bool) -> int:
-        """Collect what has piled up unseen, if there can be much of it. Returns how many objects that freed.
+        """Collects all objects if there may be much garbage among those set aside. Returns how many objects were freed.
 
-        *records*: what the engine holds. *idle*: nobody waits for the core, so it may take its time.
+        *records*: the number of records that the engine holds. *idle*: no caller waits for the core, so it may take
+        longer.
         """
         if not self._enabled or self._building:
             return 0
@@ -109,7 +118,7 @@ class GarbageKeeper:
         blocks = sys.getallocatedblocks()
         shrunk = records < self._records // 2
         if shrunk and idle:
-            return self._collect_all(records)  # Once most of it is gone, looking through the rest takes little time.
+            return self._collect_all(records)  # As most of it is gone, a look at the rest takes little time.
         if shrunk or blocks < self._blocks:
             self._blocks, self._records = min(blocks, self._blocks), min(records, self._records)
         excess = blocks - self._blocks - BLOCKS_PER_RECORD * max(0, records - self._records)
@@ -119,7 +128,7 @@ class GarbageKeeper:
         return self._collect_all(records)
 
     def _collect_recent(self) -> None:
-        """Collect among what has come since the last freeze, before it settles and is never seen again."""
+        """Collects among the objects that came since the last freeze, before they are set aside."""
         young, older, oldest = gc.get_count()
         if young < FEW_OBJECTS and not older and not oldest:
             return
@@ -138,11 +147,12 @@ class GarbageKeeper:
 
 
 class GarbageRounds:
-    """Has a keeper look every :data:`LOOK_EVERY_S`. *records*: as :meth:`GarbageKeeper.collect_unseen` wants them.
+    """Calls a keeper every :data:`LOOK_EVERY_S`. *records* returns the number of records for
+    :meth:`GarbageKeeper.collect_unseen`.
 
-    *idle*: nothing is under way now. The core counts as idle if nearly nothing was since the last look, either: between
-    two of many calls that come one after the other nothing is under way, and the next one would wait. *spent_s*: the
-    processor time of the core so far.
+    *idle* tells whether nothing is under way now. The core only counts as idle if it has also done nearly nothing since
+    the last look, because between two of many successive calls nothing is under way either, and the next one would have
+    to wait. *spent_s* returns the processor time of the core so far.
     """
 
     def __init__(
@@ -167,7 +177,7 @@ class GarbageRounds:
         self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look_and_restart)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stops the rounds."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -177,14 +187,14 @@ class GarbageRounds:
         self.start()
 
     def look_once(self) -> None:
-        """Have the keeper look once, and tell what a full collection cost."""
+        """Has the keeper look once, and logs the cost of a full collection."""
         idle = self._is_quiet() and self._idle()
         before, began = self._keeper.full_collections, time.perf_counter()
         found = self._keeper.collect_unseen(self._records(), idle=idle)
         if self._keeper.full_collections > before:
             took_ms = round((time.perf_counter() - began) * 1_000, 1)
             self._logger.info("memory nobody accounted for was looked through", freed_objects=found, took_ms=took_ms)
-        self._spent_before_s = self._spent_s()  # What was spent on garbage is no traffic.
+        self._spent_before_s = self._spent_s()  # The time spent on garbage does not count as traffic.
 
     def _is_quiet(self) -> bool:
         return self._spent_s() - self._spent_before_s <= QUIET_PART * LOOK_EVERY_S

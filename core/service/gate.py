@@ -1,7 +1,7 @@
-"""The way out of the core, where what the engine decided waits until it may leave.
+"""Defines the gate through which everything leaves the core: what the engine decided waits there until it may leave.
 
-The task that owns the engine passes everything that goes out through a gate, in order: responses, questions, what
-histories and metrics observe, answers to calls. Without a journal nothing waits.
+The task that owns the engine passes everything that goes out through a gate, in order: responses, questions, effects
+for histories and metrics, answers to calls. Without a journal, nothing waits.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from typing import Protocol
 
 
 class Gate(Protocol):
-    """The way out of the core. Used by the task that owns the engine, but for :meth:`check_intake`."""
+    """The way out of the core. Only the task that owns the engine uses it, except for :meth:`check_intake`."""
 
     @property
     def waiting(self) -> int:
-        """Returns how much waits to leave."""
+        """The number of acts that wait."""
 
     def pass_on(self, act: Callable[[], None]) -> None:
-        """Calls *act* as soon as everything may leave that was decided before, behind what was passed on before."""
+        """Calls *act* once everything that was decided before may leave, after all acts that were passed on before."""
 
     def check_intake(self) -> None:
-        """Raises :class:`kornel.core.service.status_codes.ServiceError` while nothing new can be taken."""
+        """Raises :class:`kornel.core.service.status_codes.ServiceError` while no new commands can be accepted."""
 
     def stop(self) -> None:
-        """Have nobody wait any longer for something that cannot be done at the moment: the core ends."""
+        """Ends all waiting for something that cannot be done at the moment, because the core is stopping."""
 
     async def wait_for_room(self) -> None:
-        """Returns when the engine may go on: it is not too far ahead of what may leave.
+        """Returns when the engine may go on, because not too much waits to leave.
 
-        Raises :class:`kornel.core.service.status_codes.ServiceError` when nothing ever may again.
+        Raises :class:`kornel.core.service.status_codes.ServiceError` if it will never be able to.
         """
 
     async def wait_until_passed(self) -> None:
-        """Returns when everything that was passed on or decided so far may leave, and nothing waits.
+        """Returns when everything that was passed on or decided so far has left.
 
-        Raises :class:`kornel.core.service.status_codes.ServiceError` when it never will.
+        Raises :class:`kornel.core.service.status_codes.ServiceError` if that will never happen.
         """
 
 

@@ -1,6 +1,6 @@
-"""Looks after the health of the core: ten checks, every thirty seconds unless configured otherwise (rest.md 7).
+"""Checks the health of the core: ten checks, every thirty seconds unless configured otherwise (rest.md 7).
 
-The books of a large cluster take a while to look through, so that is done a little at a time between other work.
+Checking the books of a large cluster takes a while, so it is done in small steps between other work.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from kornel.core.telling.reader import PartitionReader
 INTERVAL_KEY: Final = "health.checkInterval"
 DEFAULT_INTERVAL_NS: Final = 30 * SECOND_NS
 ERROR_WINDOW_NS: Final = 600 * SECOND_NS
-"""The time for which a refused allocation update counts as trouble (scheduling.md S-25)."""
+"""The time for which a refused allocation update counts as a scheduling error (scheduling.md S-25)."""
 
 SHORTEST_WAIT_NS: Final = SECOND_NS
 LONGEST_WAIT_NS: Final = 3600 * SECOND_NS
 _NAMED: Final = 5
-"""Offenders that a diagnosis names; the others it counts."""
+"""The most failures that a diagnosis names; it counts the others."""
 
 _ERRORS, _FAILED_NODES, _RESERVATIONS, _MANAGER = 0, 1, 6, 9
 _CHECKS: Final = (
@@ -43,16 +43,16 @@ _CHECKS: Final = (
     ("Orphan allocation on app check", "allocations of applications are on nodes that have them"),
     ("Resource manager check", "the registered resource manager has a stream open"),
 )
-"""The names of the checks, in the order that clients look for; the last one is ours."""
+"""The names of the checks, in the order that clients expect; the last one is Kornel's own."""
 
 _REFUSED: Final = frozenset({AllocationRejected, NodeRejected})
 
 
 class HealthKeeper:
-    """An ``EffectObserver``. ``report``: the last result; ``None`` before the first.
+    """Keeps the last health report, in ``report`` (``None`` before the first check), and is an ``EffectObserver``.
 
-    *views*: what each partition shows of itself now. *extra_config*: the extra settings in force. *absence*: what there
-    is to say of a manager that is gone; empty: it is there, or none is registered.
+    *views* returns the readers of all partitions. *extra_config* returns the extra settings in force. *absence* returns
+    a sentence about a manager that is gone; empty: it is there, or none is registered.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class HealthKeeper:
         self._checking: asyncio.Task[HealthReport] | None = None
         self._checked_ns = 0
         self._errors: deque[tuple[int, int]] = deque()
-        """(second, how many in it), no older than the window."""
+        """The numbers of errors, as (second, number in this second), within the window."""
         self._failed_nodes = 0
         self.report: HealthReport | None = None
 
     def observe(self, effects: Sequence[Effect]) -> None:
-        """Count what was refused and should not have been asked for."""
+        """Counts refusals that point to an error of the shim."""
         if _REFUSED.isdisjoint(map(type, effects)):
             return
         for effect in effects:
@@ -88,13 +88,13 @@ class HealthKeeper:
                 self._failed_nodes += 1
 
     def start(self) -> None:
-        """Check now, and from now on whenever the settings in force say so."""
+        """Checks now, and from now on as often as the settings in force say."""
         if self._timer is None:
             self._begin_check()
             self._wait()
 
     async def stop(self) -> None:
-        """Check no more."""
+        """Stops the checks."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -103,16 +103,16 @@ class HealthKeeper:
             await asyncio.gather(self._checking, return_exceptions=True)
 
     async def check(self) -> HealthReport:
-        """Check everything now; joins a check that is under way."""
+        """Checks everything now, or joins a check that is under way. Returns its report."""
         return await asyncio.shield(self._begin_check())
 
     def check_at_once(self) -> None:
-        """Check at once, since something has changed that need not wait; nothing happens before :meth:`start`."""
+        """Checks at once, because something important has changed. It does nothing before :meth:`start`."""
         if self._timer is not None:
             self._begin_check()
 
     def settings_changed(self) -> None:
-        """Takes over the interval, which may be another one now; nothing happens before :meth:`start`."""
+        """Applies the interval in the settings, which may have changed. It does nothing before :meth:`start`."""
         if self._timer is not None:
             self._timer.cancel()
             self._wait()
@@ -124,10 +124,10 @@ class HealthKeeper:
         return self._checking
 
     def _wait(self) -> None:
-        """Have the next check made when it is due; without an interval, settings that bring one."""
+        """Sets the timer of the next check; without an interval, that of the next look at the settings."""
         interval_ns = check_interval_ns(self._extra_config())
         due_ns = LONGEST_WAIT_NS if interval_ns is None else self._checked_ns + interval_ns - self._clock.now_ns()
-        # Checks that take longer than their interval do not follow each other without a pause.
+        # If checks take longer than their interval, there is a pause between them all the same.
         wait_ns = min(max(due_ns, SHORTEST_WAIT_NS), LONGEST_WAIT_NS)
         self._timer = self._clock.call_at(self._clock.now_ns() + wait_ns, self._check_when_due)
 
@@ -178,7 +178,7 @@ class HealthKeeper:
 
 
 def check_interval_ns(extra_config: Mapping[str, str]) -> int | None:
-    """Returns how often to check; ``None``: not at all. What cannot be read is the default."""
+    """Returns the interval of checks; ``None``: there are none. A value that cannot be read counts as the default."""
     text = extra_config.get(INTERVAL_KEY)
     if text is None:
         return DEFAULT_INTERVAL_NS

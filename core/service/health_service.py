@@ -1,4 +1,4 @@
-"""``grpc.health.v1.Health``: the health of each service, for every caller.
+"""Serves ``grpc.health.v1.Health``: the health of each service, for every caller.
 
 Every caller may ask, so memory does not grow with the number of callers. A change takes effect at once and waits for no
 watcher. A watcher gets the present state once it has read the one before; one that does not read misses the states in
@@ -30,7 +30,7 @@ LONGEST_NAME: Final = 256
 """The most characters of a service's name. Names of unknown services may be watched, and are kept meanwhile."""
 
 _NEWER: Final[Any] = pb
-"""The methods that the stubs do not know yet."""
+"""The methods that the type stubs do not know yet."""
 
 _SERVING: Final = pb.HealthCheckResponse.SERVING
 _NOT_SERVING: Final = pb.HealthCheckResponse.NOT_SERVING
@@ -38,7 +38,7 @@ _UNKNOWN: Final = pb.HealthCheckResponse.SERVICE_UNKNOWN
 
 
 class HealthService:
-    """The three calls, and the one place where a status is set."""
+    """Serves the three calls, and keeps the status of each service."""
 
     def __init__(self, logger: FilteringBoundLogger) -> None:
         self._logger = logger
@@ -49,11 +49,11 @@ class HealthService:
 
     @property
     def watchers(self) -> int:
-        """Returns how many watches are open."""
+        """The number of open watches."""
         return len(self._watchers)
 
     def set_serving(self, service: str, serving: bool) -> None:
-        """Report from now on whether *service* serves; the empty name stands for the core as a whole."""
+        """Reports *service* as serving or not from now on; the empty name stands for the core as a whole."""
         self._statuses[service] = _SERVING if serving and not self._leaving else _NOT_SERVING
         self._wake_watchers()
 

@@ -1,8 +1,8 @@
-"""Messages that are joined from text instead of being built, for entries that come by the thousand.
+"""Joins messages from texts and does not build them, for entries that come by the thousand.
 
-Text of ASCII characters has as many bytes as characters. So a message whose names are all ASCII is written as text with
-one character for each byte, and encoded once. What is done for each entry is done by column, in C: neither an object of
-protobuf nor a step of Python is spent on it.
+Text of ASCII characters has as many bytes as characters. Therefore a message whose names are all ASCII can be written
+as text with one character for each byte, and encoded once. The work for the entries is done column by column in C, so
+it needs neither an object of protobuf nor a step of Python for each entry.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ENCODING: Final = "latin-1"
 
 
 class _Lengths(dict[int, str]):
-    """The lengths that were written so far, each as characters for its bytes. Reading one that is missing adds it."""
+    """The lengths used so far, each as the characters for its encoded bytes. Reading a missing length adds it."""
 
     def __missing__(self, length: int) -> str:
         written, left = "", length
@@ -31,7 +31,7 @@ _length_of: Final = _Lengths().__getitem__
 
 
 def join_fields(*columns: tuple[str, Sequence[str]]) -> Iterator[str]:
-    """Yields for each entry its fields: of each column the tag, of one character, and the entry's value with its length
-    before it. The values are bytes, one character each."""
+    """Yields the fields of each entry: for each column the tag, which is one character, then the length of the entry's
+    value and the value. The values are bytes, with one character for each byte."""
     parts = ((repeat(tag), map(_length_of, map(len, values)), values) for tag, values in columns)
     return map("".join, zip(*chain.from_iterable(parts), strict=False))

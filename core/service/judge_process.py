@@ -1,7 +1,7 @@
-"""The process that reads configurations which are only to be judged: ``python -m kornel.core.service.judge_process``.
+"""Runs as a process that validates configurations: ``python -m kornel.core.service.judge_process``.
 
-It reads the resolvers that do not work here, and then one text after another; each gets a verdict. Frames have eight
-bytes with their length before them. The end of the pipe means that the core is gone, or needs no more verdicts.
+It reads which resolvers do not work here, and then one text after another, each of which gets a verdict. Each frame is
+preceded by eight bytes with its length. The end of the pipe means that the core has ended or needs no more verdicts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kornel.core.config.rereading import ConfigurationReader
 MODULE: Final = "kornel.core.service.judge_process"
 LENGTH_BYTES: Final = 8
 NICENESS: Final = 10
-"""Whoever is waited for less than the engine gets the processor later."""
+"""The niceness of the process, so that the engine gets the processor first."""
 
 
 def add_length(data: bytes) -> bytes:
@@ -42,7 +42,7 @@ def refusal_of(error: ConfigError) -> bytes:
 
 
 def read_verdict(verdict: bytes) -> tuple[str, tuple[Problem, ...]]:
-    """Returns the checksum and the problems of *verdict*."""
+    """Returns the checksum and the problems in *verdict*."""
     checksum, problems = json.loads(verdict)
     return checksum, tuple(Problem(Severity(severity), *rest) for severity, *rest in problems)
 
@@ -53,27 +53,27 @@ def _encode_verdict(checksum: str, problems: tuple[Problem, ...]) -> bytes:
 
 
 def read_frame(source: BinaryIO) -> bytes | None:
-    """Returns the next frame; ``None``: there is none any more."""
+    """Returns the next frame; ``None``: the pipe has ended."""
     head = source.read(LENGTH_BYTES)
     return source.read(int.from_bytes(head, "big")) if len(head) == LENGTH_BYTES else None
 
 
 def begin_reading() -> tuple[BinaryIO, BinaryIO]:
-    """Become a process that reads for the core. Returns where requests come from, and where answers go."""
+    """Prepares this process to read for the core. Returns the pipes for requests and answers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # An interrupt from the terminal is meant for the core.
     os.nice(NICENESS)
     return sys.stdin.buffer, sys.stdout.buffer
 
 
 def main() -> None:
-    """Judge until nobody asks any more."""
+    """Validates texts until the pipe ends."""
     source, sink = begin_reading()
     begun = read_frame(source)
     if begun is None:
         return
     unavailable = json.loads(begun)
     while (raw := read_frame(source)) is not None:
-        # A reader of its own for each: what a large text leaves behind would be kept for nobody.
+        # Each text has a reader of its own, because nobody needs what a reader keeps of a large text.
         sink.write(add_length(verdict_of(ConfigurationReader(unavailable), raw.decode("utf-8", "surrogatepass"))))
         sink.flush()
 

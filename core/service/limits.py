@@ -1,20 +1,20 @@
-"""Sizes that both ends of a connection keep to."""
+"""Defines the sizes that both ends of a connection keep to."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MESSAGE_LIMIT: Final = 64 * 1024 * 1024
-"""Most bytes of one message."""
+"""The most bytes of one message."""
 
 CONFIGURATION_LIMIT: Final = 3 * 1024 * 1024
-"""Most bytes of a request that brings a configuration."""
+"""The most bytes of a request that contains a configuration."""
 
 NAME_LIMIT: Final = 4 * 1024
-"""Most bytes of a request that names a service, which anybody may send."""
+"""The most bytes of a request that names a service, which any caller may send."""
 
 QUESTION_LIMIT: Final = 64 * 1024
-"""Most bytes of any other request: a question, a command."""
+"""The most bytes of any other request: a question, a command."""
 
 _OF_METHOD: Final = {
     "/grpc.health.v1.Health/Check": NAME_LIMIT,

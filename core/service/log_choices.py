@@ -1,4 +1,4 @@
-"""The choices of an administrator for the log."""
+"""Defines the choices of an administrator for the log."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Filters of every log line before it is written: it holds no secret, and nothing that looks like another line.
+"""Filters every log line before it is written, so that it contains no secret and nothing that looks like another line.
 
-IDs, queue names and messages come from shims and configurations. A line break in one would let its author write lines
-of the log; a control sequence would let him write on the administrator's terminal. All of it takes time in proportion
-to what is written, however it is made up.
+IDs, queue names and messages come from shims and configurations. By a line break in one, its author could write lines
+of the log; by a control sequence, he could write on the administrator's terminal. The time taken is proportional to the
+length of what is written, whatever it contains.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from kornel.core.service.visible import write_visibly
 
 LONGEST_VALUE: Final = 10_000
 LONGEST_READ: Final = 65_536
-"""Characters of a value that are looked at: more than is written, since a secret may reach beyond what is."""
+"""The most characters of a value that are looked at, which are more than are written, because a secret may extend
+beyond those."""
 
 
 def protect_line(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Makes the values of *line* safe to write: a structlog processor, to come right before the renderer."""
+    """Makes the values of *line* safe to write. It is a structlog processor, to be used right before the renderer."""
     for key, value in line.items():
         line[key] = HIDDEN if names_secret(key) else _make_safe(value, key == "exception")
     return line
 
 
 def _make_safe(value: Any, lines: bool = False) -> Any:
-    """Returns *value* with secrets hidden and control characters written out. *lines*: it may have several, each
-    indented."""
+    """Returns *value* with secrets hidden and control characters written out. *lines* tells whether it may have several
+    lines, each of which is indented."""
     if isinstance(value, str):
         shown = hide_secret_values(value[:LONGEST_READ])
         if lines:

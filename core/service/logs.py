@@ -80,6 +80,6 @@ def build_logger(
     logger: FilteringBoundLogger = structlog.wrap_logger(
         structlog.PrintLogger(target),
         processors=processors,
-        wrapper_class=cast("type[Any]", switch.wrap_logger),  # structlog only calls it.
+        wrapper_class=cast("type[Any]", switch.wrap_logger),  # structlog only calls this method.
     )
     return logger

@@ -1,8 +1,8 @@
-"""Division of the event loop's time between the engines and the readers of long answers.
+"""Divides the time of the event loop between the engines and the readers, which make long answers.
 
-Readers work in short steps. Between two of its turns the engine lets them have several times what its own turn took,
-so that an answer is soon complete. It does so while they have credit left, which grows by a fixed part of all time;
-readers that want more wait until there is credit again. While the engine has nothing to do, nothing counts.
+Readers work in short steps. Between two of its turns, the engine leaves them several times as long as its own turn
+took, so that an answer is soon complete. It does so while they have credit, which grows by a fixed part of all time;
+readers that need more wait until there is credit again. While the engine has nothing to do, no time is counted.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 READERS_PART: Final = 0.16
-"""The part of a busy engine's time that readers get at most in the long run."""
+"""The largest part of the time that readers get in the long run while the engine is busy."""
 
 CREDIT_S: Final = 1.0
 """The most time that readers can save up."""
 
 RATIO: Final = 4.0
-"""Time for readers in terms of the engine's own, while there is credit."""
+"""The time for readers as a multiple of the engine's own, while there is credit."""
 
 STEP_S: Final = 0.005
-"""The longest step of a reader before others have their turn."""
+"""The longest step of a reader before other tasks have their turn."""
 
 LONGEST_REST_S: Final = 0.06
-"""The longest the engine waits for readers at once, however long its own turn was."""
+"""The longest time that the engine waits for readers, however long its own turn was."""
 
 BREATHS: Final = 2
-"""Turns of the event loop between two of the engine's. A call takes several, to be accepted, read and answered; with
-one for each a health check would wait for as many slices. An empty turn costs some microseconds."""
+"""The turns of the event loop between two turns of the engine. A call takes several of them to be accepted, read and
+answered, so with only one a health check would wait for as many slices. An empty turn costs some microseconds."""
 
 
 class Sharing:
-    """Shares the time of one event loop between engine and readers: :meth:`of_loop`. *clock*: seconds."""
+    """Divides the time of one event loop between engines and readers; :meth:`of_loop` returns the one of a loop.
+    *clock* returns seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -45,7 +46,7 @@ class Sharing:
         self._credit_s = CREDIT_S
         self._credited_at = clock()
         self._read_s = 0.0
-        """The time that readers have worked in all."""
+        """The total time that readers have worked."""
 
     @staticmethod
     def of_loop() -> Sharing:
@@ -58,12 +59,12 @@ class Sharing:
 
     @property
     def readers(self) -> int:
-        """Answers that are being made or sent now."""
+        """The number of long answers that are being made or sent now."""
         return len(self._readers)
 
     @property
     def credit_s(self) -> float:
-        """Returns the time that readers may have before they have to wait."""
+        """The time that readers may use before they have to wait."""
         now = self._clock()
         self._credit_s = min(CREDIT_S, self._credit_s + (now - self._credited_at) * READERS_PART)
         self._credited_at = now
@@ -75,11 +76,11 @@ class Sharing:
         return bool(self._engines)
 
     def note_idle(self, engine: object = None) -> None:
-        """Note that *engine* has nothing to do; while none has, readers may go on as they like."""
+        """Notes that *engine* has nothing to do. While no engine has, readers need not wait."""
         self._engines.discard(engine)
 
     async def rest_after(self, took_s: float, engine: object = None) -> None:
-        """Let others have their turn after one of *engine*'s that took *took_s*."""
+        """Lets other tasks have their turn after a turn of *engine* that took *took_s*."""
         self._engines.add(engine)
         if not self._readers:
             await _yield_to_loop()
@@ -95,7 +96,8 @@ class Sharing:
 
     @contextmanager
     def count_reading(self, at_most_s: float | None = None) -> Iterator[None]:
-        """Counts a long answer as being made or sent, for *at_most_s*: after that its client may be a slow one."""
+        """Counts a long answer as being made or sent while the context lasts, but at most for *at_most_s*, because its
+        client may be slow."""
         reader = object()
         self._readers.add(reader)
         timer = None
@@ -109,7 +111,8 @@ class Sharing:
                 timer.cancel()
 
     async def pause_after(self, took_s: float) -> None:
-        """Give others their turn after a reader's step that took *took_s*, and wait while it has no credit."""
+        """Lets other tasks have their turn after a reader's step that took *took_s*, and waits while there is no
+        credit."""
         self._read_s += took_s
         if self._engines:
             self._credit_s -= took_s
@@ -119,7 +122,7 @@ class Sharing:
 
 
 async def _yield_to_loop() -> None:
-    """Let everybody else have their turn."""
+    """Lets all other tasks have their turn."""
     for _ in range(BREATHS):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""``kornel.v1.ManagerService``: what ``RegisterResourceManager`` began goes on, and ends."""
+"""Serves ``kornel.v1.ManagerService``, which continues and ends what ``RegisterResourceManager`` began."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kornel.v1 import manager_pb2 as pb
 
 
 class ManagerService:
-    """Says how far a manager and the core are, and takes a manager away with all that it has. ``on_unregistered`` hears
-    in words by whom."""
+    """Tells how many entries a manager and the core have received, and unregisters a manager with everything it has.
+    ``on_unregistered`` gets a sentence about who did it."""
 
     def __init__(
         self,

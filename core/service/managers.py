@@ -47,9 +47,9 @@ class KeptHistory(Protocol):
 class Place:
     """All that a core holds for one resource manager, or for the next one that registers.
 
-    ``tell``: writes into the event history, in words, what happened to the manager or its configuration. ``meant_for``:
-    the manager that was the last to register here, or to try. ``registering``: registrations under way. ``served``: a
-    manager was registered here once. ``damaged``: after a bug, the state of its engine cannot be trusted.
+    ``tell``: writes sentences about the manager or its configuration into the event history. ``meant_for``: the manager
+    that was the last to register here, or to try. ``registering``: registrations under way. ``served``: a manager was
+    registered here once. ``damaged``: after a bug, the state of its engine cannot be trusted.
     """
 
     runner: PartitionRunner
@@ -98,7 +98,7 @@ class Managers:
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """*lobby*: serves streams until their first message names the manager. *make*: makes another place; absent: the
-        core serves one manager at a time. *most*: the most managers at a time.
+        core has a journal, and serves one manager at a time. *most*: the most managers at a time.
 
         *on_change*: called when a place was damaged, mended or given up.
         """
@@ -192,7 +192,7 @@ class Managers:
         if not task.cancelled() and task.exception() is None:
             place.served = True
         elif place.vacant and not place.served and place is not self.first and not self._stopping:
-            # Nothing that anybody could come back for: whoever tries again gets another place.
+            # The place holds nothing that anybody could come back for; a manager that tries again gets another one.
             self._give_up(place, ManagerGone("the registration failed; register again"))
 
     async def unregister(self, rm_id: str) -> Place:
@@ -209,6 +209,13 @@ class Managers:
             if rm_id and rm_id in (place.rm_id, place.meant_for if not place.rm_id else ""):
                 return place
         if not rm_id or self.most == 1:
+            if self._make is None and rm_id and self.first.rm_id:
+                raise CommandRefused(
+                    Fault.OTHER_MANAGER,
+                    f"resource manager {self.first.rm_id!r} is registered, and a core with a journal serves one at a"
+                    f" time, because a journal is that of one engine: unregister it (`kornel unregister"
+                    f" {self.first.rm_id}`), register under its name, or start another core with a journal of its own",
+                )
             return self.first
         vacant = [place for place in self._places if place.vacant]
         if len(vacant) == len(self._places):
@@ -271,7 +278,7 @@ class Managers:
         """Tells whether the engine of at least one manager cannot be trusted."""
         return any(place.damaged for place in self._places)
 
-    # The members below concern all partition tasks together.
+    # The following members concern all partition tasks together.
 
     @property
     def turns_taken(self) -> int:
@@ -362,7 +369,7 @@ class Managers:
             callbacks.finish_all(error)
 
     async def close(self) -> None:
-        """Stop working out configurations."""
+        """Stops the work on configurations."""
         for place in self._places:
             await place.configurator.close()
 

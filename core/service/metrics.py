@@ -1,4 +1,4 @@
-"""Counters of the service itself: plain numbers, written by one thread, read by whoever reports them."""
+"""Defines the counters of the service itself: plain numbers, which one thread writes and reports read."""
 
 from __future__ import annotations
 
@@ -8,56 +8,57 @@ from dataclasses import dataclass, field, fields
 
 @dataclass(slots=True)
 class ServiceMetrics:
-    """Counters since start, except those named ``live_`` or ``queued_``, which are as of now."""
+    """The counters since the start; those named ``live_`` or ``queued_`` are present values."""
 
     live_streams: int = 0
-    """Open streams of any kind, bound or not."""
+    """The open streams of any kind, bound or not."""
     streams_opened: int = 0
     streams_broken: int = 0
-    """Streams that ended because the client vanished or cancelled."""
+    """The streams that ended because the client disappeared or cancelled them."""
     streams_refused: int = 0
-    """Streams the core ended with an error status."""
+    """The streams that the core ended with an error status."""
     messages_received: int = 0
     messages_sent: int = 0
     entries_sent: int = 0
     commands_applied: int = 0
     commands_refused: int = 0
     engine_faults: int = 0
-    """Exceptions inside the engine. Anything above 0 is a bug of the core."""
+    """The exceptions inside the engine. Any number above 0 is a bug of the core."""
     slices: int = 0
-    """Scheduling slices run."""
+    """The scheduling slices that were run."""
     preemption_decisions: int = 0
     group_lookups: int = 0
-    """Times a resolver was asked for the groups of a user; answers from the cache do not count."""
+    """The number of times that a resolver was asked for the groups of a user; answers from the cache do not count."""
     group_lookups_failed: int = 0
     queued_entries: int = 0
-    """Response entries not yet handed to a stream."""
+    """The response entries that were not passed to a stream yet."""
     response_overflows: int = 0
     """The number of times that a response queue grew past its limit and was dropped."""
     entries_dropped: int = 0
-    """Response entries thrown away by an overflow or a registration."""
+    """The response entries that an overflow or a registration has dropped."""
     questions_sent: int = 0
-    """Questions written to a callback stream."""
+    """The questions written to a callback stream."""
     questions_dropped: int = 0
-    """Questions nobody was asked: the shim did not read in time, its stream ended, or it registered again."""
+    """The questions that were never sent, because the shim did not read in time, its stream ended, or it registered
+    again."""
     answers_received: int = 0
-    """Answers to questions, those that came too late included."""
+    """The answers to questions, including late ones."""
     scheduling_states_sent: int = 0
     scheduling_states_dropped: int = 0
-    """Scheduling states that the shim did not read."""
+    """The scheduling states that the shim did not read."""
     preemption_notices_sent: int = 0
-    """Notices and withdrawals of the periodic preemption."""
+    """The notices of the periodic preemption, and withdrawals of notices, that were sent."""
     preemption_notices_dropped: int = 0
     events_sent: int = 0
     events_dropped: int = 0
-    """Events past the capacity of their interval, and those the shim did not read."""
+    """The events beyond the capacity of their interval, and those that the shim did not read."""
 
     items_ignored: Counter[str] = field(default_factory=Counter)
-    """Request entries that are never answered and had no effect, by cause
+    """The request entries without effect that are never answered, by cause
     (:class:`kornel.core.domain.reasons.Ignored`).
     """
 
     def as_dict(self) -> dict[str, int]:
-        """Returns every number by name; of those that are kept by cause, the sum."""
+        """Returns every number by name; for numbers by cause, the sum."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value.total() if isinstance(value, Counter) else value for name, value in values.items()}

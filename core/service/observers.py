@@ -1,4 +1,4 @@
-"""Interfaces of those who observe the engine's decisions and its times: histories, metrics, event streams."""
+"""Defines the interfaces of observers of the engine's decisions and times: histories, metrics, event streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from kornel.core.domain.effects import Effect
 
 
 class EffectObserver(Protocol):
-    """Sees the effects of each command and each slice, in order. Called between slices: must be quick, may not wait."""
+    """Sees the effects of each command and each slice, in order. It is called between slices, so it has to be quick and
+    must not wait."""
 
     def observe(self, effects: Sequence[Effect]) -> None:
         """Observe *effects*, which are shared and must not be changed."""
@@ -23,13 +24,14 @@ class CallingObserver:
 
 
 class EngineTimer(Protocol):
-    """Hears how long the engine took. Must be quick, may not wait."""
+    """Is notified how long the engine took. It has to be quick and must not wait."""
 
     def command_took(self, seconds: float) -> None:
         """Count a command that was applied."""
 
     def slice_took(self, seconds: float, effects: int, *, more: bool) -> None:
-        """Count a slice whose *effects* observers have seen. *more*: the cycle goes on with the next slice."""
+        """Counts a slice with so many *effects*, which observers have seen. *more* tells whether the cycle goes on with
+        the next slice."""
 
 
 class NoTimer:

@@ -27,14 +27,15 @@ class _AllocatorCounts(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class NativeMemory:
-    """The amounts that the C library has handed out, and that it keeps of what was freed."""
+    """The amounts of memory that the C library has handed out, and that it keeps of what was freed."""
 
     used_bytes: int
     free_bytes: int
 
 
 def count_native() -> NativeMemory | None:
-    """Returns what the C library says of its memory, which is not that of most Python objects; ``None``: nothing."""
+    """Returns what the C library reports of its memory, which does not include most Python objects; ``None``: it
+    reports nothing."""
     count = _find_count()
     if count is None:
         return None
@@ -44,8 +45,8 @@ def count_native() -> NativeMemory | None:
 
 @cache
 def _find_count() -> Callable[[], _AllocatorCounts] | None:
-    """Returns the function of glibc that counts, which takes some microseconds; finding it takes a hundred times as
-    long, and leaves a reference cycle. Other C libraries have none."""
+    """Returns the function of glibc that counts the memory, or ``None`` with other C libraries. A call takes some
+    microseconds; finding the function takes a hundred times as long, and leaves a reference cycle."""
     try:
         count = ctypes.CDLL(None).mallinfo2
     except (OSError, AttributeError):
@@ -55,7 +56,7 @@ def _find_count() -> Callable[[], _AllocatorCounts] | None:
 
 
 class OwnMemory:
-    """The memory of this process, for one who asks often."""
+    """Measures the memory of this process, for frequent use."""
 
     def __init__(self) -> None:
         self._descriptor = -1
@@ -65,30 +66,30 @@ class OwnMemory:
 
     @property
     def counts_used(self) -> bool:
-        """Tells whether the C library says how much of its memory is in use."""
+        """Tells whether the C library reports how much of its memory is in use."""
         return self._count is not None
 
     def used_bytes(self) -> int:
-        """Returns how much memory the C library has handed out, which is that of gRPC and of large Python objects only;
-        where it does not say, how much the process holds."""
+        """Returns how much memory the C library has handed out, which is that of gRPC and of large Python objects only.
+        If it does not report that, returns how much memory the process holds."""
         if self._count is None:
             return self.held_bytes()
         found = self._count()
         return int(found.uordblks + found.hblkhd)
 
     def held_bytes(self) -> int:
-        """Returns how much the process holds now; 0: that is not known here."""
+        """Returns how much the process holds now; 0: it is not known on this system."""
         if self._descriptor < 0:
             return 0
         return int(os.pread(self._descriptor, 128, 0).split()[1]) * _PAGE
 
     def give_back(self) -> None:
-        """Gives the system what was freed: the allocator keeps it in case it is wanted again."""
+        """Gives freed memory back to the system, which the allocator would keep in case it is needed again."""
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stops measuring."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

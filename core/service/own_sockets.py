@@ -1,7 +1,8 @@
-"""The connections that this process serves at one address, as the kernel knows them: who is connected, and what came.
+"""Finds the connections that this process serves at one address, as the kernel knows them: their peers, and the bytes
+received.
 
-gRPC keeps its sockets to itself, so they are found among the open descriptors of the process. A descriptor may be
-closed and used again at any moment: whoever acts on one makes sure first whose it is.
+gRPC does not show its sockets, so they are found among the open descriptors of the process. A descriptor may be closed
+and used again at any moment, so its connection has to be checked before anything is done with it.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ _NOT_LOOKED_AT: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The other end of a connection. ``name``: as gRPC has it, or of a socket file, where gRPC knows none, one of our
-    own.
+    """The other end of a connection. ``name``: the name that gRPC uses; for a socket file, for which gRPC has none, one
+    of our own.
 
-    ``host``: its address, or of a socket file the process that connected. ``counted``: the kernel counts what it sends.
+    ``host``: its address, or for a socket file the process that connected. ``counted`` tells whether the kernel counts
+    the bytes that it sends.
     """
 
     name: str
@@ -37,13 +39,13 @@ class Peer:
 
 
 class OwnSockets:
-    """The connections to *address*, which is one that gRPC listens at: ``host:port`` or ``unix:path``."""
+    """Finds the connections to *address*, at which gRPC listens: ``host:port`` or ``unix:path``."""
 
     def __init__(self, address: str) -> None:
         self._port = port_of(address)
         self._path = path_of(address)
         self._known: dict[int, Peer | None] = {}
-        """Sockets that were looked at before, by inode; ``None``: no connection to the address."""
+        """The sockets that were looked at before, by inode; ``None``: it is no connection to the address."""
 
     def connections(self) -> list[tuple[int, Peer]]:
         """Returns the descriptor of each connection with its peer."""
@@ -56,7 +58,8 @@ class OwnSockets:
                 continue
             if not stat.S_ISSOCK(status.st_mode):
                 continue
-            # Most sockets are none of ours, and asking each of them for its address takes ten times as long.
+            # Most sockets are no connections to the address, and asking each of them for its address would take ten
+            # times as long.
             peer = self._known.get(status.st_ino, _NOT_LOOKED_AT)
             if peer is _NOT_LOOKED_AT:
                 peer = self._peer_of(descriptor)
@@ -67,7 +70,7 @@ class OwnSockets:
         return found
 
     def listeners(self) -> list[int]:
-        """Returns copies of the descriptors that take connections to the address."""
+        """Returns copies of the descriptors that listen at the address."""
         found = []
         for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208
             with suppress(OSError):
@@ -80,8 +83,8 @@ class OwnSockets:
         return found
 
     def hang_up(self, descriptor: int, peer: Peer) -> bool:
-        """Ends the connection of *peer*, unless *descriptor* is somebody else's by now."""
-        # Of a copy it is certain whose connection it is, whatever gRPC closes and opens meanwhile.
+        """Ends the connection of *peer*, unless *descriptor* belongs to another one by now."""
+        # A copy stays the same connection, whatever gRPC closes and opens in the meantime.
         with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
             if self._peer_of(connection.fileno()) == peer:
                 connection.shutdown(socket.SHUT_RDWR)
@@ -132,9 +135,10 @@ def received_bytes(descriptor: int) -> int | None:
 
 
 def bound_window(descriptor: int, size_bytes: int) -> None:
-    """Let the client of a TCP connection send at most *size_bytes* ahead of whoever reads it.
+    """Limits how far the client of a TCP connection may send ahead of the reader, to *size_bytes*.
 
-    Its buffer stays as large as it is: one that is smaller than what is on its way loses that, and the client waits.
+    The buffer keeps its size, because a buffer smaller than the data on their way would lose them, and the client would
+    wait.
     """
     with suppress(OSError):
         connection = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 0, fileno=descriptor)
@@ -151,7 +155,7 @@ def port_of(address: str) -> int:
 
 
 def path_of(address: str) -> bytes:
-    """Returns what the kernel calls the socket file or abstract name of *address*; empty: it has none."""
+    """Returns the kernel's name of the socket file or abstract socket of *address*; empty: it has none."""
     if address.startswith("unix-abstract:"):
         return b"\0" + os.fsencode(address.removeprefix("unix-abstract:"))
     if not address.startswith("unix:"):
@@ -161,7 +165,7 @@ def path_of(address: str) -> bytes:
 
 
 def host_and_port(peer: str) -> str:
-    """Returns gRPC's name of a peer without what depends on the version of IP: ``ipv6:%5B::1%5D:80`` gives
+    """Returns gRPC's name of a peer without the parts that depend on the version of IP: ``ipv6:%5B::1%5D:80`` gives
     ``::1:80``."""
     kind, _, address = peer.partition(":")
     if kind not in ("ipv4", "ipv6"):
@@ -171,7 +175,7 @@ def host_and_port(peer: str) -> str:
 
 
 def can_watch() -> bool:
-    """Tells whether this system counts what sockets receive, and shows a process its own."""
+    """Tells whether this system counts the bytes that sockets receive, and shows a process its own sockets."""
     if not _DESCRIPTORS.is_dir() or not hasattr(socket, "TCP_INFO"):
         return False
     with socket.socket() as probe:

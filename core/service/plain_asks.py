@@ -1,9 +1,9 @@
-"""Reads requests whose asks say what most say, from their bytes: no object of protobuf is made for an ask.
+"""Reads requests with asks of the most common form from their bytes, without making an object of protobuf for each ask.
 
-The bytes of an ask begin with its key, behind which come its resources if it has neither tags nor an ID: programs write
-fields in the order of their numbers. What is behind the key is read once and known by its bytes from then on, so only
-the key is read of each further ask of the same application and size. A request of any other form, and one in which
-anything is wrong, is left to those who read every form.
+Programs write fields in the order of their numbers, so the bytes of an ask begin with its key, and the resources follow
+if it has neither tags nor an ID. The bytes after the key are read once and remembered, so for each further ask of the
+same application and size only the key has to be read. A request of any other form, or with any mistake, is left to the
+general reader.
 """
 
 from __future__ import annotations
@@ -24,47 +24,48 @@ from kornel.core.service.wire_pieces import LONGEST_ENTRY, SHORT, SPARSE, read_f
 from kornel.si.v1 import si_pb2 as si
 
 REMEMBERED: Final = 16_384
-"""The most different asks, apart from their keys, that are remembered of one manager; the older half is forgotten."""
+"""The most asks, different apart from their keys, that are remembered for one manager. When there are more, the older
+half is forgotten."""
 
 MANAGERS_REMEMBERED: Final = 16
 
 _KEYS: Final = {bytes([0x0A, length]): length + 2 for length in range(0x80)}
-"""The beginnings of an ask with a key of less than 128 bytes, each with the place behind the key."""
+"""The possible beginnings of an ask with a key of less than 128 bytes, each with the position after the key."""
 _RESOURCES: Final = 0x2A
-"""The first byte of the field that comes next."""
+"""The first byte of the next field, which has the resources."""
 _MOST_IN_TWO: Final = 0x3FFF
-"""The greatest length that two bytes say."""
+"""The greatest length that two bytes can express."""
 _FIRST_AFTER_RESOURCES, _ID = 6, 13
-"""The number from which on fields come then, and the one of them that no plain ask has."""
+"""The lowest number of a field after the resources, and the number of a field that no plain ask has."""
 
 _new: Final = tuple.__new__
 
 _Fields = tuple[Any, ...]
-"""The fields of a spec behind its key."""
+"""The fields of a spec after its key."""
 
 
 class PlainAsks(NamedTuple):
-    """A request whose asks are read. ``message`` has everything else of it."""
+    """A request whose asks have been read. ``message`` contains everything else in it."""
 
     message: si.AllocationRequest
     specs: tuple[AllocationSpec, ...]
 
     @property
     def rmID(self) -> str:
-        """The resource manager, named as in the message."""
+        """The ID of the resource manager, under the same name as in the message."""
         return self.message.rmID
 
 
 class PlainReader:
-    """Reads what it can and leaves the rest to *decoder*, with which it shares what is known of resources."""
+    """Reads plain asks, and leaves everything else to *decoder*, with which it shares the known resources."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
         self._managers: dict[str, _Known] = {}
 
     def read(self, raw: bytes) -> PlainAsks | None:
-        """Returns the request *raw*; ``None`` if somebody else has to read it. Raises as
-        :func:`kornel.core.service.rpc.parse` does for what is no part of an ask."""
+        """Returns the request *raw*, or ``None`` if it has to be read in the general way. Raises the errors of
+        :func:`kornel.core.service.rpc.parse` for mistakes outside the asks."""
         if len(raw) > LONGEST_ENTRY:
             return None
         try:
@@ -97,15 +98,16 @@ class PlainReader:
 
 
 class _Known(dict[bytes, _Fields]):
-    """The fields of one manager's asks behind their keys, by their bytes. Bytes that are missing are read and added;
-    those that no plain ask has raise an error."""
+    """The fields of one manager's asks after their keys, by their bytes. Missing bytes are read and added; bytes that
+    no plain ask has raise an error."""
 
     def __init__(self, decoder: Decoder, rm_id: str) -> None:
         super().__init__()
         self._decoder = decoder
         self._names = PartitionNames(rm_id)
         self._rests: dict[bytes, tuple[_Fields, _Fields]] = {}
-        """The fields before and behind the resources, by the bytes behind: asks of one application share them."""
+        """The fields before and after the resources, by the bytes after the resources. Asks of one application share
+        them."""
 
     def __missing__(self, raw: bytes) -> _Fields:
         start, length = 2, raw[1]
@@ -151,7 +153,7 @@ class _Known(dict[bytes, _Fields]):
 
 
 def _forget_half(known: dict[bytes, Any]) -> None:
-    """Forget the older half of *known* if there is too much."""
+    """Forget the older half of *known* if it is full."""
     if len(known) >= REMEMBERED:
         for oldest in list(islice(known, REMEMBERED // 2)):
             del known[oldest]

@@ -40,7 +40,8 @@ class Presence(NamedTuple):
 
 
 class PresenceKeeper:
-    """Counts the streams of managers. *on_change* is called when the registered manager counts as gone, or is back."""
+    """Counts the streams of managers. *on_change* is called when the registered manager begins to count as gone, or is
+    back."""
 
     def __init__(self, clock: Clock, on_change: Callable[[Presence], None] = lambda presence: None) -> None:
         self._clock = clock
@@ -53,7 +54,7 @@ class PresenceKeeper:
 
     @property
     def now(self) -> Presence | None:
-        """The registered manager; ``None``: there is none."""
+        """The presence of the registered manager; ``None``: none is registered."""
         if not self._rm_id:
             return None
         gone = self._since_ns is not None and self._clock.now_ns() >= self._since_ns + GRACE_NS

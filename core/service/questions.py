@@ -1,4 +1,5 @@
-"""Questions to the engine that take long, such as what-ifs: one after the other, with time for everybody in between."""
+"""Queues questions to the engine that take long, such as what-ifs: answers them one after the other, with time for
+other callers in between."""
 
 from __future__ import annotations
 
@@ -20,30 +21,31 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Questions:
-    """An answer is about one moment, so the engine stands still for it; many at once would make that long.
+    """The queue of long questions. An answer is about one moment, so the engine stands still for it, and many answers
+    in a row would stop it for long.
 
-    The next one is looked at only after a rest as long as the last one took, whether or not it waited already: many
-    that were sent at once are accepted one by one, between the answers.
+    So each question is handled only after a rest as long as the last answer took, even if it has waited already.
     """
 
     def __init__(self, beside: Questions | None = None) -> None:
-        """Makes an empty queue. *beside*: a queue of others, and whoever holds that one back holds this one back."""
+        """Makes an empty queue. If the queue *beside* is held back, this one is held back as well."""
         self._one = asyncio.Lock()
         self._waiting = 0
         self._rested_at = 0.0
         self._settled: asyncio.Event = asyncio.Event() if beside is None else beside._settled
         self._settled.set()
         self._changes = 0
-        """Changes under way of what questions are about."""
+        """The number of changes under way to what questions are about."""
 
     @property
     def waiting(self) -> int:
-        """Questions that are not answered yet."""
+        """The number of questions that are not answered yet."""
         return self._waiting
 
     @contextmanager
     def hold_back(self) -> Iterator[None]:
-        """Has everybody wait who asks: what they ask about is being changed, and is half one thing, half another."""
+        """Makes all questions wait while the context lasts, because what they are about is being changed and is not
+        consistent."""
         self._changes += 1
         self._settled.clear()
         try:
@@ -54,11 +56,11 @@ class Questions:
                 self._settled.set()
 
     async def wait_settled(self) -> None:
-        """Return once nothing is being changed."""
+        """Returns once nothing is being changed."""
         await self._settled.wait()
 
     async def ask(self, answer: Callable[[], AnswerT]) -> AnswerT:
-        """Returns the result of *answer*, called in its turn. Raises :class:`TooMany` when too many wait."""
+        """Returns the result of *answer*, called in its turn. Raises :class:`TooMany` if too many wait."""
         if self._waiting >= MOST_WAITING:
             raise TooMany("too many questions wait for an answer")
         self._waiting += 1
@@ -79,7 +81,7 @@ class Questions:
             self._waiting -= 1
 
     async def _rest_after(self) -> None:
-        """Leave time to others: their calls take several turns of the event loop, to be accepted, read and answered."""
-        # The loop's own clock may lag behind by as long as the question took, so a sleep might end at once.
+        """Leaves time to other calls, which take several turns of the event loop to be accepted, read and answered."""
+        # The clock of the event loop may lag behind by as long as the question took, so a sleep might end at once.
         while time.perf_counter() < self._rested_at:  # noqa: ASYNC110 - time, not an event
             await asyncio.sleep(REST_STEP_S)

@@ -1,4 +1,4 @@
-"""``kornel.v1.ReadService``: what the core holds, in pages that never keep the engine waiting."""
+"""Serves ``kornel.v1.ReadService``: what the core holds, in pages that never keep the engine waiting."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from kornel.v1 import read_pb2 as pb
 _USUAL: Final = 500
 _MOST: Final = 5_000
 _MOST_BYTES: Final = 3 * 2**20
-"""The size of what an answer lists: callers take 4 MiB unless they say otherwise."""
+"""The most bytes of the entries in an answer: callers accept 4 MiB unless they say otherwise."""
 _QUEUES: Final = 1_000
 _REFUSAL_KINDS: Final = {pb.RefusalKind.Value(f"REFUSAL_KIND_{kind.name}"): kind for kind in RefusalKind}
 _encode_refusal: Final = ENCODERS.add(Refusal, pb.Refusal)
@@ -53,7 +53,7 @@ _STATES: Final = {state.lower(): state for state in AppState}
 
 
 class ReadService:
-    """Looks at what the partitions of *managers* show."""
+    """Serves ``kornel.v1.ReadService`` from the partitions of *managers*."""
 
     def __init__(
         self, managers: Managers, health: HealthKeeper, refusals: RefusalKeeper, *, logger: FilteringBoundLogger
@@ -89,7 +89,7 @@ class ReadService:
         return pb.ListQueuesResponse(queues=page.encoded, next_page_token=_token(str(skip + size)) if page.more else "")
 
     async def _get_queue(self, request: pb.GetQueueRequest) -> pb.GetQueueResponse:
-        """Returns a queue, which its administrators may see as well as everybody who may read."""
+        """Returns a queue, which its administrators may see, as may everybody who may read."""
         caller().require_for_queue(
             Permission.READ, partial(self._reader.may_administer, request.partition, request.path)
         )
@@ -228,7 +228,7 @@ def _token(text: str) -> str:
 
 
 def _decode_token(token: str) -> str:
-    """Returns the text that :func:`_token` was made of. Raises :class:`InvalidRequest`."""
+    """Returns the text from which :func:`_token` made *token*. Raises :class:`InvalidRequest`."""
     try:
         return base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError) as error:
@@ -245,7 +245,8 @@ def _number_of(token: str) -> int:
 
 
 def _end_of(token: str) -> tuple[int, str]:
-    """Returns the end of an application after which to go on, as its time and number."""
+    """Returns the position in *token*, after which the next page begins, as the time and the number of an ended
+    application."""
     text = _decode_token(token)
     if not text:
         return -1, ""

@@ -38,7 +38,7 @@ LIMITS: Final = {
 """The limits by the name of a field; of a map or a list of texts, for all of it together."""
 
 UNLIMITED: Final = frozenset({"config", "json"})
-"""Documents, which have limits where they are read; a message has one too."""
+"""The fields with documents, whose limits are checked where they are read; the message has a limit too."""
 
 
 def check_lengths(message: Message) -> None:
@@ -62,5 +62,5 @@ def _check(name: str, length: int, most: int) -> None:
 
 
 def _map_length(items: Any) -> int:
-    """Returns characters of all keys, and of those values that are texts."""
+    """Returns the number of characters of all keys, and of those values that are texts."""
     return sum(len(key) + (len(value) if isinstance(value, str) else 0) for key, value in items.items())

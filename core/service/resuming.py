@@ -128,7 +128,7 @@ class Progress:
 
     @classmethod
     def of_values(cls, values: ProgressValues) -> Progress:
-        """Returns what :meth:`as_values` was made of."""
+        """Returns the progress with *values*. It is the inverse of :meth:`as_values`."""
         made = cls(values.epoch)
         made.token, made.session = values.token, values.session
         made.received.update(zip(Kind, values.received, strict=False))
@@ -137,7 +137,7 @@ class Progress:
         return made
 
     def as_values(self) -> ProgressValues:
-        """Returns all of it as plain values."""
+        """Returns the progress as plain values."""
         ended = tuple((epoch, tuple(counts.values())) for epoch, counts in self._ended)
         return ProgressValues(
             self.token, self.session, tuple(self.received.values()), tuple(self.decided.values()), self._epoch, ended

@@ -1,8 +1,8 @@
-"""The time after which a refused call may be tried again, as gRPC's richer error model tells it.
+"""Encodes the time after which a refused call may be tried again, by gRPC's richer error model.
 
-A ``google.rpc.Status`` with a ``google.rpc.RetryInfo`` travels in the trailing metadata, where the libraries of many
-languages find it. These two messages are the only ones of their package that a core sends, so they are written here
-field by field instead of taking their package along.
+A ``google.rpc.Status`` with a ``google.rpc.RetryInfo`` is sent in the trailing metadata, where the libraries of many
+languages find it. These two messages are the only ones of their package that a core sends, so they are encoded here
+field by field instead of depending on the package.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LENGTH_DELIMITED: Final = 2
 def encode_retry_info(code: grpc.StatusCode, details: str, retry_s: float) -> bytes:
     """Returns a ``google.rpc.Status`` that says to try again after *retry_s*.
 
-    Clients compare *code* and *details* with those of the call, and take nothing else from a status that differs.
+    Clients compare *code* and *details* with those of the call, and ignore the rest of a status that differs.
     """
     delay = Duration()
     delay.FromNanoseconds(round(retry_s * 1e9))

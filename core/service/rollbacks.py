@@ -1,7 +1,7 @@
-"""A rollback, and why it holds: a text that was brought before it says nothing new, so it does not undo it.
+"""Defines rollbacks of the configuration, which texts from before the rollback do not undo.
 
-A shim sends its configuration whenever it registers, and a file is read again whenever somebody asks for that. Neither
-means that anybody has changed their mind since the rollback. A text that was not brought before does.
+A shim sends its configuration whenever it registers, and a file is read again whenever an administrator asks for that.
+Neither means that somebody wants another configuration than the one rolled back to. A new text does.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ class Fate(Enum):
     """The ways in which a text that arrives is handled."""
 
     APPLIED = "applied"
-    """No rollback holds."""
+    """No rollback is in force, so the text is applied."""
     KEPT_OUT = "kept out"
-    """The text was there before the rollback, which goes on."""
+    """The text was there before the rollback, which stays in force."""
     ENDS_ROLLBACK = "ends the rollback"
-    """The text is a new one."""
+    """The text is new, so it ends the rollback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """A rollback that holds.
+    """A rollback in force.
 
-    version    number of the version that was rolled back to, whose text is ``text``
-    rm_id      manager whose configuration it is; that of another one ends it
-    principal  who rolled back, at ``at_ns``
-    brought    texts that were brought before it, by every way
-    kept_out   how often one of them came since and was not applied
+    version    the number of the version that was rolled back to, whose text is ``text``
+    rm_id      the manager whose configuration it is; a text of another manager ends it
+    principal  the caller that rolled back, at ``at_ns``
+    brought    the texts that came before it, in any way
+    kept_out   the number of times that one of them has come since and was not applied
     """
 
     version: int
@@ -43,8 +43,8 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on a text that comes while a rollback may hold. ``text``: what is to be applied. ``rollback``: what
-    holds afterwards. ``note``: what to say; empty: nothing."""
+    """The verdict on a text that arrives. ``text``: the text to be applied. ``rollback``: the rollback in force
+    afterwards. ``note``: a sentence to be recorded; empty: none."""
 
     fate: Fate
     text: str
@@ -53,14 +53,15 @@ class Verdict:
 
 
 def judge_text(rollback: Rollback | None, text: str, rm_id: str) -> Verdict:
-    """Returns how to handle *text* for manager *rm_id* while *rollback* holds."""
+    """Returns how to handle *text* for manager *rm_id* while *rollback* is in force."""
     if rollback is None:
         return Verdict(Fate.APPLIED, text, None)
     named = f"the rollback to version {rollback.version} by {rollback.principal}"
     if rm_id != rollback.rm_id:
         return Verdict(Fate.ENDS_ROLLBACK, text, None, f"{named} ended: it was for resource manager {rollback.rm_id!r}")
     if text == rollback.text:
-        # Two replicas may bring two texts in turns: the one that is in force anyway must not let the other one in.
+        # Two replicas may send two texts in turns. The one that equals the text in force must not end the rollback,
+        # because then the other one would be applied.
         return Verdict(Fate.KEPT_OUT, text, rollback)
     if text not in rollback.brought:
         note = f"{named} ended: the text that came is another one than those brought before"

@@ -22,7 +22,7 @@ from kornel.core.service.resuming import RESUMPTION, read_resumption
 from kornel.core.service.sessions import SESSION, read_session
 from kornel.core.service.status_codes import MalformedMessage, status_of
 
-# The stubs parametrise a context by request and response; ours are bytes on both sides.
+# The type stubs parametrise a context by request and response; in this module, both are bytes.
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Requests: TypeAlias = AsyncIterator[bytes]
@@ -105,7 +105,7 @@ def unary(
                 await context.send_initial_metadata(marks)
             return response
         except Exception as error:
-            del raw  # The frame outlives the call for a moment.
+            del raw  # The frame exists a moment longer than the call.
             await end_call(context, error, logger)
             raise
 

@@ -1,9 +1,9 @@
-"""The one task that owns the engine.
+"""Runs the one task that owns the engine.
 
-Everything that reaches the engine passes one bounded queue, in order of arrival; whoever fills it faster than it
-empties has to wait, so nothing is ever dropped (DB-13). The task alternates between commands and slices of the
-scheduling cycle, hands over what each decided before it goes on, and lets the event loop breathe between slices. With
-nothing to do it sleeps until input comes or the engine asked to be called.
+Everything that reaches the engine passes one bounded queue, in order of arrival. A sender that fills it faster than it
+empties has to wait, so nothing is ever dropped (protocol.md DB-13). The task alternates between commands and slices of
+the scheduling cycle, hands over the effects of each before it goes on, and lets other tasks run between slices. If
+there is nothing to do, it sleeps until input comes or the time at which the engine wants to be called.
 
 Rules: protocol.md 1.1, 5, 15; DESIGN 2.1.
 """
@@ -53,6 +53,7 @@ from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.observers import EffectObserver, EngineTimer, NoTimer
 from kornel.core.service.presence import Presence, PresenceKeeper
 from kornel.core.service.questions import Questions
+from kornel.core.service.restoring import NoRestorer, Restorer
 from kornel.core.service.resuming import RESUME_KEY, Begun, Kind, Progress, Receipt, Received, Resumption
 from kornel.core.service.sessions import NO_SESSION, SESSION, SESSION_KEY, Session, Sessions
 from kornel.core.service.status_codes import (
@@ -71,25 +72,38 @@ from kornel.core.service.streams import Stream, Switchboard
 from kornel.core.telling.reader import Reader
 
 SLICE_BUDGET: Final = 250
-"""Decisions per slice: a few milliseconds, so that health checks and streams get their turn under full load."""
+"""The number of decisions per slice, which takes a few milliseconds, so that health checks and streams get their turn
+under full load."""
 
 INTAKE_LIMIT: Final = 128
-"""Most commands that wait."""
+"""The most commands that wait."""
 
 ENTRIES_PER_TURN: Final = 100
-"""Entries applied before others, and then the next slice, get their turn; a command is never split.
+"""The number of entries after which other tasks, and then the next slice, get their turn; a command is never split.
 
-Fewer than a slice decides: what has just come in is decided while it is still in the processor's caches.
+They are fewer than a slice decides, so that new asks are decided while they are still in the processor's caches.
 """
 
 FEW_ENTRIES: Final = 8
 """The most entries of a command that need not wait for room in the queue, which :data:`INTAKE_LIMIT` bounds."""
 
 SHORTEST_WAIT_NS: Final = 1_000_000
-"""An engine that wants to be called in the past is called again after this long, not at once for ever."""
+"""The pause before an engine that wants to be called at a past time is called again, so that it is not called in an
+endless loop."""
+
+MOST_FAILURES: Final = 3
+"""The most entries of one command on which the engine may fail before all further ones are refused without a try: after
+each it is restored."""
+
+LONGEST_FAULT_WAIT_NS: Final = 60 * SECOND_NS
+"""The longest time between two tries of a slice on which an engine fails that is restored each time."""
 
 FAULT_WAIT_NS: Final = SECOND_NS
 """The time for which nothing is tried after a bug in a cycle, unless new input comes."""
+
+MOST_LAST_SLICES: Final = 500
+"""The most slices that a core that ends still runs, to end what goes on from slice to slice: no snapshot can be taken
+before."""
 
 StreamCommand = UpdateNodes | UpdateApplications | UpdateAllocations
 CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration | SetOperatorDrain
@@ -110,7 +124,7 @@ class _EndOfStream:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """Something of a callback stream that has to wait for its turn."""
+    """An act for a callback stream that has to wait for its turn."""
 
     act: Callable[[], None]
     entries: int = 0
@@ -118,7 +132,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChange:
-    """The effect on the configuration of a command that is no part of a stream."""
+    """The effect on the configuration of a command that does not belong to a stream."""
 
     changed: bool
     checksum: str
@@ -136,20 +150,22 @@ _Item = _FromStream | _EndOfStream | _Turn | _Call
 
 
 class PartitionRunner:
-    """The single writer of the engine. ``on_damage`` is called when the state can no longer be trusted, and when it
-    can.
+    """The only user of the engine. ``on_damage`` is called when its state can no longer be trusted, and when it can be
+    again.
 
-    ``observers`` see every effect after it went to the shims. ``on_settings`` gets the extra settings in force after
-    each registration and configuration update. ``on_submit`` is called for each command of a stream, in the context of
-    its request. ``timer`` gets the engine's times.
+    ``observers`` see every effect after it was passed to the shims. ``on_settings`` gets the extra settings in force
+    after each registration and configuration update. ``on_submit`` is called for each command of a stream, in the
+    context of its request. ``timer`` gets the engine's times.
 
-    ``presence``: notified of streams by *switchboard* and *callbacks*; absent: nobody counts as gone.
+    ``presence``: notified of streams by *switchboard* and *callbacks*; absent: no manager counts as gone.
 
-    ``callbacks`` absent: a board of its own, to which nobody attaches.
+    ``callbacks`` absent: a board of its own, to which no stream attaches.
 
-    ``gate``: everything passes it that leaves the core; absent: nothing waits there. ``untold``: effects of the core
-    before this one that may not have arrived, if *engine* goes on where that one was; ``progress``: what went each way
-    until then. ``on_receipt`` gets where the next command comes from, if the core after this one has to know.
+    ``gate``: everything that leaves the core passes it; absent: nothing waits there. ``untold``: effects of a former
+    core that may not have arrived, if *engine* continues where that core ended; ``progress``: the entries that were
+    sent and received until then. ``on_receipt`` gets the origin of the next command, if a later core has to know it.
+    ``under_way``: tells whether the engine has work that continues from slice to slice and has to end before the core
+    does. ``restorer``: restores the engine after a bug; absent: it is not restored.
     """
 
     def __init__(
@@ -172,6 +188,8 @@ class PartitionRunner:
         untold: Sequence[Effect] = (),
         progress: Progress | None = None,
         on_receipt: Callable[[Receipt], None] = lambda receipt: None,
+        under_way: Callable[[], bool] = lambda: False,
+        restorer: Restorer | None = None,
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
     ) -> None:
@@ -194,6 +212,15 @@ class PartitionRunner:
         self._untold = untold
         self._progress = progress or Progress()
         self._on_receipt = on_receipt
+        self._under_way = under_way
+        self._restorer = restorer or NoRestorer()
+        self._failure: tuple[Exception, int] | None = None
+        """The error with which the engine failed and the record of the call, until it is restored; nothing is called
+        meanwhile."""
+        self._unanswered: tuple[Stream, StreamCommand] | None = None
+        """The command on which it failed, if that came on a stream."""
+        self._fault_wait_ns = FAULT_WAIT_NS
+        self._last_slices = 0
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
         self._entries_waiting = 0
@@ -206,23 +233,24 @@ class PartitionRunner:
         self._next_preempt_ns: int | None = None
         self._retry_at_ns: int | None = None
         self.reader: Final = Reader(engine, clock.now_ns, self._say_absence)
-        """Answers what the partitions hold. No slice or command is under way when anybody else runs, but the update of
-        very many queues may be."""
+        """Answers questions about the partitions. When other tasks run, no slice or command is under way, but an update
+        of very many queues may be."""
         self.questions = Questions()
         """The queue of questions that take long, which wait while a configuration comes into force. The managers of a
         core share it."""
         self.turns_taken = 0
-        """The number of turns taken: while it stays the same nothing has changed."""
+        """The number of turns taken; while it stays the same, nothing has changed."""
         engine.observe_ignored(self._log_ignored)
 
     def check_intake(self) -> None:
-        """Raises :class:`ServiceError` while nothing new can be taken."""
+        """Raises :class:`ServiceError` while no new commands can be accepted."""
         self._gate.check_intake()
 
     async def submit(self, stream: Stream, command: StreamCommand) -> None:
-        """Queue what came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`.
+        """Queues *command*, which came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`.
 
-        A stream that floods has a turn's worth of entries in the queue, so others do not wait for more than that.
+        If a stream sends very much, only the entries of about one turn are in the queue, so others do not wait for more
+        than that.
         """
         self._gate.check_intake()
         entries = _size_of(command)
@@ -239,20 +267,20 @@ class PartitionRunner:
             self._on_submit(command)
 
     async def end(self, stream: Stream, error: Exception | None) -> None:
-        """End *stream* once everything queued before is done, and its responses are sent."""
+        """Ends *stream* once everything queued before is done and its responses are sent."""
         if isinstance(error, JournalFull | JournalUnavailable | NotLeading):
-            # Nothing is done as long as that lasts, and somebody waits for the reason.
+            # In this state nothing in the queue is handled, and the client waits for the reason.
             self._switchboard.end_stream(stream, error, flush=False)
             return
         await self._put(_EndOfStream(stream, error))
 
     async def attach(self, stream: CallbackStream, subscription: Subscription) -> None:
-        """Make *stream* the one that is asked. Waits while the queue is full. Raises :class:`ShuttingDown`."""
+        """Makes *stream* the one that is asked. Waits while the queue is full. Raises :class:`ShuttingDown`."""
         self._gate.check_intake()
         await self._put(_Turn(partial(self._attach, stream, subscription)))
 
     async def answer(self, stream: CallbackStream, command: AnswerCallbacks) -> None:
-        """Queue answers that came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
+        """Queues answers that came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
         self._gate.check_intake()
         answers = len(command.predicates) + len(command.preemption_predicates) + len(command.notices)
         answers += len(command.acknowledged)
@@ -261,18 +289,19 @@ class PartitionRunner:
     async def detach(self, stream: CallbackStream, error: Exception | None) -> None:
         """End *stream* once everything queued before is done."""
         if isinstance(error, JournalFull | JournalUnavailable | NotLeading):
-            self._callbacks.end_stream(stream, error)  # As with the others: nothing is done as long as that lasts.
+            self._callbacks.end_stream(stream, error)  # Nothing in the queue is handled in this state.
             return
         await self._put(_Turn(partial(self._link.detach_stream, stream, error)))
 
     async def call(self, command: CallCommand, configuration: Configuration | None = None) -> ConfigurationChange:
-        """Run *command* in its turn. Raises what the engine raises, :class:`EngineFault` or :class:`ShuttingDown`.
+        """Runs *command* in its turn. Raises the errors of the engine, :class:`EngineFault` or :class:`ShuttingDown`.
 
-        *configuration*: what its text says, if somebody has read it already.
+        *configuration*: the parsed text of *command*, if it was parsed already.
         """
         self._gate.check_intake()
         if isinstance(command, RegisterManager) and configuration is not None:
-            # Whoever waits asks again and again: nothing is built for a registration that is refused as it stands.
+            # A session that waits tries again and again, so nothing is built for a registration that would be refused
+            # now.
             self._sessions.admit(SESSION.get(), command.rm_id, self._presence.now)
             await self._build_ahead(command.rm_id, configuration)
         answer: asyncio.Future[ConfigurationChange] = asyncio.get_running_loop().create_future()
@@ -280,7 +309,7 @@ class PartitionRunner:
         return await answer
 
     async def _build_ahead(self, rm_id: str, configuration: Configuration) -> None:
-        """Build what is about to come into force, which takes seconds where there are very many queues."""
+        """Builds what is about to come into force, which takes seconds for very many queues."""
         with self._garbage.pause_while_building():
             began = time.perf_counter()
             for _ in self._engine.build_ahead(rm_id, configuration):
@@ -297,17 +326,17 @@ class PartitionRunner:
 
     @property
     def asleep(self) -> bool:
-        """Tells whether the engine has nothing to do before time passes or input comes."""
+        """Tells whether the engine has nothing to do until time passes or input comes."""
         return self._asleep and not self._wake.is_set() and self._intake.empty()
 
     @property
     def intake_waiting(self) -> int:
-        """Commands and answers that wait for their turn."""
+        """The number of commands and answers that wait for their turn."""
         return self._intake.qsize()
 
     @property
     def presence(self) -> Presence | None:
-        """Tells whether the registered resource manager is there; ``None``: none is registered."""
+        """The presence of the registered resource manager; ``None``: none is registered."""
         return self._presence.now
 
     def _say_absence(self) -> str:
@@ -321,27 +350,28 @@ class PartitionRunner:
 
     @property
     def configuration(self) -> Configuration | None:
-        """Returns the configuration in force; ``None`` while nobody is registered."""
+        """The configuration in force; ``None`` while nobody is registered."""
         return self._engine.configuration
 
     @property
     def exchanged(self) -> int:
-        """Returns the number of commands applied and entries sent; unchanged: nothing was received or sent since."""
+        """The number of commands applied and entries sent; while it stays the same, nothing is received or sent."""
         return self._metrics.commands_applied + self._metrics.entries_sent
 
     def extra_config(self) -> Mapping[str, str]:
-        """Returns extra settings in force."""
+        """Returns the extra settings in force."""
         return self._engine.extra_config
 
     @property
     def epoch(self) -> str:
-        """Returns the name of the registration and the epoch, by which clients go on where their streams broke; empty:
-        nobody can."""
+        """The name of the registration and the epoch, by which clients continue where their streams broke; empty: no
+        client can."""
         return self._progress.epoch
 
     async def acknowledge(self, rm_id: str, epoch: str, received: Mapping[Kind, int]) -> Mapping[Kind, int]:
-        """Note that the session of the call has *received* so many entries of each kind in *epoch*. Returns how many of
-        its own are applied and durable. Raises :class:`ResyncRequired` and others as a stream of it would."""
+        """Notes that the session of the call has *received* so many entries of each kind in *epoch*. Returns how many
+        of its own entries are applied and durable. Raises :class:`ResyncRequired` and other errors like a stream of the
+        session."""
         self._gate.check_intake()
         if not rm_id or rm_id != self._engine.rm_id:
             raise UnknownManager(f"resource manager {rm_id!r} is not registered")
@@ -360,12 +390,12 @@ class PartitionRunner:
         await durable
 
     def take_over(self, untold: Sequence[Effect], progress: Progress) -> None:
-        """Go on, once :meth:`run` is called, where another core ended; *untold* and *progress*: as for a new runner."""
+        """Makes :meth:`run` continue where another core ended; *untold* and *progress*: as for a new runner."""
         self._untold = untold
         self._progress = progress
 
     def stop(self) -> None:
-        """Take nothing more, finish what is queued, and let :meth:`run` return."""
+        """Accepts nothing more, and lets :meth:`run` return once everything queued is done."""
         self._stopping = True
         self._gate.stop()
         self._room.set()
@@ -377,11 +407,12 @@ class PartitionRunner:
         try:
             await self._take_turns(sharing)
         finally:
-            # Also when a bug ends it: whoever waits is answered, and nobody waits for this engine any more.
+            # This is done even if a bug ends the task, so that waiting callers are answered and readers no longer wait
+            # for this engine.
             self._stopping = True
             self._room.set()
             sharing.note_idle(self)
-            await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
+            await asyncio.sleep(0)  # Senders that waited for room in the queue have it now.
             self._turn_away()
         with suppress(ServiceError):
             await self._gate.wait_until_passed()
@@ -394,6 +425,8 @@ class PartitionRunner:
             began = time.perf_counter()
             self.turns_taken += 1
             ended, entries, call = self._take_in()
+            if self._failure is not None:
+                await self._recover(*self._failure)
             if call is not None:
                 await self._call(call)
                 began = time.perf_counter()
@@ -401,15 +434,22 @@ class PartitionRunner:
                 await sharing.rest_after(time.perf_counter() - began, self)
                 began = time.perf_counter()
             more = self._run_slice()
+            if self._failure is not None:
+                await self._recover(*self._failure)
             for end in ended:
                 self._gate.pass_on(partial(self._switchboard.end_stream, end.stream, end.error))
-            if self._stopping and self._intake.empty():
+            if self._stopping and self._intake.empty() and not (more and self._ends_slowly()):
                 return
             if more or not self._intake.empty():
                 await sharing.rest_after(time.perf_counter() - began, self)
             else:
                 sharing.note_idle(self)
                 await self._sleep_until_work()
+
+    def _ends_slowly(self) -> bool:
+        """Tells whether the engine has begun something that it is to end before the core ends."""
+        self._last_slices += 1
+        return self._last_slices <= MOST_LAST_SLICES and self._under_way()
 
     async def _put(self, item: _Item) -> None:
         if self._stopping:
@@ -418,13 +458,13 @@ class PartitionRunner:
         self._wake.set()
 
     def _take_in(self) -> tuple[list[_EndOfStream], int, _Call | None]:
-        """Apply what waits, up to one turn's worth: the streams that end after this turn's slice, the entries, and the
-        call that comes next."""
+        """Applies waiting commands, as many as one turn allows. Returns the streams that end after the slice of this
+        turn, the number of entries, and the call that comes next."""
         ended: list[_EndOfStream] = []
         call: _Call | None = None
         entries = 0
         self._link.follow_board()
-        while entries < ENTRIES_PER_TURN and not self._intake.empty():
+        while entries < ENTRIES_PER_TURN and not self._intake.empty() and self._failure is None:
             item = self._intake.get_nowait()
             if isinstance(item, _FromStream):
                 entries += item.entries
@@ -437,7 +477,7 @@ class PartitionRunner:
                 ended.append(item)
             else:
                 call = item
-                break  # What is decided under a new registration or configuration starts with a slice of its own.
+                break  # Decisions under a new configuration begin with a new slice.
         if self._entries_waiting < ENTRIES_PER_TURN:
             self._room.set()
         self._garbage.count_stored(entries)
@@ -459,7 +499,10 @@ class PartitionRunner:
             effects = self._apply(command)
         except Exception as error:  # noqa: BLE001 - every way to fail ends this stream and no other
             self._metrics.commands_refused += 1
-            self._switchboard.end_stream(stream, error, flush=False)
+            if self._failure is not None:
+                self._unanswered = stream, command
+            else:
+                self._switchboard.end_stream(stream, error, flush=False)
         else:
             self._hand_over(effects)
 
@@ -492,7 +535,7 @@ class PartitionRunner:
             self._link.attach_stream(stream, subscription)
 
     def _supersede_older(self, session: Session) -> None:
-        """End the streams of those who spoke for the manager before *session*, which has just registered."""
+        """Ends the streams of earlier sessions of the manager, because *session* has just registered."""
         older = self._sessions.registered(session, self._switchboard.sessions() | self._callbacks.sessions())
         if older:
             self._logger.warning(
@@ -513,7 +556,7 @@ class PartitionRunner:
             self._sessions.check(call.session)
 
     async def _call(self, call: _Call) -> None:
-        """Make *call* and answer it. Nothing else is done until what it brought about may leave the core."""
+        """Carries out *call* and answers it. Nothing else is done until its effects may leave the core."""
         try:
             self._check_session(call)
             if call.configuration is not None and isinstance(call.command, RegisterManager | UpdateConfiguration):
@@ -531,10 +574,10 @@ class PartitionRunner:
             change = ConfigurationChange(checksum != before, checksum)
             if isinstance(call.command, RegisterManager | UnregisterManager):
                 self._progress.begin_registration(begun if isinstance(call.command, RegisterManager) else None)
-                self._start_afresh()  # What a registration lets go of is no shim's to hear (DB-4).
+                self._start_afresh()  # Shims are not notified of what a registration drops (DB-4).
                 if isinstance(call.command, RegisterManager):
                     self._supersede_older(call.session)
-                    # What a registration brings about is observed as the new manager wants it.
+                    # The effects of a registration are observed with the settings of the new manager.
                     self._on_settings(self._engine.extra_config)
                 else:
                     self._sessions.unregistered()
@@ -550,11 +593,16 @@ class PartitionRunner:
             self._metrics.commands_refused += 1
             with suppress(ServiceError):
                 await self._gate.wait_until_passed()
-            if not self._engine.rm_id:
+            if not self._engine.rm_id and self._failure is None:
                 self._progress.begin_registration(None)
                 self._switchboard.note_registered("")
-            if not call.answer.done():
-                call.answer.set_exception(error)
+            try:
+                if self._failure is not None:
+                    await self._recover(*self._failure)
+            finally:
+                # Last of all: whoever gets the error clears the frames of its traceback, and this is one of them.
+                if not call.answer.done():
+                    call.answer.set_exception(error)
         else:
             if not call.answer.done():
                 call.answer.set_result(change)
@@ -563,7 +611,7 @@ class PartitionRunner:
         self._link.follow_board()
 
     def _go_on(self) -> None:
-        """Take over from the core that the engine served before: its manager need not register again."""
+        """Continues for a former core whose engine this is, so that its manager need not register again."""
         self._switchboard.go_on(self._engine.rm_id, self._untold, self._progress)
         self._untold = ()
         if self._progress.session:
@@ -581,24 +629,26 @@ class PartitionRunner:
             self._on_damage(False)
 
     def _apply(self, command: Command) -> list[Effect]:
-        """Returns effects of *command*. Raises ``CommandRefused``, ``ConfigError`` or, for any other error,
-        ``EngineFault``."""
+        """Applies *command* and returns its effects. Raises ``CommandRefused``, ``ConfigError`` or, for any other
+        error, ``EngineFault``."""
+        if self._failure is not None:
+            raise EngineFault("the core is restoring its state after an internal error; try again")
         began = time.perf_counter()
         try:
             effects = self._engine.apply(command, self._clock.now_ns())
         except (CommandRefused, ConfigError):
             raise
         except Exception as error:
-            self._report_damage(error, "applying a command", command=type(command).__name__)
-            raise EngineFault("internal error while the request was applied; see the log of the core") from error
+            raise self._note_failure(error, "applying a command", command=type(command).__name__) from error
         self._metrics.commands_applied += 1
         self._timer.command_took(time.perf_counter() - began)
         return effects
 
     async def _update(self, command: UpdateConfiguration) -> list[Effect]:
-        """Does what :meth:`_apply` does, a few milliseconds at a time: there may be tens of thousands of queues.
+        """Does what :meth:`_apply` does, in steps of a few milliseconds, because there may be tens of thousands of
+        queues.
 
-        What comes from the shim meanwhile waits, and is decided under the new configuration. So do questions.
+        In the meantime, commands of the shim wait and are handled under the new configuration. So are questions.
         """
         began = since = time.perf_counter()
         steps = self._engine.update_in_steps(command, self._clock.now_ns())
@@ -612,9 +662,7 @@ class PartitionRunner:
                 except (CommandRefused, ConfigError):
                     raise
                 except Exception as error:
-                    self._report_damage(error, "applying a command", command=type(command).__name__)
-                    message = "internal error while the request was applied; see the log of the core"
-                    raise EngineFault(message) from error
+                    raise self._note_failure(error, "applying a command", command=type(command).__name__) from error
                 if time.perf_counter() - since >= STEP_S:
                     if since == began:
                         long.enter_context(self._garbage.pause_while_building())
@@ -629,9 +677,12 @@ class PartitionRunner:
         self._hand_over(self._apply(command))
 
     def _run_slice(self) -> bool:
-        """Run one slice, and the periodic preemption round if due. Returns whether to go on at once."""
+        """Runs one slice, and the periodic preemption round if it is due. Returns whether the next slice should follow
+        at once."""
         now_ns = self._clock.now_ns()
-        if self._retry_at_ns is not None and now_ns < self._retry_at_ns and self._intake.empty():
+        # What has come in may help an engine that nobody restores; another one would have to be restored each time.
+        waits = self._intake.empty() or self._restorer.ready
+        if self._retry_at_ns is not None and now_ns < self._retry_at_ns and waits:
             return False
         self._retry_at_ns = None
         try:
@@ -641,9 +692,12 @@ class PartitionRunner:
             result = self._engine.cycle(now_ns, self._budget)
             took = time.perf_counter() - began
         except Exception as error:  # noqa: BLE001 - a bug must not take down the task that could still say so
-            self._report_damage(error, "scheduling")
-            self._retry_at_ns = now_ns + FAULT_WAIT_NS
+            self._note_failure(error, "scheduling")
+            self._retry_at_ns = now_ns + self._fault_wait_ns
+            if self._restorer.ready:
+                self._fault_wait_ns = min(2 * self._fault_wait_ns, LONGEST_FAULT_WAIT_NS)
             return False
+        self._fault_wait_ns = FAULT_WAIT_NS
         self._metrics.slices += 1
         self._hand_over(result.effects)
         self._timer.slice_took(took, len(result.effects), more=result.more)
@@ -701,6 +755,56 @@ class PartitionRunner:
             victims=[victim.key for victim in decided.victims],
         )
 
+    def _note_failure(self, error: Exception, doing: str, **where: str) -> EngineFault:
+        """Notes that the engine failed with *error*, and returns the error for whoever asked for the call."""
+        self._report_damage(error, doing, **where)
+        if not self._restorer.ready:
+            return EngineFault("internal error while the request was applied; see the log of the core")
+        record = self._restorer.last_record
+        self._failure = error, record
+        return EngineFault(
+            f"internal error while the request was applied: it is set aside as record {record} of the journal, and the"
+            " core goes on without it; see the log of the core"
+        )
+
+    async def _recover(self, error: Exception, record: int) -> None:
+        """Go on as if the call of *record* had never been made, on which the engine failed."""
+        unanswered, self._unanswered = self._unanswered, None
+        await self._restore_engine(error, record)
+        if unanswered is not None:
+            await self._apply_singly(*unanswered, record)
+
+    async def _restore_engine(self, error: Exception, record: int) -> None:
+        await self._restorer.restore_engine(error, record)
+        self._failure = None
+        self._damaged = False
+        self._on_damage(False)
+
+    async def _apply_singly(self, stream: Stream, command: StreamCommand, record: int) -> None:
+        """Apply *command*, on which the engine failed as a whole, entry by entry, and refuse the entries on which it
+        fails again. *record*: of the whole command."""
+        parts = list(self._restorer.split_command(command))
+        failures, silent = int(len(parts) == 1), False
+        for part in parts:
+            if failures < MOST_FAILURES and len(parts) > 1:
+                try:
+                    self._hand_over(self._apply(part))
+                    await asyncio.sleep(0)
+                    continue
+                except EngineFault:
+                    failures += 1
+                    assert self._failure is not None, "it has just failed"
+                    await self._restore_engine(*self._failure)
+            refused = self._restorer.refuse_entries(part, self._clock.now_ns())
+            silent = silent or not refused
+            self._hand_over(refused)
+        if silent:
+            # Nothing answers such an entry, so its sender has to learn in another way that it was not applied.
+            fault = EngineFault(
+                f"internal error: entries of record {record} of the journal were set aside; see the log of the core"
+            )
+            self._gate.pass_on(partial(self._switchboard.end_stream, stream, fault))
+
     def _report_damage(self, error: Exception, doing: str, **where: str) -> None:
         self._metrics.engine_faults += 1
         self._logger.error("bug in the engine, its state may be damaged", doing=doing, exc_info=error, **where)
@@ -709,7 +813,7 @@ class PartitionRunner:
             self._on_damage(True)
 
     async def _sleep_until_work(self) -> None:
-        """Sleep until input comes or time makes work."""
+        """Sleeps until input comes or it is time to call the engine."""
         timer: Timer | None = None
         at_ns = self._next_call_ns()
         if at_ns is not None:
@@ -732,7 +836,7 @@ class PartitionRunner:
         return at_ns if at_ns > now_ns else now_ns + SHORTEST_WAIT_NS
 
     def _turn_away(self) -> None:
-        """Answer what came in too late."""
+        """Answers calls that came too late."""
         late = ShuttingDown("the core is shutting down")
         while not self._intake.empty():
             item = self._intake.get_nowait()
@@ -741,8 +845,8 @@ class PartitionRunner:
 
 
 def _allocations_meant(command: UpdateAllocations) -> int:
-    """Returns asks and allocations of *command*; one ask of the older generation may mean many, and those stand
-    last."""
+    """Returns how many asks and allocations *command* stands for. One ask of the older generation may stand for many;
+    such asks come last."""
     specs = command.allocations
     if not specs or not specs[-1].legacy:
         return len(specs)
@@ -750,7 +854,7 @@ def _allocations_meant(command: UpdateAllocations) -> int:
 
 
 def _count_entries(command: StreamCommand) -> int:
-    """Returns how many entries of its request *command* is made of."""
+    """Returns the number of entries of the request from which *command* was made."""
     if isinstance(command, UpdateAllocations):
         return len(command.allocations) + len(command.ask_releases) + len(command.releases)
     if isinstance(command, UpdateNodes):
@@ -764,7 +868,7 @@ def _settle(waiting: asyncio.Future[None]) -> None:
 
 
 def _size_of(command: StreamCommand) -> int:
-    """Returns entries of *command*, at least 1."""
+    """Returns the number of entries of *command* plus 1."""
     if isinstance(command, UpdateAllocations):
         return 1 + _allocations_meant(command) + len(command.ask_releases) + len(command.releases)
     if isinstance(command, UpdateNodes):

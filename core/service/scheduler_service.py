@@ -35,8 +35,7 @@ from kornel.core.service.wire_pieces import read_request
 from kornel.si.v1 import si_pb2 as si
 
 RESPONSE_LIMIT: Final = 4 * 2**20 - 64 * 1024
-"""The most bytes of a response; a larger one is sent in parts. A client of gRPC accepts 4 MiB by
-default."""
+"""The most bytes of a response; a larger one is divided. A client of gRPC accepts 4 MiB by default."""
 
 
 class SchedulerService:

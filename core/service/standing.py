@@ -1,7 +1,7 @@
-"""The standing of this core among those that share a journal: it leads, or it stands by.
+"""Defines the standing of a core among those that share a journal: it leads, or it stands by.
 
-A core that leads decides. One that stands by follows what the leader decides, answers what is asked about it, and sends
-everybody else to the leader. A core with a journal of its own, or with none, always leads.
+A core that leads decides. A core that stands by follows the decisions of the leader, answers questions about the state,
+and refers all other callers to the leader. A core with a journal of its own, or with none, always leads.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from kornel.core.service.rpc import Context
 from kornel.core.service.status_codes import LEADER_KEY, NotLeading
 
 EPOCH_KEY: Final = "kornel-epoch"
-"""Trailing metadata: the epoch of the core that leads and answers."""
+"""The key of trailing metadata with the epoch of the core that leads and answers."""
 
 BEHIND_KEY: Final = "kornel-behind-ms"
-"""Trailing metadata: how old an answer may be."""
+"""The key of trailing metadata with the age that an answer may have."""
 
 
 class Role(StrEnum):
@@ -32,17 +32,17 @@ class Role(StrEnum):
     STANDBY = "standby"
     """The core follows the leader, and takes over when there is none."""
     UNFIT = "unfit"
-    """The core follows no more and never leads: its state is not the leader's. ``problem`` says why."""
+    """The core no longer follows and never leads, because its state differs from the leader's. ``problem`` says why."""
 
 
 class Standing:
-    """The standing as of now.
+    """The present standing.
 
-    shared          several cores may share the journal; false: this core is the only one
-    leader_address  where the leader serves; empty: there is none, or it did not say
-    epoch           number of the leader's epoch
-    records_behind  records that the journal held when it was looked at last and this core has not played
-    problem         what is wrong; empty: nothing
+    shared          tells whether several cores may share the journal
+    leader_address  the address of the leader; empty: there is none, or it has not stated its address
+    epoch           the number of the leader's epoch
+    records_behind  the number of records that the journal held at the last look and that this core has not replayed
+    problem         a description of what is wrong; empty: nothing is
     """
 
     def __init__(self, *, shared: bool = False) -> None:
@@ -61,21 +61,21 @@ class Standing:
 
     @property
     def behind_s(self) -> float:
-        """Returns for how long this core may not have heard of what the leader decided; 0: it leads."""
+        """The seconds for which this core may not know the decisions of the leader; 0: it leads."""
         return 0.0 if self.leads else time.monotonic() - self._caught_up_s
 
     def note_caught_up(self, looked_s: float) -> None:
-        """Note that everything was played that the journal held at *looked_s*, by the monotonic clock."""
+        """Notes that everything was replayed that the journal held at *looked_s*, by the monotonic clock."""
         self.records_behind = 0
         self._caught_up_s = looked_s
 
     def lead(self, epoch: int, address: str) -> None:
-        """Note that this core leads from now on."""
+        """Notes that this core leads from now on."""
         self.role, self.epoch, self.leader_address, self.problem = Role.LEADER, epoch, address, ""
         self.records_behind = 0
 
     def give_up(self, problem: str) -> None:
-        """Note that this core never leads, because of *problem*."""
+        """Notes that this core never leads, because of *problem*."""
         self.role, self.problem = Role.UNFIT, problem
 
     def check_leads(self) -> None:
@@ -86,8 +86,8 @@ class Standing:
 
 
 class StandingInterceptor(grpc.aio.ServerInterceptor):
-    """Marks what a core answers, in trailing metadata: one that leads says its epoch; one that stands by, how old the
-    answer may be and where the leader is."""
+    """Marks the answers of a core in trailing metadata: a core that leads states its epoch; one that stands by states
+    how old the answer may be and where the leader is."""
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
@@ -115,37 +115,37 @@ class StandingInterceptor(grpc.aio.ServerInterceptor):
 
 
 class StandingGate:
-    """The gate of a core that may stand by: nothing goes in before it leads, and then all passes the gate of its
-    journal."""
+    """The gate of a core that may stand by: no command is accepted before it leads, and then everything passes the gate
+    of its journal."""
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
         self._gate: Gate | None = None
 
     def open(self, gate: Gate) -> None:
-        """Have everything pass *gate* from now on: the core leads."""
+        """Makes everything pass *gate* from now on, because the core leads."""
         self._gate = gate
 
     @property
     def waiting(self) -> int:
-        """Returns how much waits to leave."""
+        """The number of acts that wait."""
         return self._gate.waiting if self._gate is not None else 0
 
     def pass_on(self, act: Callable[[], None]) -> None:
-        """Calls *act* as soon as it may."""
+        """Calls *act* as soon as it may leave."""
         if self._gate is not None:
             self._gate.pass_on(act)
         else:
             act()
 
     def check_intake(self) -> None:
-        """Raises :class:`kornel.core.service.status_codes.ServiceError` while nothing new can be taken."""
+        """Raises :class:`kornel.core.service.status_codes.ServiceError` while no new commands can be accepted."""
         self._standing.check_leads()
         if self._gate is not None:
             self._gate.check_intake()
 
     def stop(self) -> None:
-        """Have nobody wait any longer."""
+        """Ends all waiting."""
         if self._gate is not None:
             self._gate.stop()
 

@@ -1,4 +1,4 @@
-"""The one table from errors to gRPC status codes.
+"""Maps errors to gRPC status codes, in one table.
 
 ::
 
@@ -65,8 +65,8 @@ PROBLEMS_KEY: Final = "kornel-problems-bin"
 RETRY_KEY: Final = "kornel-retry-after-ms"
 LEADER_KEY: Final = "kornel-leader"
 
-# A status travels in HTTP/2 headers, of which clients take 8 KiB by default and then fail the call for another reason
-# than ours. Details are percent-encoded there and binary metadata grows by a third.
+# A status is sent in HTTP/2 headers, of which clients accept 8 KiB by default; with more, the call fails for another
+# reason than ours. In headers, details are percent-encoded, and binary metadata grow by a third.
 DETAILS_LIMIT: Final = 2_000
 PROBLEMS_LIMIT: Final = 3_500
 
@@ -84,19 +84,19 @@ class ServiceError(Exception):
 
 
 class MalformedMessage(ServiceError):
-    """The bytes are no message of the expected type."""
+    """The bytes are not a message of the expected type."""
 
 
 class OtherManagerOnStream(ServiceError):
-    """A second rmID on a stream that is bound to another one."""
+    """A stream that is bound to one rmID names another one."""
 
 
 class BadSubscription(ServiceError):
-    """The first message of a callback stream that subscribes to nothing, or a later one that does."""
+    """The first message of a callback stream subscribes to nothing, or a later message subscribes again."""
 
 
 class ResyncRequired(ServiceError):
-    """Responses were lost; only a new registration brings both sides together again."""
+    """Responses were lost, so only a new registration makes both sides agree again."""
 
 
 class ManagerGone(ServiceError):
@@ -104,7 +104,7 @@ class ManagerGone(ServiceError):
 
 
 class Superseded(ServiceError):
-    """Another session of the same resource manager has registered since."""
+    """Another session of the same resource manager has registered since then."""
 
 
 class StreamReplaced(ServiceError):
@@ -112,7 +112,8 @@ class StreamReplaced(ServiceError):
 
 
 class RegistrationHeld(ServiceError):
-    """The caller wants to wait until the session before it is gone, and it is not. ``retry_ms``: when it may be."""
+    """The caller wants to register only after the session before it is gone, which it is not yet. ``retry_ms``: the
+    time after which it may be."""
 
     def __init__(self, message: str, *, retry_ms: int = 0) -> None:
         super().__init__(message)
@@ -129,11 +130,11 @@ class InvalidRequest(ServiceError):
 
 
 class TrackingDisabled(ServiceError):
-    """Asked for events while none are kept."""
+    """The caller asks for events while none are kept."""
 
 
 class CursorOutOfRange(ServiceError):
-    """Asked to go on after an event that has not happened."""
+    """The caller wants to continue after an event that has not happened."""
 
 
 class EventStreamsFull(ServiceError):
@@ -149,15 +150,15 @@ class SlowReader(ServiceError):
 
 
 class UnknownPartition(ServiceError):
-    """Asked about a partition that does not exist."""
+    """The partition does not exist."""
 
 
 class UnknownManager(ServiceError):
-    """Asked about a resource manager that is not registered."""
+    """The resource manager is not registered."""
 
 
 def say_no_partition(rm_id: str, partition: str) -> str:
-    """Returns what to answer to who asks about a *partition* that there is not, while *rm_id* is registered."""
+    """Returns the error text for a *partition* that does not exist, while *rm_id* is registered."""
     name = partition or "default"
     if not rm_id:
         return f"no resource manager is registered, so there is no partition {name!r} yet"
@@ -169,11 +170,11 @@ class UnknownQueue(ServiceError):
 
 
 class UnknownUser(ServiceError):
-    """Asked about a user that has no application and no limit."""
+    """The user has no application and no limit."""
 
 
 class UnknownNode(ServiceError):
-    """Asked about a node that does not exist."""
+    """The node does not exist."""
 
 
 class UnknownLevel(ServiceError):
@@ -185,31 +186,31 @@ class UnknownApplication(ServiceError):
 
 
 class UnknownService(ServiceError):
-    """Asked about the health of a service that does not exist."""
+    """The caller asks about the health of a service that does not exist."""
 
 
 class UnknownVersion(ServiceError):
-    """Asked for a configuration that is not kept."""
+    """The version of the configuration is not kept."""
 
 
 class VersionNotApplied(ServiceError):
-    """Asked to go back to a configuration that never was in force."""
+    """The caller wants to return to a configuration that was never in force."""
 
 
 class NothingRegistered(ServiceError):
-    """Asked about the configuration in force while nobody is registered."""
+    """The caller asks about the configuration in force while no manager is registered."""
 
 
 class NoRollback(ServiceError):
-    """Asked to undo a rollback while none holds."""
+    """The caller wants to undo a rollback while none is in force."""
 
 
 class UnknownAsk(ServiceError):
-    """Asked about an ask or allocation that does not exist."""
+    """The ask or allocation does not exist."""
 
 
 class NotAuthenticated(ServiceError):
-    """The caller showed no proof of identity, or one that does not hold."""
+    """The caller gave no proof of identity, or an invalid one."""
 
 
 class NotPermitted(ServiceError):
@@ -223,11 +224,11 @@ class TooMany(ServiceError):
 
 
 class TooLarge(ServiceError):
-    """A request is larger than may be, and would be as large the next time."""
+    """A request is larger than allowed, and would be so the next time."""
 
 
 class HistoryOff(ServiceError):
-    """Asked about a history that is not kept."""
+    """The caller asks about a history that is not kept."""
 
 
 class HistoryUnavailable(ServiceError):
@@ -237,19 +238,19 @@ class HistoryUnavailable(ServiceError):
 
 
 class JournalFull(ServiceError):
-    """There is no room for the journal, so nothing is taken."""
+    """There is no room for the journal, so no commands are accepted."""
 
     RETRY_S = 5.0
 
 
 class JournalUnavailable(ServiceError):
-    """The journal cannot be written, so nothing is taken."""
+    """The journal cannot be written, so no commands are accepted."""
 
     RETRY_S = 1.0
 
 
 class NotLeading(ServiceError):
-    """The core stands by. ``leader``: the address of the one that leads; empty: nobody knows."""
+    """The core stands by. ``leader``: the address of the core that leads; empty: it is not known."""
 
     def __init__(self, message: str, *, leader: str = "") -> None:
         super().__init__(message)
@@ -257,11 +258,11 @@ class NotLeading(ServiceError):
 
 
 class ShuttingDown(ServiceError):
-    """The core stops and takes nothing more."""
+    """The core is stopping and accepts nothing more."""
 
 
 class EngineFault(ServiceError):
-    """The engine raised something it never should."""
+    """The engine raised an unexpected error."""
 
 
 class Status(NamedTuple):
@@ -321,8 +322,8 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
 
 
 def status_of(error: Exception) -> Status:
-    """Returns how a call that failed with *error* ends. An error outside the table says nothing of its text to the
-    client."""
+    """Returns the status of a call that failed with *error*. The client does not get the text of an error outside the
+    table."""
     if isinstance(error, CommandRefused):
         return Status(_FAULT_CODES[error.fault], _shorten_text(str(error)))
     if isinstance(error, ConfigError):
@@ -353,7 +354,7 @@ def _say_when_to_retry(error: Exception, code: grpc.StatusCode, details: str) ->
 
 
 def _encode_problems(problems: tuple[Problem, ...]) -> bytes:
-    """Returns as many of *problems*, in order, as metadata has room for."""
+    """Returns as many of *problems*, in order, as there is room for in metadata."""
     found = ConfigurationProblems()
     for problem in problems:
         found.problems.append(encode_problem(problem))
@@ -364,7 +365,7 @@ def _encode_problems(problems: tuple[Problem, ...]) -> bytes:
 
 
 def _shorten_text(text: str) -> str:
-    """Returns *text*, cut to what a status has room for once it is percent-encoded."""
+    """Returns *text*, cut to the length for which a status has room once it is percent-encoded."""
     text = text[:DETAILS_LIMIT]
     if len(quote(text)) <= DETAILS_LIMIT:
         return text

@@ -1,4 +1,4 @@
-"""``kornel.v1.StatusService``: the state of a running core."""
+"""Serves ``kornel.v1.StatusService``: the state of a running core."""
 
 from __future__ import annotations
 
@@ -144,7 +144,8 @@ class StatusService:
         return pb.GetStateDumpResponse(json=json.dumps(dump))
 
     async def _get(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
-        """Returns the state at one moment. The engine stands still meanwhile, so there is one such call at a time."""
+        """Returns the state at one moment. The engine stands still in the meantime, so there is one such call at a
+        time."""
         return await self._questions.ask(lambda: self._read_status(request))
 
     def _read_status(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
@@ -203,7 +204,7 @@ def _describe_place(place: Place) -> ManagerStatus:
 
 
 async def _read_diagnostics(place: Place) -> dict[str, Any]:
-    """Returns the shim's own state, or an error that says why there is none."""
+    """Returns the state of the shim as it describes it, or an error that says why there is none."""
     try:
         return dict(document_without_secrets(_json_object(await place.callbacks.state_dump())))
     except NoStateDump as reason:
@@ -214,7 +215,7 @@ def _json_object(text: str) -> dict[str, Any]:
     """Returns the JSON object in *text*. Raises :class:`NoStateDump` if there is none that JSON can carry."""
     try:
         value = json.loads(text)
-        # Python reads and writes NaN and infinities, which other readers of JSON refuse.
+        # Python reads and writes NaN and infinities, which other JSON parsers refuse.
         json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError) as error:
         raise NoStateDump(f"the shim's answer is not JSON: {error}") from error

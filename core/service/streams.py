@@ -57,19 +57,19 @@ RUN_LIMIT: Final = 5_000
 """The most entries of one response message: about 1 MB, within the 4 MiB that a client accepts by default."""
 
 RUN_BYTES: Final = 8 * 2**20
-"""The memory that the entries of one response message may take, if they are long."""
+"""The memory that the entries of one response message may take if they are long."""
 
 HIGH_WATER: Final = 65_536
 """The number of entries waiting in a lane from which on its streams are no longer read."""
 
 HIGH_WATER_BYTES: Final = 16 * 2**20
-"""The bytes of such entries from which on they are no longer read."""
+"""When the waiting entries take this many bytes, no further requests are read."""
 
 FEW_ENTRIES: Final = 1_024
-"""The number of waiting entries up to which nobody counts their bytes."""
+"""Up to this number of waiting entries, their bytes are not counted."""
 
 ENTRY_BYTES: Final = 128
-"""About how much memory an entry takes without its texts."""
+"""The approximate memory of an entry without its texts."""
 
 Response = AllocationEffect | ApplicationEffect | NodeEffect
 
@@ -157,7 +157,7 @@ class _Lane:
     def __init__(self) -> None:
         self.backlog: deque[Response] = deque()
         self.size = 0
-        """About how many bytes the entries take, but for some of the first :data:`FEW_ENTRIES`."""
+        """The approximate bytes of the entries, without some of the first :data:`FEW_ENTRIES`."""
         self.entered = 0
         """The number of entries that were ever added."""
         self.gone = 0
@@ -230,11 +230,11 @@ _TEXTS: Final[dict[type, Callable[[Any], Any]]] = {
     NodeAccepted: itemgetter(slice(0, 1)),
     NodeRejected: attrgetter("node_id", "reason"),
 }
-"""The texts of each kind of entry that it may be the last one to hold."""
+"""The texts of each kind of entry whose memory may be freed together with the entry."""
 
 
 def _count_bytes(entries: Sequence[Response]) -> int:
-    """Returns about how much memory *entries* take. A text that several of them share counts for each."""
+    """Returns the approximate memory of *entries*. A text that several of them share counts for each."""
     texts = (map(_TEXTS[kind], group) for kind, group in groupby(entries, type))
     return ENTRY_BYTES * len(entries) + sum(map(getsizeof, chain.from_iterable(chain.from_iterable(texts))))
 

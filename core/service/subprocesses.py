@@ -1,4 +1,4 @@
-"""Processes of our own beside the core."""
+"""Starts processes of Kornel beside the core."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 
 def command_of(module: str) -> Sequence[str]:
-    """Returns how to run *module*, which is looked for where this one was found: elsewhere only if that is searched
-    here."""
+    """Returns the command that runs *module*. The new process searches modules only where this process does."""
     safe = [] if {"", str(Path.cwd())} & set(sys.path) else ["-P"]
     return [sys.executable, *safe, "-m", module]

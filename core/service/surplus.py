@@ -31,7 +31,7 @@ class Standing(IntEnum):
 
 
 class Member(NamedTuple):
-    """One open connection. ``since_s``: when it was last in use, or opened. ``holder``: the identity that was
+    """One open connection. ``since_s``: the time when it was last in use, or opened. ``holder``: the identity that was
     proved."""
 
     name: str
@@ -75,15 +75,15 @@ def _choose(members: Sequence[Member], room: Room) -> Iterator[str]:
 
 
 def _take(members: Iterable[Member], count: int, *, by: Callable[[Member], str], oldest: bool) -> Iterator[str]:
-    """Yields the names of *count* members: those of the lowest rank, and among equals those of the *by* with the most
-    left."""
+    """Yields the names of *count* members: those of the lowest rank, and among equals those with the value of *by* that
+    has the most members left."""
     left = sorted(members, key=lambda member: (member.standing, member.since_s if oldest else -member.since_s))
     held = Counter(map(by, left))
     for _ in range(min(count, len(left))):
         weakest = left[0].standing
         chosen = max(
             (member for member in left if member.standing is weakest),
-            key=lambda member: held[by(member)],  # the first of several
+            key=lambda member: held[by(member)],  # The first of several members.
         )
         left.remove(chosen)
         held[by(chosen)] -= 1

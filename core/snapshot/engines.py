@@ -57,3 +57,9 @@ def restore_engine(engine: Engine, state: pb.SnapshotState) -> Sequence[Any]:
         assert partition is not None, "it is one of its partitions"
         partition.follow_types()
     return besides
+
+
+def move_engine(source: Engine, target: Engine) -> None:
+    """Makes *target*, which is new, the engine that *source* is, which must not be used any more."""
+    for name in ENGINE.fields:
+        setattr(target, name, getattr(source, name))

@@ -1,4 +1,5 @@
-"""How a table names the classes, constants and functions that may stand in a snapshot, and the fields of each class."""
+"""The rows of a table: they name the classes, constants and functions that may occur in a snapshot, and the fields of
+each class."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ NOTHING_DERIVED: Final[Mapping[str, Callable[[Any], object]]] = MappingProxyType
 
 
 class Kept(NamedTuple):
-    """The row of one class: each of its fields stands in exactly one of the columns.
+    """The row of one class: each field of the class is in exactly one of the columns.
 
     stored      fields that are written, in any order
-    derived     fields that are worked out again once everything has been read, by a function of the object
-    wiring      fields that whoever makes the object sets, because they only refer to what is around it
-    under_way   fields with work that goes on from slice to slice and cannot be written: a snapshot is taken while they
-                are ``None``
+    derived     fields that a function of the object computes again once everything has been read
+    wiring      fields that the maker of the object sets, because they only refer to its environment
+    under_way   fields with work that continues from slice to slice and cannot be written: a snapshot is taken while
+                they are ``None``
     defaults    values of stored fields that files of earlier versions lack
     name        the name of the class in files; empty: its own. A class that is renamed keeps it
     """
@@ -47,7 +48,8 @@ class Kept(NamedTuple):
 
     @property
     def is_value(self) -> bool:
-        """Tells whether its objects never change, so that they are made with all that they refer to."""
+        """Tells whether its objects never change, so that they have to be made together with everything to which they
+        refer."""
         if issubclass(self.cls, tuple):
             return True
         return dataclasses.is_dataclass(self.cls) and self.cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
@@ -58,7 +60,7 @@ class Kept(NamedTuple):
 
 
 def declared_fields(found: object) -> frozenset[str]:
-    """Returns the names of all fields that *found* has: slots, attributes, or the fields of a tuple."""
+    """Returns the names of all fields of *found*: slots, attributes, or the fields of a tuple."""
     cls = type(found)
     if isinstance(found, tuple):
         return frozenset(getattr(cls, "_fields", ()))
@@ -72,12 +74,12 @@ def _slots_of(cls: type) -> Iterable[str]:
 
 
 class Schema:
-    """All rows, and what else may be referred to by name.
+    """All rows, and all other things to which a snapshot may refer by name.
 
-    constants  objects that are what they are because they are the very same: sentinels and shared empty containers
-    functions  that are called later: by timers, by answers of the shim, for keys of an order
+    constants  objects that are compared by identity: sentinels and shared empty containers
+    functions  functions that are called later: by timers, by answers of the shim, for keys of an order
     members    enumerations
-    maps       dict and classes of it, whose objects are made empty and filled
+    maps       dict and its subclasses, whose objects are made empty and then filled
     """
 
     def __init__(

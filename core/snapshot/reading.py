@@ -1,7 +1,8 @@
-"""Columns as objects: the other direction of :mod:`.writing`.
+"""Converts columns to objects, as the inverse of :mod:`.writing`.
 
-Records and containers are made empty, values when everything is there that they refer to; then the fields are set,
-column by column, and the containers filled: lists first, then what asks its members for their hash.
+Records and containers are made empty; values are made when everything to which they refer exists. Then the fields are
+set, column by column, and the containers are filled: lists first, then the containers that need the hash of their
+members.
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ _MISSING: Final = object()
 
 
 class SnapshotUnreadable(Exception):
-    """The columns are not what this version can read."""
+    """This version cannot read the columns."""
 
 
 def read_objects(schema: Schema, state: pb.SnapshotState) -> list[Any]:
-    """Returns the objects that everything was reached from, with all that they refer to. Raises
-    :class:`SnapshotUnreadable`."""
+    """Returns the root objects, with everything to which they refer. Raises :class:`SnapshotUnreadable`."""
     if state.schema > schema.version:
         raise SnapshotUnreadable(f"its tables are version {state.schema}, this core knows {schema.version}")
     reader = _Reader(schema, state)
@@ -40,14 +40,14 @@ def read_objects(schema: Schema, state: pb.SnapshotState) -> list[Any]:
 
 
 class _Reader:
-    """Makes objects of one state."""
+    """Makes the objects of one state."""
 
     def __init__(self, schema: Schema, state: pb.SnapshotState) -> None:
         self._schema = schema
         self._state = state
         self._objects: list[Any] = []
         self._made: list[tuple[pb.SnapshotTable, list[Any]]] = []
-        """Tables whose objects are still empty, with these."""
+        """The tables whose objects are still empty, with these objects."""
 
     def read(self) -> list[Any]:
         """Returns the roots."""
@@ -59,7 +59,8 @@ class _Reader:
             parts = self._make_empty(table)
             objects += parts
             self._made.append((table, parts))
-        # Numbers are given in the order of the tables, and scalars come last: but values refer to them.
+        # Numbers are given in the order of the tables. Scalars come last there, but values refer to them, so they are
+        # read first.
         first = len(objects)
         objects += repeat(None, sum(table.rows for table in values))
         self._read_scalars()
@@ -129,7 +130,8 @@ class _Reader:
         return self._decode_column(column, table.rows)
 
     def _decode_column(self, column: pb.SnapshotColumn, rows: int | None) -> Sequence[Any]:
-        """Returns the content of *column*; *rows*: how long it is to be, ``None``: as long as it says."""
+        """Returns the content of *column*. *rows* is the required length, to which a single element is repeated; with
+        ``None``, any length is accepted."""
         if column.floats:
             return list(column.floats)
         if column.integers:
@@ -178,7 +180,7 @@ class _Reader:
             _set_field(row.cls, parts, field, repeat(None))
 
     def _read_fields(self, row: Kept, table: pb.SnapshotTable) -> dict[str, Iterable[Any]]:
-        """Returns the columns by field; those that are no fields any more are left out."""
+        """Returns the columns by field, without those of fields that no longer exist."""
         written = {column.name: column for column in table.columns}
         found: dict[str, Iterable[Any]] = {}
         for field in row.fields:
@@ -192,7 +194,7 @@ class _Reader:
         return found
 
     def _fill_containers(self, table: pb.SnapshotTable, parts: list[Any], *, ordered: bool) -> None:
-        """Fills lists and queues if *ordered*, else maps and sets."""
+        """Fills lists and queues if *ordered* is true, otherwise maps and sets."""
         kind = table.kind
         if ordered:
             for part, items in zip(parts, self._read_items(table), strict=True):
@@ -202,18 +204,19 @@ class _Reader:
                 part.update(items)
         elif kind == pb.SNAPSHOT_KIND_MAPS:
             for part, pairs in zip(parts, self._read_pairs(table), strict=True):
-                # An ordered map has an order of its own beside that of a dict, and what counts would add up.
+                # An ordered map has an additional order besides that of a dict, and a counter would add the values up.
                 (OrderedDict if isinstance(part, OrderedDict) else dict).update(part, pairs)
 
     def _read_items(self, table: pb.SnapshotTable) -> Iterator[Iterator[Any]]:
-        """Yields the items of one container after the other; each has to be used up before the next."""
+        """Yields the items of one container after the other. Each iterator has to be used up before the next one is
+        requested."""
         lengths = self._read_column(table, "length")
         items = iter(self._read_long_column(table, "items", sum(lengths)))
         for length in lengths:
             yield islice(items, length)
 
     def _read_pairs(self, table: pb.SnapshotTable) -> Iterator[Iterator[tuple[Any, Any]]]:
-        """Yields the same of maps."""
+        """Yields the pairs of one map after the other, like :meth:`_read_items`."""
         lengths = self._read_column(table, "length")
         size = sum(lengths)
         keys, values = self._read_long_column(table, "keys", size), self._read_long_column(table, "values", size)
@@ -241,7 +244,7 @@ def _make_new(cls: type, count: int) -> list[Any]:
 
 
 def _set_field(cls: type, parts: Iterable[Any], field: str, column: Iterable[Any]) -> None:
-    """Sets *field* of all *parts*, also where the class does not let others do so."""
+    """Sets *field* of all *parts*, even if the class forbids it."""
     slot = next((found for kind in cls.__mro__ if (found := kind.__dict__.get(field)) is not None), None)
     setter: Callable[..., object] = object.__setattr__
     if type(slot).__name__ == "member_descriptor":

@@ -1,7 +1,8 @@
-"""Objects as columns: what can be reached from some of them, class by class (snapshot.proto).
+"""Converts objects to columns: everything that can be reached from some roots, class by class (snapshot.proto).
 
 First everything is found and sorted: records and containers, which can be made empty and filled later, and values,
-which are made with what they refer to and so have to wait for that. Then each field of a class becomes one column.
+which are made together with the objects to which they refer and so have to follow these. Then each field of a class
+becomes one column.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ _FLOATS: Final = {float}
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 _FREE: Final = 0
-"""The rank of what is made before all values."""
+"""The rank of the objects that are made before all values."""
 
 
 class UnknownState(Exception):
-    """Something belongs to the state that the tables do not name."""
+    """The state contains something that the tables do not name."""
 
 
 class WorkUnderWay(Exception):
-    """Work goes on from slice to slice: a snapshot can be taken when it is done."""
+    """There is work that continues from slice to slice; a snapshot can be taken when it is done."""
 
 
 def write_objects(schema: Schema, roots: Sequence[object]) -> pb.SnapshotState:
@@ -49,32 +50,32 @@ def write_objects(schema: Schema, roots: Sequence[object]) -> pb.SnapshotState:
 
 
 class FoundObjects:
-    """All objects, sorted by what they are and in the order in which they were found."""
+    """All objects, sorted by their kinds and in the order in which they were found."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self.ranks: dict[int, int] = dict.fromkeys(map(id, FIXED), _FREE)
-        """By identity, the rank of everything that was found."""
+        """The rank of everything that was found, by identity."""
         self.constants: dict[int, object] = {
             id(constant): constant for constant in schema.constants.values() if isinstance(constant, str)
         }
         self.members: dict[type, list[Enum]] = {}
         self.records: dict[type, list[Any]] = {}
         self.lists: dict[bool, list[list[Any]]] = {}
-        """Lists, apart if they hold integers only: then their column is one of integers."""
+        """Lists. Those that contain only integers are separate, because their column is one of integers."""
         self.deques: list[deque[Any]] = []
         self.maps: dict[tuple[type, bool, bool], list[dict[Any, Any]]] = {}
-        """By class, and in the same way for keys and values."""
+        """Maps by their class, and by whether their keys and values are integers only."""
         self.sets: list[set[Any]] = []
         self.values: dict[tuple[int, type, int], list[Any]] = {}
-        """By rank, class and, of tuples, length."""
+        """Values by rank and class, and tuples also by length."""
         self.texts: dict[str, None] = {}
         self.floats: dict[str, float] = {}
-        """By how they are written: 0.0 and -0.0 are equal and not the same."""
+        """Floats by their text, because 0.0 and -0.0 are equal but not the same."""
         self._getters = {row.cls: _make_getter(row) for row in schema.rows.values()}
         self._left: list[tuple[object, Iterable[Any]]] = []
         self._shown: object = None
-        """The object under way, for messages."""
+        """The object that is being collected, for messages."""
 
     def collect(self, roots: Iterable[object]) -> None:
         """Finds everything that can be reached from *roots*."""
@@ -85,7 +86,7 @@ class FoundObjects:
             self._note_all(parts)
 
     def _note_all(self, parts: Iterable[object]) -> int:
-        """Notes each of *parts*. Returns the highest of their ranks."""
+        """Notes each of *parts*. Returns the highest rank among them."""
         highest = _FREE
         ranks, texts = self.ranks, self.texts
         for part in parts:
@@ -174,11 +175,11 @@ class FoundObjects:
 
 
 _Table = tuple[pb.SnapshotTable, Callable[[pb.SnapshotTable, Sequence[Any]], None], Sequence[Any]]
-"""A table, what fills it, and the objects."""
+"""A table, the function that fills it, and its objects."""
 
 
 class _Writer:
-    """Numbers what was found, and writes it."""
+    """Numbers the objects that were found, and writes them."""
 
     def __init__(self, schema: Schema, found: FoundObjects) -> None:
         self._schema = schema
@@ -250,7 +251,7 @@ class _Writer:
         return self._add_table(pb.SNAPSHOT_KIND_VALUES, parts, self._write_objects, name, rank)
 
     def _number_scalars(self) -> None:
-        texts, floats = list(self._found.texts), list(self._found.floats)  # By how they are written, the latter too.
+        texts, floats = list(self._found.texts), list(self._found.floats)  # Floats are found by their text, too.
         self._texts = dict(zip(texts, range(self._count, self._count + len(texts)), strict=True))
         self._count += len(texts)
         self._floats = dict(zip(floats, range(self._count, self._count + len(floats)), strict=True))

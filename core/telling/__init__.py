@@ -1,1 +1,2 @@
-"""Everything that only reads: what the partitions hold, why something waits, and what would happen after a change."""
+"""Reads the state of partitions: shows what they hold, explains why something waits, and forecasts the effects of a
+change."""

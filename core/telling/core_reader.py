@@ -1,7 +1,7 @@
-"""The door to what a whole core holds: the partitions of all its resource managers, each behind a reader of its own.
+"""Reads what a whole core holds: the partitions of all its resource managers, each of which has a reader of its own.
 
-A partition is named in full, ``[rm]name``, or by its bare name while only one manager has such a partition. So it is
-shown, too: with one manager nobody meets a full name.
+A partition is named by its full name, ``[rm]name``, or by its bare name while only one manager has such a partition. It
+is shown in the same way, so that users of a core with one manager never see a full name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kornel.core.telling.reader import PartitionReader, Reader, UnknownPartition
 
 
 class AmbiguousPartition(KeyError):
-    """Several managers have a partition of that bare name. ``names``: the full ones."""
+    """Several managers have a partition of that bare name. ``names``: the full names."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(*names)
@@ -23,7 +23,7 @@ class AmbiguousPartition(KeyError):
 
 
 class CoreReader:
-    """Reads what all managers hold. *readers*: one for each manager, those of managers that are not registered too."""
+    """Reads what all managers hold. *readers*: one for each manager, including places where none is registered."""
 
     def __init__(self, readers: Callable[[], Sequence[Reader]]) -> None:
         self._readers = readers
@@ -44,7 +44,8 @@ class CoreReader:
         return found[0] if found else None
 
     def get_first(self, partition: str) -> PartitionReader | None:
-        """As :meth:`get`, but a bare name that several managers use means the partition of the one that came first."""
+        """Reads one partition as :meth:`get` does, but a bare name that several managers use means the partition of the
+        first one."""
         found = self._find_all(partition)
         return found[0] if found else None
 
@@ -53,7 +54,8 @@ class CoreReader:
         return [views for views in found if views is not None]
 
     def partitions(self, rm_id: str = "") -> list[PartitionReader]:
-        """Reads each partition as it is now: manager by manager, by name. *rm_id*: of that manager alone."""
+        """Reads each partition as it is now: manager by manager, and by name. With *rm_id*, only those of that
+        manager."""
         return [
             views for reader in self._readers() if not rm_id or reader.rm_id == rm_id for views in reader.partitions()
         ]
@@ -77,12 +79,12 @@ class CoreReader:
         return f"[{next(iter(self.rm_ids), '')}]{partition or 'default'}"
 
     def shown_name(self, full: str) -> str:
-        """Returns the shortest name that means the partition *full* and no other one."""
+        """Returns the shortest unambiguous name of the partition *full*."""
         bare = bare_partition_name(full)
         return bare if len(self._find_all(bare)) < 2 else full
 
     def final_counts(self, most_audited: int) -> FinalCounts:
-        """Counts what the whole core has done. The books are audited if they have at most so many records."""
+        """Counts what the whole core has done. The books are audited if they have at most *most_audited* records."""
         return final_counts([state for reader in self._readers() for state in reader.states()], most_audited)
 
     def may_administer(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
@@ -91,7 +93,7 @@ class CoreReader:
         return reader is not None and reader.may_administer(path, user, groups)
 
     def may_administer_first(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
-        """As :meth:`may_administer`, of the partition that :meth:`get_first` reads."""
+        """Tells whether *user* administers the queue at *path* in the partition that :meth:`get_first` reads."""
         reader = self.get_first(partition)
         return reader is not None and reader.may_administer(path, user, groups)
 

@@ -1,6 +1,6 @@
-"""One answer to "why" for every subject, read from the present state, in plain values. Nothing is changed.
+"""Explains every subject from the present state, in plain values. Nothing is changed.
 
-Whatever can be asked about is a :class:`Subject`, which knows how to explain itself.
+Everything that can be asked about is a :class:`Subject`, which knows how to explain itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ A_co = TypeVar("A_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Everything that an explanation reads, at one moment. *index* and *kept* save time and decide nothing.
+    """Everything that an explanation reads, at one moment. *index* and *kept* only save time.
 
     *absence*: a sentence about the manager *rm_id* if it is gone; empty: it is there.
     """
@@ -38,25 +38,26 @@ class Reading:
 
 
 class Subject(Protocol[A_co]):
-    """Something that can be asked about and can explain itself."""
+    """A subject that can be asked about and can explain itself."""
 
     def explain_from(self, reading: Reading) -> A_co | None:
-        """Explains this; ``None``: the partition knows nothing of it."""
+        """Explains the subject; ``None``: the partition does not know it."""
 
 
 def explain(reading: Reading, subject: Subject[A]) -> A | None:
-    """Explains *subject*: why it waits, what bounds it, or who took its room; ``None``: nothing is known of it."""
+    """Explains *subject*: why it waits, what bounds it, or for whom it was preempted; ``None``: it is not known."""
     return subject.explain_from(reading)
 
 
 @dataclass(frozen=True, slots=True)
 class Named(Subject[Report]):
-    """An ask or allocation by its key, else an application by its ID, else a recent victim by its key."""
+    """An ask or allocation by its key; otherwise an application by its ID; otherwise a recent victim by its key."""
 
     name: str
 
     def explain_from(self, reading: Reading) -> Report | None:
-        """Tells what keeps it waiting, whose turn it is, and what preemption could do, or for whom it was preempted."""
+        """Explains what keeps it waiting, which asks come first, and what preemption could do, or for whom it was
+        preempted."""
         found = explain_work(reading.state, reading.index, self.name, reading.now_ns)
         return add_absence(found, reading.rm_id, reading.absence) if found is not None and reading.absence else found
 
@@ -68,20 +69,21 @@ class AskStanding(Subject[AskReport]):
     key: str
 
     def explain_from(self, reading: Reading) -> AskReport | None:
-        """Tells where it waits and why its last attempt failed, at constant cost; blockers are not searched for."""
+        """Explains where it waits and why its last attempt failed, at constant cost, without a search for blockers."""
         ask = reading.state.requests.get(self.key)
         return ask_standing(ask) if ask is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class NamedOnNode(Subject[AskOnNode]):
-    """An ask or allocation by its key, else the first waiting ask of an application, and a registered node."""
+    """An ask or allocation by its key, or else the first waiting ask of an application, together with a registered
+    node."""
 
     name: str
     node_id: str
 
     def explain_from(self, reading: Reading) -> AskOnNode | None:
-        """Tells why the ask is not on that node."""
+        """Explains why the ask is not on that node."""
         state = reading.state
         node, ask = state.nodes.get(self.node_id), state.requests.get(self.name)
         if ask is None and self.name in state.applications:
@@ -94,24 +96,24 @@ class NamedOnNode(Subject[AskOnNode]):
 
 @dataclass(frozen=True, slots=True)
 class NodeUse(Subject[NodeReport]):
-    """A registered node and what waits."""
+    """A registered node, with the asks that wait."""
 
     node_id: str
 
     def explain_from(self, reading: Reading) -> NodeReport | None:
-        """Tells why the node is used as it is, and what keeps waiting asks off it."""
+        """Explains why the node is used as it is, and what keeps waiting asks from it."""
         node = reading.state.nodes.get(self.node_id)
         return explain_node(reading.state, node) if node is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class QueueAt(Subject[QueueExplanation]):
-    """The queue at a path; upper and lower case are the same."""
+    """The queue at a path; case does not matter."""
 
     path: str
 
     def explain_from(self, reading: Reading) -> QueueExplanation | None:
-        """Tells what it may still take, and what bounds it, level by level."""
+        """Explains what the queue may still take, and what bounds it, level by level."""
         queue = reading.state.queues.get(self.path.lower())
         return explain_queue(reading.state, queue) if queue is not None else None
 
@@ -123,7 +125,7 @@ class UserNamed(Subject[UserExplanation]):
     name: str
 
     def explain_from(self, reading: Reading) -> UserExplanation | None:
-        """Tells what the user holds, and what limits it."""
+        """Explains what the user holds, and what limits it."""
         return explain_user(reading.state, self.name)
 
 
@@ -134,6 +136,6 @@ class NodeNamed(Subject[NodeView]):
     node_id: str
 
     def explain_from(self, reading: Reading) -> NodeView | None:
-        """Tells what the node offers and holds, for which asks room is reserved, and who keeps it out of scheduling."""
+        """Shows what the node offers and holds, the asks for which it has reservations, and who drains it."""
         node = reading.state.nodes.get(self.node_id)
         return node_view(reading.state, node, reading.kept) if node is not None else None

@@ -1,4 +1,4 @@
-"""Search for everything whose name has a text in it, in any case: applications, asks, allocations, nodes, queues,
+"""Searches for everything whose name contains a text, ignoring case: applications, asks, allocations, nodes, queues,
 users."""
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 from kornel.core.partition.state import PartitionState
 
 _STEP: Final = 512
-"""Names that are looked at between two moments to let others have a turn."""
+"""The number of names that are examined between two pauses for other tasks."""
 
 
 class FoundName(NamedTuple):
-    """One thing that was found. ``kind``: application, ended, ask, allocation, node, queue or user.
+    """One result of a search. ``kind``: application, ended, ask, allocation, node, queue or user.
 
-    ``place``: the queue of an application, the application of an ask, and so on; ``state``: in a word, may be empty.
+    ``place``: the queue of an application, the application of an ask, and so on; ``state``: one word, may be empty.
     """
 
     kind: str
@@ -27,7 +27,7 @@ class FoundName(NamedTuple):
 def search_names(state: PartitionState, text: str, now_ns: int) -> Iterator[FoundName | None]:
     """Yields everything that has *text* in its name, kind by kind, the newest ended applications first.
 
-    ``None``: a moment to let others have a turn.
+    Yields ``None`` as a pause for other tasks.
     """
     wanted = text.lower()
     for number, found in enumerate(_all_names(state, now_ns)):
@@ -38,7 +38,7 @@ def search_names(state: PartitionState, text: str, now_ns: int) -> Iterator[Foun
 
 
 def _all_names(state: PartitionState, now_ns: int) -> Iterator[FoundName]:
-    """Yields all names. What is added or removed between two of them is found, or not: nothing is copied twice."""
+    """Yields all names. A name that is added or removed in the meantime may or may not be found."""
     users: dict[str, None] = {}
     for application in list(state.applications.values()):
         users[application.user] = None

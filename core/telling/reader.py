@@ -95,7 +95,7 @@ class UnknownPartition(KeyError):
 
 
 class _Kept:
-    """Views of one partition that are kept from one answer to the next. They save time and decide nothing."""
+    """The views of one partition that are kept from one answer to the next, only to save time."""
 
     def __init__(self, state: PartitionState) -> None:
         self.allocations = KeptViews(state)
@@ -207,7 +207,7 @@ class Reader:
 class PartitionReader:
     """Reads one partition.
 
-    Iterators are lazy: take some items, give others a turn, and go on. Each item shows the moment at which it is taken.
+    Iterators are lazy, so that other tasks may run between two items. Each item shows the moment at which it is taken.
     """
 
     def __init__(
@@ -243,13 +243,13 @@ class PartitionReader:
 
     @property
     def size(self) -> int:
-        """The number of requests, nodes and applications there are."""
+        """The number of requests, nodes and applications."""
         state = self._state
         return len(state.requests) + len(state.nodes) + len(state.applications)
 
     @property
     def queue_count(self) -> int:
-        """Returns the number of queues."""
+        """The number of queues."""
         return len(self._state.queues)
 
     @property
@@ -266,12 +266,11 @@ class PartitionReader:
         return partition_status(self._state, audited=audited, now_ns=self._now_ns)
 
     def gauges(self, most_queues: int) -> Iterator[PartitionGauges | None]:
-        """Yields the gauges for metrics, with at most *most_queues* queues; ``None``: a moment to give others a
-        turn."""
+        """Yields the gauges for metrics, with at most *most_queues* queues; ``None`` is a pause for other tasks."""
         return look_at_gauges(self._state, self._now_ns, most_queues)
 
     def find_faults(self) -> Iterator[Offender | None]:
-        """Yields what does not add up in the books; ``None``: a moment to give others a turn."""
+        """Yields what does not add up in the books; ``None`` is a pause for other tasks."""
         return find_faults(self._state)
 
     def explain(self, subject: Subject[A]) -> A | None:
@@ -291,7 +290,7 @@ class PartitionReader:
         return suppose(self._state, self._kept.index, question, self._now_ns)
 
     def search_names(self, text: str) -> Iterator[FoundName | None]:
-        """Yields everything that has *text* in its name, ignoring case; ``None``: a moment to give others a turn."""
+        """Yields everything whose name contains *text*, ignoring case; ``None`` is a pause for other tasks."""
         return search_names(self._state, text, self._now_ns)
 
     def find_placement(self, user: str, groups: Sequence[str], queue: str, tags: Mapping[str, str]) -> PlacementAnswer:
@@ -401,20 +400,20 @@ class PartitionReader:
         return self._kept.applications.rejected_views(self._now_ns)
 
     def users(self) -> Iterator[UserView | None]:
-        """Shows users that hold something or that a limit names, by name; ``None``: a moment to give others a turn."""
+        """Shows users that hold something or that a limit names, by name; ``None`` is a pause for other tasks."""
         return user_views(self._state)
 
     def user(self, name: str) -> Iterator[UserView | None]:
-        """Shows the user called *name*, if it is one of :meth:`users`; ``None``: a moment to give others a turn."""
+        """Shows the user called *name*, if it is one of :meth:`users`; ``None`` is a pause for other tasks."""
         return user_view(self._state, name)
 
     def groups(self) -> Iterator[GroupView | None]:
-        """Shows groups that something counts for or that a limit names, by name; ``None``: a moment to give others a
-        turn."""
+        """Shows groups that something counts for or that a limit names, by name; ``None`` is a pause for other
+        tasks."""
         return group_views(self._state)
 
     def group(self, name: str) -> Iterator[GroupView | None]:
-        """Shows the group called *name*, if it is one of :meth:`groups`; ``None``: a moment to give others a turn."""
+        """Shows the group called *name*, if it is one of :meth:`groups`; ``None`` is a pause for other tasks."""
         return group_view(self._state, name)
 
     def operator_drains(self) -> Mapping[str, OperatorDrain]:

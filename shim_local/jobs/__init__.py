@@ -1,1 +1,1 @@
-"""Jobs: what was submitted, the state of each task, the store that keeps them, and the decisions about them."""
+"""Jobs: their submissions, the state of each task, the store of jobs, and the decisions about them."""

@@ -1,7 +1,9 @@
-"""Decisions about jobs: what is asked of the core, what agents start and stop, and what becomes of each task.
+"""Decisions about jobs: the asks for the core, the attempts that agents start and stop, and the next state of each
+task.
 
-Nothing is sent before it is written down. Changes of one turn of the event loop are written together; what they lead to
-is sent after that. While the store cannot be written nothing is sent either, and it is tried again every second.
+Nothing is sent before the change that causes it is stored. Changes of one turn of the event loop are stored together,
+and the messages that follow from them are sent afterwards. While the store cannot be written, nothing is sent, and
+writing is tried again every second.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class Refused(Exception):
-    """Something that a user asked for is not possible; the message says why."""
+    """A request of a user is not possible; the message gives the reason."""
 
 
 @dataclass(slots=True)
 class Node:
-    """A machine. *record*: what its agent said of it last."""
+    """A machine. *record* is the last report of its agent."""
 
     name: str
     record: dict[str, Any]
@@ -38,7 +40,8 @@ class Node:
 
 
 class CorePort(Protocol):
-    """The connection to the core. Nothing waits; what cannot be sent now is reported when the core is back."""
+    """The connection to the core. Its methods do not wait; entries that cannot be sent now are reported when the core
+    is back."""
 
     def request_room(self, job: Job, task: Task) -> None:
         """Ask for room for the current attempt of *task*."""
@@ -47,7 +50,7 @@ class CorePort(Protocol):
         """Tell the core that an attempt is over, or withdraw its ask."""
 
     def report_node(self, node: Node) -> None:
-        """Tell the core about a machine: new, changed, there, or away."""
+        """Tell the core about a machine that is new, has changed, is connected again, or is away."""
 
     def remove_node(self, name: str) -> None:
         """Remove a machine from the core."""
@@ -57,11 +60,12 @@ class AgentsPort(Protocol):
     """The connections to agents."""
 
     def send(self, node: str, message: Mapping[str, Any]) -> None:
-        """Send a message to the agent of *node*. If the agent is away it is lost: all is compared later."""
+        """Send a message to the agent of *node*. If the agent is away, the message is lost; everything is compared when
+        the agent is back."""
 
 
 class Dispatcher:
-    """All live jobs, and what happens to them."""
+    """All live jobs, and the decisions about them."""
 
     def __init__(self, store: JobStore, core: CorePort, agents: AgentsPort, now: Callable[[], float]) -> None:
         self.store: Final = store
@@ -69,13 +73,14 @@ class Dispatcher:
         self.agents: Final = agents
         self._now = now
         self.jobs: Final[dict[int, Job]] = store.load_live()
-        """The jobs that are not over, by ID."""
+        """The jobs that have not ended, by ID."""
         self.nodes: Final = {name: Node(name, record) for name, record in store.load_nodes().items()}
         self.trouble = ""
         """The reason why the store cannot be written at the moment; empty if it can."""
         self._current: dict[str, Task] = {}
         self._open: dict[int, int] = {number: job.count_open() for number, job in self.jobs.items()}
-        """The number of open tasks of each live job: to count them at each end takes long in a large array."""
+        """The number of open tasks of each live job. Counting them at each end of a task would take long in a large
+        array."""
         self._terminations: dict[str, int] = {}
         self._paused: set[str] = set()
         self._waiting: dict[int, list[asyncio.Future[None]]] = defaultdict(list)
@@ -90,13 +95,13 @@ class Dispatcher:
             self._release_held(job)
 
     def live_tasks(self, state: TaskState) -> Iterator[tuple[Job, Task]]:
-        """Yields the tasks in *state* which the core has to know, with their jobs."""
+        """Yields the tasks in *state* that the core has to know, with their jobs."""
         for key, task in self._current.items():
             if task.state is state and key not in self._paused:
                 yield self.jobs[task.job], task
 
     def submit(self, spec: JobSpec) -> Job:
-        """Returns the new job, written down. Raises Refused."""
+        """Stores a new job and returns it. Raises Refused."""
         for needed in spec.after:
             other = self.find_job(needed)
             if other.is_over and not other.is_done:
@@ -116,14 +121,14 @@ class Dispatcher:
         return job
 
     def find_job(self, number: int) -> Job:
-        """Returns a job, live or over. Raises Refused."""
+        """Returns a job, whether live or ended. Raises Refused."""
         job = self.jobs.get(number) or self.store.load_job(number)
         if job is None:
             raise Refused(f"there is no job {number}")
         return job
 
     def cancel(self, job: Job, tasks: Iterable[Task]) -> int:
-        """Returns how many of *tasks* will end because of this."""
+        """Cancels *tasks*. Returns how many of them will end because of this."""
         stopped = 0
         for task in list(tasks):
             if task.state.is_final or task.stopping == CANCEL:
@@ -139,7 +144,7 @@ class Dispatcher:
         return stopped
 
     async def wait_for_job(self, number: int) -> Job:
-        """Returns a job once it is over and that is written down. Raises Refused."""
+        """Returns a job once it has ended and its end is stored. Raises Refused."""
         job = self.find_job(number)
         if number in self.jobs:
             over = asyncio.get_running_loop().create_future()
@@ -147,7 +152,7 @@ class Dispatcher:
             await over
         return job
 
-    # What the core says.
+    # The messages of the core.
 
     def place_task(self, key: str, application_id: str, node: str) -> None:
         """Start the task *key* on *node*, as the core has decided."""
@@ -160,7 +165,8 @@ class Dispatcher:
         job = self.jobs[task.job]
         known = self.nodes.get(node)
         if known is None or not known.online:
-            # It was placed before the core heard that the agent is away. Nothing was started, so it may go elsewhere.
+            # The core placed it before it learned that the agent is away. Nothing was started, so the task may be
+            # placed elsewhere.
             self._try_again(job, task, f"the agent of {node} is away", 0.0)
             self._do_later(lambda: self.core.release(job, key, STOPPED))
             return
@@ -170,7 +176,7 @@ class Dispatcher:
         self._note_change(task, lambda: self._send_start(job, task, key))
 
     def release_task(self, key: str, application_id: str, termination: int, message: str, *, wanted: bool) -> None:
-        """Stop the task *key*, as the core has decided; *wanted*: it waits until that is confirmed."""
+        """Stop the task *key*, as the core has decided. *wanted* says whether the core waits for a confirmation."""
         task = self._current.get(key)
         if task is None:
             if wanted:
@@ -193,7 +199,7 @@ class Dispatcher:
             self._stop(task, job.spec.grace_s)
 
     def refuse_task(self, key: str, reason: str) -> None:
-        """Give up the task *key*, which the core does not take."""
+        """Give up the task *key*, because the core has refused it."""
         task = self._current.get(key)
         if task is None:
             return
@@ -205,22 +211,23 @@ class Dispatcher:
             self._stop(task, 0.0)
 
     def refuse_application(self, number: int, reason: str) -> None:
-        """Give up all tasks of a job, which the core does not take."""
+        """Give up all tasks of a job, because the core has refused its application."""
         if (job := self.jobs.get(number)) is not None:
             for task in list(job.tasks.values()):
                 if task.state in (TaskState.QUEUED, TaskState.RUNNING):
                     self.refuse_task(task.key, reason)
 
     def reset_terminations(self) -> None:
-        """Drop what a core wanted that has forgotten it."""
+        """Drop the confirmations that the core waited for, because it has forgotten them."""
         self._terminations.clear()
 
-    # What agents say.
+    # The messages of agents.
 
     def find_stranger(self, hello: Mapping[str, Any]) -> str:
-        """Returns why an agent must not take the place of the one that had its name; an empty text if it may.
+        """Returns the reason why an agent must not replace the earlier one of the same name, or an empty text if it
+        may.
 
-        It knows nothing of what the other one runs, and would start that a second time.
+        Such an agent does not know the attempts of the earlier one, and would start them a second time.
         """
         name = str(hello["node"])
         known = self.nodes[name].record.get("identity", "") if name in self.nodes else ""
@@ -235,7 +242,8 @@ class Dispatcher:
         )
 
     def connect_agent(self, hello: Mapping[str, Any]) -> None:
-        """Take up a machine whose agent is there, and compare what runs with what should."""
+        """Accept the machine of an agent that has connected, and compare the attempts that run there with those that
+        should."""
         name = str(hello["node"])
         record = {each: hello[each] for each in ("capacity", "limits", "boot")}
         record |= {"identity": hello.get("identity", ""), "seen_s": self._now()}
@@ -272,14 +280,14 @@ class Dispatcher:
         self._do_later(lambda: self.core.report_node(node))
 
     def disconnect_agent(self, name: str) -> None:
-        """Place nothing more on a machine whose agent is away. What runs there is left alone."""
+        """Have nothing more placed on a machine whose agent is away. The attempts that run there are left alone."""
         node = self.nodes[name]
         node.online = False
         node.record["seen_s"] = self._now()
         self._do_later(lambda: self.core.report_node(node))
 
     def forget_node(self, name: str) -> int:
-        """Give up a machine for good, because somebody knows that it is dead. Returns how many tasks were lost."""
+        """Give up a machine for good, because a user knows that it is dead. Returns the number of lost tasks."""
         node = self.nodes.get(name)
         if node is None:
             raise Refused(f"there is no machine {name}")
@@ -301,7 +309,7 @@ class Dispatcher:
             self._note_change(task)
 
     def end_attempt(self, key: str, end: Mapping[str, Any], node: str = "") -> None:
-        """Decide what follows from the end of an attempt."""
+        """Decide the next state of the task of an attempt that has ended."""
         task = self._current.get(key)
         if task is None or task.state is not TaskState.RUNNING:
             if node:
@@ -320,7 +328,7 @@ class Dispatcher:
         self._do_later(lambda: self.core.release(job, key, termination))
         self._do_later(lambda: self._confirm_end(where, key))
 
-    # Steps.
+    # The changes of tasks.
 
     def _send_start(self, job: Job, task: Task, key: str) -> None:
         if task.key == key and task.state is TaskState.RUNNING and not task.stopping:
@@ -382,7 +390,8 @@ class Dispatcher:
                 self._release_held(other)
 
     def _release_held(self, job: Job) -> None:
-        """Queues the held tasks of *job* if what they wait for is done, cancels them if that can no longer be."""
+        """Queues the held tasks of *job* if the jobs that they wait for are done, and cancels them if those can no
+        longer succeed."""
         held = [task for task in job.tasks.values() if task.state is TaskState.HELD]
         if not held:
             return
@@ -399,24 +408,24 @@ class Dispatcher:
                 self._note_change(task, lambda task=task, key=task.key: self._request_room(job, task, key))  # type: ignore[misc]
 
     def _are_done(self, numbers: Iterable[int]) -> bool:
-        """Tells whether all these jobs ended well. One that was removed since counts as done."""
+        """Tells whether all these jobs have succeeded. A job that has been removed since then counts as successful."""
         for number in numbers:
             job = self.jobs.get(number) or self.store.load_job(number)
             if job is not None and not job.is_done:
                 return False
         return True
 
-    # Writing before acting.
+    # Changes are stored before anything is sent.
 
     def _note_change(self, task: Task, effect: Callable[[], None] | None = None) -> None:
-        """Has *task* written, and *effect* happen after that."""
+        """Notes that *task* has to be stored, and that *effect* is to be called afterwards."""
         self._changed[task.name] = task
         if effect is not None:
             self._effects.append(effect)
         self._schedule_flush()
 
     def _do_later(self, effect: Callable[[], None]) -> None:
-        """Has *effect* happen once everything that was noted before is written."""
+        """Notes that *effect* is to be called once all earlier changes are stored."""
         self._effects.append(effect)
         self._schedule_flush()
 
@@ -426,7 +435,7 @@ class Dispatcher:
             try:
                 asyncio.get_running_loop().call_soon(self._flush)
             except RuntimeError:
-                # While the jobs are loaded nothing runs yet.
+                # While the jobs are loaded, there is no event loop yet.
                 self._scheduled = False
 
     def _flush(self) -> None:
@@ -436,7 +445,7 @@ class Dispatcher:
             asyncio.get_running_loop().call_later(WRITE_AGAIN_S, self._flush)
 
     def flush(self) -> bool:
-        """Write what has changed, and do what follows from it. Returns whether it could be written."""
+        """Store the changes, and call their effects. Returns whether they could be stored."""
         while self._changed or self._effects:
             if self._changed:
                 try:
@@ -457,12 +466,12 @@ class Dispatcher:
 
 
 def make_attempt_spec(job: Job, task: Task) -> dict[str, Any]:
-    """Returns what an agent needs to start the current attempt of *task*."""
+    """Returns everything that an agent needs to start the current attempt of *task*."""
     spec = job.spec
     variables = {"KORNEL_JOB": str(job.id), "KORNEL_TASK": task.name, "KORNEL_ATTEMPT": str(task.attempt)}
     if task.index != SINGLE:
         variables["KORNEL_INDEX"] = str(task.index)
-    # A job that was submitted by a job has its environment.
+    # A job that was submitted by another job has inherited that job's environment.
     environment = {name: value for name, value in spec.environment.items() if name != "KORNEL_INDEX"}
     return {
         "command": list(spec.command),

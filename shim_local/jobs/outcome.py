@@ -1,4 +1,4 @@
-"""Judges what the end of an attempt means for its task."""
+"""Decides the next state of a task from the end of its attempt."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from kornel.shim_local.jobs.task import Task, TaskState
 CANCEL: Final = "cancel"
 PREEMPT: Final = "preempt"
 REFUSED: Final = "refused"
-"""The core does not take back a task that runs: its queue is gone, for instance."""
+"""The reason of a task that runs, but that the core no longer accepts, for instance because its queue is gone."""
 TIME: Final = "time"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The state that follows, and why. Not final: the task is started again, after *pause_s*."""
+    """The next state of a task, and the reason. If the state is not final, the task is started again after
+    *pause_s*."""
 
     state: TaskState
     reason: str = ""
@@ -33,7 +34,7 @@ UNREADY_PAUSE_S: Final = 5.0
 
 
 def judge_end(task: Task, spec: JobSpec, end: Mapping[str, Any]) -> Outcome:
-    """Returns what follows for *task* from the *end* that its agent reports."""
+    """Returns the next state of *task* after the *end* that its agent reported."""
     stopped = end.get("stopped") or (task.stopping if end.get("never") else "")
     if stopped == CANCEL:
         return Outcome(TaskState.CANCELLED, "cancelled")

@@ -1,4 +1,4 @@
-"""A job as it was submitted: what to run, with what, where, and on which conditions."""
+"""A job as it was submitted: its command, its amounts, its queue and its conditions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ DEFAULT_GRACE_S: Final = 30.0
 DEFAULT_KILL_S: Final = 10.0
 DEFAULT_LOG_BYTES: Final = 64 * 2**20
 LARGEST_PRIORITY: Final = 2**31 - 1
-"""The largest that the wire holds; the smallest is one below its negative."""
+"""The largest priority that the wire can carry; the smallest is one below its negative."""
 LARGEST_AMOUNT: Final = 2**62
 
 
 class BadSpec(ValueError):
-    """A submission that cannot be understood."""
+    """A submission with values that make no sense."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """Everything that a submission says. *memory* and *log_bytes* in bytes, *vcore* in thousandths of a core."""
+    """The values of a submission. *memory* and *log_bytes* are in bytes, *vcore* is in thousandths of a core."""
 
     command: tuple[str, ...]
     directory: str
@@ -36,28 +36,28 @@ class JobSpec:
     indexes: tuple[int, ...] = ()
     """The indexes of an array; empty for a single task."""
     after: tuple[int, ...] = ()
-    """The jobs that have to be done before."""
+    """The jobs that have to succeed before this one starts."""
     time_s: float = 0.0
-    """The longest that the job may run; 0: as long as it likes."""
+    """The longest time that the job may run; 0: without limit."""
     grace_s: float = DEFAULT_GRACE_S
     """The time between SIGUSR1 and SIGTERM when the job is preempted."""
     kill_s: float = DEFAULT_KILL_S
     """The time between SIGTERM and SIGKILL, whenever the job is stopped."""
     log_bytes: int = DEFAULT_LOG_BYTES
     retries: int = 0
-    """The number of times that a task is started again after it failed by itself."""
+    """The number of times that a task is started again after its command has failed."""
     requeue: bool = True
     """Tells whether a task that was preempted, or lost with its machine, is started again."""
     preemptible: bool = True
     groups: tuple[str, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields as JSON has them."""
+        """Returns the fields as values for JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> JobSpec:
-        """Returns the spec with *values*; unknown ones are left out. Raises BadSpec."""
+        """Returns the spec with *values*; unknown fields are ignored. Raises BadSpec."""
         known = {each.name for each in fields(cls)}
         try:
             taken = {name: value for name, value in values.items() if name in known}
@@ -73,7 +73,7 @@ class JobSpec:
         return spec
 
     def check(self) -> None:
-        """Raise BadSpec where a value makes no sense."""
+        """Raise BadSpec if a value makes no sense."""
         if not self.command or not all(isinstance(word, str) for word in self.command):
             raise BadSpec("there is no command to run; write it behind --")
         amounts = (
@@ -102,7 +102,7 @@ class JobSpec:
 
     @property
     def shown_name(self) -> str:
-        """The name of the job, or else that of its program."""
+        """The name of the job, or, if it has none, that of its program."""
         return self.name or self.command[0].rpartition("/")[2]
 
     @property
@@ -112,7 +112,7 @@ class JobSpec:
 
 
 def _is_unicode(text: str) -> bool:
-    """Tells whether *text* can be sent: the bytes of a file name need not be UTF-8."""
+    """Tells whether *text* can be sent. A file name need not be valid UTF-8, and then it cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

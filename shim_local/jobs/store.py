@@ -1,4 +1,4 @@
-"""The store of jobs: an SQLite file that is written before anything happens that depends on the change.
+"""The store of jobs: an SQLite file in which a change is stored before anything happens that depends on it.
 
 Every change goes through :meth:`JobStore.save_changes` in one transaction, which is on the disk when it returns.
 """
@@ -35,11 +35,11 @@ class StoreUnusable(Exception):
 
 
 class StoreUnwritable(Exception):
-    """The store could not be written, for instance because the disk is full. It is unchanged."""
+    """The store could not be written, for instance because the disk is full. Its content is unchanged."""
 
 
 class JobStore:
-    """The jobs on disk. One process has it open at a time."""
+    """The jobs on the disk. Only one process has the store open at a time."""
 
     def __init__(self, path: Path) -> None:
         """Opens the store at *path*, or makes one. Raises StoreUnusable."""
@@ -52,7 +52,7 @@ class JobStore:
 
     def _prepare_file(self) -> None:
         self._database.execute("PRAGMA journal_mode = WAL")
-        # A start must not be lost with the machine's power, because the job would run a second time.
+        # A stored start must survive a power failure, because otherwise the job would run a second time.
         self._database.execute("PRAGMA synchronous = FULL")
         self._database.execute("PRAGMA foreign_keys = ON")
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
@@ -82,7 +82,7 @@ class JobStore:
         return job
 
     def save_changes(self, tasks: Iterable[Task]) -> None:
-        """Write *tasks* as they are now, all or none. Raises StoreUnwritable."""
+        """Store the present state of *tasks*, all or none. Raises StoreUnwritable."""
         try:
             self._database.execute("BEGIN IMMEDIATE")
             self._database.executemany(_SAVE_TASK, map(_to_row, tasks))
@@ -91,7 +91,7 @@ class JobStore:
             raise self._give_up(error) from None
 
     def save_node(self, name: str, record: dict[str, Any]) -> None:
-        """Write what is known of a machine. Raises StoreUnwritable."""
+        """Store the record of a machine. Raises StoreUnwritable."""
         try:
             self._database.execute("INSERT OR REPLACE INTO nodes VALUES (?, ?)", (name, json.dumps(record)))
         except sqlite3.Error as error:
@@ -105,7 +105,7 @@ class JobStore:
             raise self._give_up(error) from None
 
     def load_nodes(self) -> dict[str, dict[str, Any]]:
-        """Returns what is known of each machine, by name."""
+        """Returns the records of all machines, by name."""
         rows = self._database.execute("SELECT name, record FROM nodes")
         return {name: json.loads(record) for name, record in rows}
 
@@ -114,7 +114,7 @@ class JobStore:
         return self._load(f"id IN ({_LIVE})", ())
 
     def load_job(self, job: int) -> Job | None:
-        """Returns one job, ``None`` if there is none with this ID."""
+        """Returns one job, or ``None`` if there is none with this ID."""
         return self._load("id = ?", (job,)).get(job)
 
     def load_recent(self, most: int) -> dict[int, Job]:
@@ -122,7 +122,7 @@ class JobStore:
         return self._load("id IN (SELECT id FROM jobs ORDER BY id DESC LIMIT ?)", (most,))
 
     def remove_ended(self, before_s: float) -> int:
-        """Remove jobs that ended before *before_s*. Returns how many. Raises StoreUnwritable."""
+        """Remove jobs that ended before *before_s*. Returns their number. Raises StoreUnwritable."""
         try:
             cursor = self._database.execute(
                 f"DELETE FROM jobs WHERE submitted_s < ? AND id NOT IN ({_LIVE})"  # noqa: S608 - a constant
@@ -152,7 +152,7 @@ class JobStore:
         return jobs
 
     def _commit(self) -> None:
-        """End the transaction. A full disk causes an error here, if not before."""
+        """End the transaction. A full disk causes an error here, if not earlier."""
         self._database.execute("COMMIT")
 
     def _give_up(self, error: sqlite3.Error) -> StoreUnwritable:

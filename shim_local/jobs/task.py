@@ -1,4 +1,4 @@
-"""Jobs and their tasks, with the state of each. A job that is no array has one task."""
+"""Jobs, and their tasks with their states. A job that is no array has one task."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class TaskState(StrEnum):
 
 @dataclass(slots=True)
 class Task:
-    """One process to be run to its end, and everything that is known about it."""
+    """One process that is to run to its end, and everything that is known about it."""
 
     job: int
     index: int
     state: TaskState = TaskState.QUEUED
     attempt: int = 1
-    """The number of the attempt that is asked for, runs, or was the last."""
+    """The number of the last attempt, which waits for room, runs or has ended."""
     node: str = ""
     started_s: float = 0.0
-    """The moment at which the process of this attempt was started; 0 before."""
+    """The time at which the process of this attempt was started; 0 before that."""
     ended_s: float = 0.0
     status: int | None = None
     """The exit status of the last attempt, negative for a signal."""
     reason: str = ""
-    """The reason why the task is where it is, for people."""
+    """The reason for the state of the task, for people to read."""
     stopping: str = ""
-    """The reason for which the agent was asked to stop this attempt; empty: it was not."""
+    """The reason why the agent was asked to stop this attempt; empty: it was not asked."""
     failures: int = 0
     preemptions: int = 0
 
@@ -65,14 +65,14 @@ class Task:
         return f"{self.name}-{self.attempt}"
 
     def start_over(self) -> None:
-        """Make the next attempt the one that is asked for."""
+        """Begin the next attempt."""
         self.attempt += 1
         self.state = TaskState.QUEUED
         self.node = self.stopping = ""
         self.started_s = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what people are shown."""
+        """Returns the values that users are shown."""
         return {
             "task": self.name, "job": self.job, "index": self.index, "state": str(self.state), "attempt": self.attempt,
             "node": self.node, "started_s": self.started_s, "ended_s": self.ended_s, "status": self.status,
@@ -106,5 +106,5 @@ class Job:
 
     @property
     def is_done(self) -> bool:
-        """Tells whether every task has ended well."""
+        """Tells whether every task has succeeded."""
         return all(task.state is TaskState.DONE for task in self.tasks.values())

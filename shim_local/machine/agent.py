@@ -1,7 +1,9 @@
-"""The agent of one machine: it starts attempts, adopts those of an agent before it, stops them, and reports their ends.
+"""The agent of one machine: it starts attempts, takes over those of the previous agent, stops them, and reports their
+ends.
 
-It decides nothing. The server says what to start and what to stop; an attempt whose end was reported is kept until the
-server has written that down. Both may die at any time: the folder of an attempt says how far it came.
+It decides nothing: the server tells it what to start and what to stop. It keeps an attempt whose end it has reported
+until the server has stored the end. Agent and server may be killed at any time, because the folder of an attempt shows
+its progress.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class _Attempt:
     gpus: tuple[int, ...] = ()
     group: str = ""
     pid: int = 0
-    """The supervisor; 0 as long as it is not known."""
+    """The process ID of the supervisor; 0 as long as it is not known."""
     watched: int = -1
     """A file that becomes readable when the supervisor ends."""
     started: bool = False
@@ -75,7 +77,8 @@ class Agent:
         cgroups: Cgroups,
         report: Callable[[dict[str, Any]], None],
     ) -> None:
-        """*report* is called with each message for the server; while there is none, it may drop them."""
+        """Prepares the agent. *report* is called with each message for the server; while there is no connection, it may
+        drop them."""
         self.name: Final = name
         self.capacity: Final = capacity
         self.cgroups: Final = cgroups
@@ -85,7 +88,7 @@ class Agent:
         self._report = report
         self._attempts: dict[str, _Attempt] = {}
         files_of_jobs, open_files = allow_open_files()
-        # Each has one file, and the rest is for commands, connections and what is read in between.
+        # Each attempt needs one open file; the other files are for commands, connections and short reads.
         self._most_attempts = open_files // 2
         self._launcher = Launcher(folder / "launcher.lock", self._receive_notice, self._launch_again, files_of_jobs)
         self._boot = read_boot_id()
@@ -93,7 +96,7 @@ class Agent:
         self._lock = -1
 
     async def open(self) -> None:
-        """Take over what an agent before this one has left. Raises AgentBusy."""
+        """Take over the attempts of the previous agent. Raises AgentBusy."""
         for folder in (self._live, self._done):
             folder.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(self._folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -106,13 +109,13 @@ class Agent:
         if not identity.exists():
             identity.write_text(uuid.uuid4().hex, encoding="ascii")
         self._identity = identity.read_text(encoding="ascii")
-        # Its lock is free once every attempt that was asked for has begun or never will.
+        # The lock of the launching process is free once every requested attempt has begun or never will.
         await self._launcher.start()
         for path in sorted(self._live.iterdir()):
             self._adopt_attempt(AttemptFolder(path))
 
     async def close(self) -> None:
-        """Let go of everything; what runs goes on under its supervisors."""
+        """Close everything. The running attempts go on under their supervisors."""
         await self._launcher.close()
         for attempt in self._attempts.values():
             self._stop_watching(attempt)
@@ -121,7 +124,8 @@ class Agent:
         os.close(self._lock)
 
     def describe_machine(self) -> dict[str, Any]:
-        """Returns what the server has to know first: the machine, and every attempt whose end it has not confirmed."""
+        """Returns the first message for the server: it describes the machine, and every attempt whose end the server
+        has not confirmed."""
         return {
             "do": "hello",
             "node": self.name,
@@ -136,7 +140,7 @@ class Agent:
         }
 
     def handle(self, message: Message) -> None:
-        """Do what the server says."""
+        """Carry out a message of the server."""
         match message["do"]:
             case "start":
                 self.start_attempt(message["key"], message["spec"])
@@ -179,10 +183,10 @@ class Agent:
         self._launcher.launch_attempt(folder.path)
 
     def stop_attempt(self, key: str, reason: str, grace_s: float) -> None:
-        """Have an attempt stopped; with *grace_s* it is warned first."""
+        """Make the supervisor stop an attempt. With *grace_s*, the attempt is warned first."""
         attempt = self._attempts.get(key)
         if attempt is None:
-            # It was never started here, or the server has seen its end.
+            # The attempt was never started here, or the server has confirmed its end.
             self._report({"do": "ended", "key": key, "end": {"at": time.time(), "stopped": reason, "never": True}})
         elif attempt.end is not None:
             self._report_state(attempt)
@@ -191,7 +195,7 @@ class Agent:
             self._send_commands(attempt)
 
     def confirm_end(self, key: str) -> None:
-        """Put an attempt away, because the server has written down how it ended."""
+        """Archive an attempt, because the server has stored its end."""
         attempt = self._attempts.get(key)
         if attempt is not None and attempt.end is not None:
             del self._attempts[key]
@@ -215,10 +219,10 @@ class Agent:
         return answer | {"data": ""}
 
     def remove_old(self, before_s: float) -> None:
-        """Remove logs of attempts that ended before a moment."""
+        """Remove the logs of attempts that ended before *before_s*."""
         for path in self._done.iterdir():
             with suppress(OSError):
-                # The record is written at the end; the folder is as old as its last new file.
+                # The record is written when the attempt ends; the time of the folder is that of its last new file.
                 if (path / "record").stat().st_mtime < before_s:
                     shutil.rmtree(path, ignore_errors=True)
 
@@ -234,7 +238,7 @@ class Agent:
         return tuple(free[:wanted])
 
     def _complete_spec(self, attempt: _Attempt, spec: Message) -> dict[str, Any]:
-        """Returns what the supervisor needs: *spec* with the environment that every job has."""
+        """Returns everything that the supervisor needs: *spec*, with the environment variables that every job gets."""
         folder = attempt.folder
         environment = {
             **spec["environment"],
@@ -253,14 +257,14 @@ class Agent:
         }
 
     def _adopt_attempt(self, folder: AttemptFolder) -> None:
-        """Takes over an attempt as its folder shows it."""
+        """Takes over an attempt in the state that its folder shows."""
         begin, end = folder.read_slot(Slot.BEGIN), folder.read_slot(Slot.END)
         try:
             spec = folder.read_spec()
         except (OSError, ValueError):
             spec = {}
         if begin is None:
-            # It never began, and never will: the server asks for it again.
+            # It never began and never will; the server requests it again.
             shutil.rmtree(folder.path, ignore_errors=True)
             return
         attempt = _Attempt(folder, tuple(spec.get("gpus", ())), spec.get("group", ""), end=end)
@@ -273,16 +277,16 @@ class Agent:
             self._find_end(attempt)
 
     def _watch(self, attempt: _Attempt, pid: int, ticks: int = 0) -> bool:
-        """Begins to watch the supervisor *pid*. Returns whether it still runs; *ticks*: when it was started."""
+        """Begins to watch the supervisor *pid*, which was started at *ticks*. Returns whether it still runs."""
         watched = -1
         try:
             watched = os.pidfd_open(pid)
-            # Only now the ID cannot become another process's any more.
+            # From here on, the ID cannot be given to another process.
             alive = not ticks or is_alive(pid, ticks)
         except ProcessLookupError:
             return False
         except OSError:
-            # Too many files are open. It may well run, so nothing is concluded from that.
+            # Too many files are open. This does not tell whether the supervisor runs.
             if watched >= 0:
                 os.close(watched)
             asyncio.get_running_loop().call_later(START_AGAIN_S, self._watch_again, attempt)
@@ -311,7 +315,7 @@ class Agent:
             self._find_end(attempt)
 
     def _find_start(self, attempt: _Attempt) -> None:
-        """Reports that a command was started, if the notice of its supervisor found no room on its way here."""
+        """Reports the start of a command if the notice of its supervisor was lost because the socket was full."""
         if attempt.end is None and not attempt.started and attempt.watched >= 0:
             self._report_state(attempt)
             if not attempt.started:
@@ -324,7 +328,7 @@ class Agent:
             attempt.watched = -1
 
     def _find_end(self, attempt: _Attempt) -> None:
-        """Reports how an attempt ended whose supervisor has gone."""
+        """Reports the end of an attempt whose supervisor has ended."""
         self._stop_watching(attempt)
         try:
             attempt.end = attempt.folder.read_slot(Slot.END)
@@ -343,7 +347,8 @@ class Agent:
         self._report_state(attempt)
 
     def _kill_processes(self, attempt: _Attempt) -> None:
-        """Kills what an attempt without a supervisor has left: what has its mark, or is in its session without."""
+        """Kills the remaining processes of an attempt without a supervisor: those with its mark, and those of its
+        session without a mark."""
         mark = f"{self._identity}/{attempt.folder.key}"
         start = attempt.folder.read_slot(Slot.START)
         leader, ticks = (int(start["pid"]), int(start.get("ticks", 0))) if start is not None else (0, 0)
@@ -379,7 +384,7 @@ class Agent:
                 self._find_end(attempt)
 
     def _launch_again(self) -> None:
-        """Finds out which of the attempts that the last launching process was asked for have begun."""
+        """Finds out which attempts that were requested from the last launching process have begun."""
         for attempt in list(self._attempts.values()):
             if attempt.end is not None or attempt.watched >= 0:
                 continue
@@ -390,7 +395,7 @@ class Agent:
                 self._find_end(attempt)
 
     def _send_commands(self, attempt: _Attempt) -> None:
-        """Writes commands to the supervisor, later if it is not there yet."""
+        """Writes commands to the supervisor, or keeps them for later if it is not ready yet."""
         if attempt.end is not None or not attempt.commands:
             return
         try:

@@ -1,7 +1,7 @@
-"""The folder of one attempt: what to run, how it went, its log, and a pipe for commands to its supervisor.
+"""The folder of one attempt: its command, its progress, its log, and a pipe for commands to its supervisor.
 
-The supervisor writes, the agent reads, and either may be gone at any time. The record has its full size from the
-beginning, so that a supervisor without disk space can still write how the attempt ended.
+The supervisor writes and the agent reads; either may be killed at any time. The record has its full size from the
+beginning, so that a supervisor can write the end of the attempt even when the disk is full.
 
 ==============  ==========================================================================
 ``record``      begin (by the supervisor), start (of the process), end; then what to run,
@@ -24,14 +24,14 @@ SLOT_BYTES: Final = 4096
 
 
 class Slot(Enum):
-    """The parts of the record, by their places."""
+    """The parts of the record, by their positions."""
 
     BEGIN = (0, 512)
     """The supervisor's process ID, its start time in the kernel's ticks, and the ID of the machine's boot."""
     START = (512, 1024)
-    """The process ID of the command, and when it was started."""
+    """The process ID of the command, and the time of its start."""
     END = (1024, SLOT_BYTES)
-    """The end of the attempt: its status, and who stopped it."""
+    """The end of the attempt: its status, and the reason for which it was stopped."""
 
 
 class AttemptFolder:
@@ -52,7 +52,7 @@ class AttemptFolder:
         self.record.write_bytes(b" " * SLOT_BYTES + json.dumps(spec).encode())
 
     def read_spec(self) -> dict[str, Any]:
-        """Returns what to run. Raises OSError or ValueError."""
+        """Returns the spec of the attempt. Raises OSError or ValueError."""
         spec: dict[str, Any] = json.loads(self.record.read_bytes()[SLOT_BYTES:])
         return spec
 
@@ -70,9 +70,9 @@ class AttemptFolder:
             os.close(file)
 
     def read_slot(self, slot: Slot) -> dict[str, Any] | None:
-        """Returns what a slot holds; ``None`` as long as nothing complete has been written into it.
+        """Returns the content of a slot, or ``None`` as long as nothing complete has been written into it.
 
-        Raises OSError if the record is there and cannot be read; then nothing is known about the attempt.
+        Raises OSError if the record exists but cannot be read; then nothing is known about the attempt.
         """
         first, end = slot.value
         try:

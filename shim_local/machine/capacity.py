@@ -1,4 +1,4 @@
-"""The capacity of this machine: cores, memory and GPUs that jobs may have."""
+"""The capacity of this machine: the cores, memory and GPUs that jobs may use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GPU_RESOURCE: Final = "nvidia.com/gpu"
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The amounts that a machine offers. *vcore* in thousandths of a core, *memory* in bytes."""
+    """The amounts that a machine offers. *vcore* is in thousandths of a core, *memory* in bytes."""
 
     vcore: int
     memory: int
@@ -35,7 +35,7 @@ def find_capacity(
     *,
     meminfo: Path = Path("/proc/meminfo"),
 ) -> Capacity:
-    """Returns the capacity of this machine; an amount that is given replaces the one that would be found."""
+    """Returns the capacity of this machine. A given amount replaces the detected one."""
     return Capacity(
         len(os.sched_getaffinity(0)) * 1000 if vcore is None else vcore,
         _read_memory(meminfo) if memory is None else memory,
@@ -51,7 +51,7 @@ def _read_memory(meminfo: Path) -> int:
 
 
 def count_gpus() -> int:
-    """Returns how many GPUs ``nvidia-smi`` lists; 0 if there is no such program, or it fails."""
+    """Returns the number of GPUs that ``nvidia-smi`` lists, or 0 if there is no such program or it fails."""
     program = shutil.which(NVIDIA)
     if program is None:
         return 0

@@ -1,4 +1,4 @@
-"""Control groups (version 2) of jobs, if the kernel and the environment allow making them.
+"""Control groups (version 2) of jobs, if the kernel and the environment permit them.
 
 Limits need the controllers cpu and memory, delegated to this process: by ``systemd-run --user --scope -p
 Delegate=yes``, a service with ``Delegate=yes``, or root. Without controllers, groups still serve to kill all processes
@@ -21,13 +21,13 @@ _MOUNT: Final = re.compile(r"[0-9]+ [0-9]+ [0-9:]+ (\S+) (\S+) .* - cgroup2 ")
 
 @dataclass(frozen=True, slots=True)
 class Cgroups:
-    """The folder in which groups for jobs are made, and the controllers that work there."""
+    """The folder in which groups for jobs are made, and the controllers that are enabled there."""
 
     folder: Path | None
-    """The parent of all jobs' groups; ``None``: there are none."""
+    """The parent of the groups of all jobs; ``None``: there are no groups."""
     controllers: frozenset[str] = frozenset()
     reason: str = ""
-    """The reason why something cannot be limited; empty if everything can."""
+    """The reason why an amount cannot be limited; empty if all can."""
 
     @property
     def shown(self) -> str:
@@ -38,11 +38,11 @@ class Cgroups:
         return f"{f'only {enforced} is enforced' if enforced else 'limits are not enforced'}: {self.reason}"
 
     def find_group(self, name: str) -> str:
-        """Returns the path of a job's group, which may not exist; empty if there are none."""
+        """Returns the path of a job's group, which need not exist, or an empty text if there are no groups."""
         return str(self.folder / name) if self.folder is not None else ""
 
     def create_group(self, name: str, vcore: int, memory: int) -> str:
-        """Returns the path of a new group with its limits; empty if none can be made."""
+        """Makes a group with limits. Returns its path, or an empty text if none can be made."""
         if self.folder is None:
             return ""
         group = self.folder / name
@@ -51,7 +51,8 @@ class Cgroups:
             if "memory" in self.controllers and memory:
                 (group / "memory.max").write_text(str(memory))
                 _write_if_there(group / "memory.swap.max", "0")
-                # A job that lost one process seldom recovers, so it ends as a whole and the reason is known.
+                # A job that lost one process seldom recovers, so the kernel ends it as a whole, which makes the reason
+                # clear.
                 _write_if_there(group / "memory.oom.group", "1")
             if "cpu" in self.controllers and vcore:
                 (group / "cpu.max").write_text(f"{max(vcore * PERIOD_US // 1000, 1000)} {PERIOD_US}")
@@ -90,7 +91,7 @@ def list_members(group: str) -> list[int]:
 
 
 def count_oom_kills(group: str) -> int:
-    """Returns how many processes of *group* were killed because it had used up its memory."""
+    """Returns the number of processes that were killed because *group* had used up its memory."""
     try:
         for line in (Path(group) / "memory.events").read_text().splitlines():
             name, _, number = line.partition(" ")
@@ -108,7 +109,7 @@ def remove_group(group: str) -> None:
 
 
 def remove_empty_groups(folder: Path) -> None:
-    """Remove *folder* and the groups of jobs in it, as far as nothing runs in them."""
+    """Remove *folder* and the groups of jobs in it, except those with running processes."""
     with suppress(OSError):
         for group in folder.iterdir():
             if group.is_dir():
@@ -117,10 +118,10 @@ def remove_empty_groups(folder: Path) -> None:
 
 
 def find_cgroups(name: str, *, proc: Path = Path("/proc/self"), pid: int | None = None) -> Cgroups:
-    """Returns where groups of jobs can be made: in a folder called *name*.
+    """Finds the place for groups of jobs and makes a folder *name* for them there.
 
-    Moves the process *pid*, by default the calling one, into a group beside it if the kernel demands that, because a
-    group that limits groups below it may not contain processes itself.
+    If the kernel demands it, the process *pid*, by default the calling one, is moved into a group beside that folder,
+    because a group that limits its subgroups must not contain processes itself.
     """
     own = find_own_group(proc)
     if own is None:
@@ -144,7 +145,7 @@ def find_cgroups(name: str, *, proc: Path = Path("/proc/self"), pid: int | None 
 
 
 def _enable_controllers(own: Path, controllers: list[str], pid: int) -> list[str]:
-    """Enables *controllers* for groups below *own*. Returns those that they have now."""
+    """Enables *controllers* for groups below *own*. Returns the controllers that are enabled now."""
     control = own / "cgroup.subtree_control"
     wanted = [each for each in controllers if each not in _read_words(control)]
     if wanted:

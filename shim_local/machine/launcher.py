@@ -1,4 +1,4 @@
-"""The agent's side of the launching process: starts the process, sends it requests, and reads its notices."""
+"""The agent's side of the launching process: it starts the process, sends it requests, and reads its notices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_BYTES: Final = 16 * 1024
 
 def program_environment() -> dict[str, str]:
     """Returns an environment in which our own programs find the same packages as this one."""
-    # In an installation the packages are found anyway; in a checkout the links below kornel/ lead to them.
+    # In an installation Python finds the packages anyway; in a checkout it finds them through the links below kornel/.
     root = PACKAGES if (PACKAGES / "kornel").is_dir() else PACKAGES.parent
     paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -59,7 +59,7 @@ class Launcher:
         self._keeper = asyncio.create_task(self._keep_running(process), name="launcher")
 
     async def close(self) -> None:
-        """End the process after it has launched every attempt that it was asked for."""
+        """End the process after it has launched every requested attempt."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
@@ -125,7 +125,8 @@ class Launcher:
             self._receive(json.loads(data))
 
     def _send_requests(self) -> None:
-        """Sends the requests that wait; those that the socket does not take are sent once the process has read some."""
+        """Sends the waiting requests. Requests that do not fit into the socket are sent once the process has read
+        some."""
         if self._socket is None:
             return
         loop = asyncio.get_running_loop()

@@ -1,8 +1,9 @@
-"""The process that forks supervisors: it has imported what they need, has no threads, and takes a millisecond for each.
+"""The process that forks supervisors. It has imported everything that they need and has no threads, so each fork takes
+a millisecond.
 
 ``python -m kornel.shim_local.machine.launching_process LOCK SOCKET FILES`` is started by the agent, and ends with it
-because the socket does. The lock is held by it, and by each fork of it until that can be found by its record, so that
-whoever gets the lock next knows of every attempt whether it was begun.
+because the socket is then closed. It holds the lock, and so does each fork until the fork can be found by its record. A
+process that gets the lock next can therefore tell for every attempt whether it was begun.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MOST_BYTES: Final = 16 * 1024
 
 def serve(lock: int, requests: socket.socket) -> None:
     """Fork a supervisor for each request until the agent has gone."""
-    # Nobody waits for supervisors, and a signal to the agent's terminal is none to them.
+    # No process waits for supervisors, and a signal from the agent's terminal must not reach them.
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     while data := requests.recv(MOST_BYTES):
@@ -45,14 +46,15 @@ def serve(lock: int, requests: socket.socket) -> None:
 
 
 def rehearse_supervision() -> None:
-    """Have read, imported and computed once what each supervisor would otherwise read, import and compute by itself."""
+    """Read, import and compute everything once that each supervisor would otherwise have to read, import and compute
+    again."""
     read_boot_id()
     start_ticks(os.getpid())
     json.loads(json.dumps({"ticks": 0}))
 
 
 def main() -> None:
-    """Serve with the lock and the socket that the agent has opened; jobs may open so many files."""
+    """Serve with the lock and the socket that the agent has opened, and with the number of files that jobs may open."""
     os.setsid()
     lock, requests, open_files = (int(word) for word in sys.argv[1:4])
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))

@@ -1,4 +1,5 @@
-"""Processes as ``/proc`` shows them: whether one is still the same, what descends from it, and what carries a mark."""
+"""Processes as ``/proc`` shows them. It tells whether a process is still the same, and finds its descendants and the
+processes with a mark."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ from typing import Final
 
 PROC: Final = Path("/proc")
 MARK: Final = "KORNEL_MARK"
-"""The variable in the environment of a job's processes by which they are found wherever they went."""
+"""The environment variable by which a job's processes are found, even if they have left its session."""
 
 
 def allow_open_files() -> tuple[int, int]:
-    """Returns how many files this process might open so far, and how many now: as many as the kernel lets it."""
+    """Raises the number of files that this process may open to the maximum. Returns the old and the new number."""
     before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -28,38 +29,41 @@ def allow_open_files() -> tuple[int, int]:
 
 @cache
 def read_boot_id() -> str:
-    """Returns the ID that the kernel made up when the machine was started."""
+    """Returns the ID that the kernel generated when the machine was started."""
     return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def read_stat(pid: int) -> tuple[str, int, int] | None:
-    """Returns the state of a process, its parent, and its start in ticks since boot; ``None`` if there is none."""
+    """Returns the state of a process, its parent, and its start in ticks since boot, or ``None`` if there is no such
+    process."""
     if (text := _read_file(pid, "stat")) is None:
         return None
-    # The name of the program stands in parentheses, and may hold some itself.
+    # The name of the program is in parentheses, and may contain parentheses itself.
     words = text[text.rfind(b")") + 2 :].split()
     return words[0].decode(), int(words[1]), int(words[19])
 
 
 def _read_file(pid: int, name: str) -> bytes | None:
-    """Returns what the kernel says of a process; ``None`` if there is none, or it is nobody's business."""
+    """Returns the content of a file of the kernel about a process, or ``None`` if the process does not exist or the
+    file may not be read."""
     try:
         return (PROC / str(pid) / name).read_bytes()
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
-            # Whoever asks would take it that there is no such process.
+            # The caller would conclude that there is no such process.
             raise
         return None
 
 
 def start_ticks(pid: int) -> int:
-    """Returns when a process was started, in ticks since boot; 0 if there is none."""
+    """Returns the start of a process in ticks since boot, or 0 if there is no such process."""
     stat = read_stat(pid)
     return stat[2] if stat is not None else 0
 
 
 def is_alive(pid: int, ticks: int) -> bool:
-    """Tells whether the process *pid* that was started at *ticks* still runs: not another one, and no zombie."""
+    """Tells whether the process *pid* that was started at *ticks* still runs. Another process with the same ID, or a
+    zombie, does not count."""
     stat = read_stat(pid)
     return stat is not None and stat[2] == ticks and stat[0] not in ("Z", "X")
 
@@ -70,7 +74,7 @@ def list_processes() -> list[int]:
 
 
 def find_descendants(ancestor: int) -> list[int]:
-    """Returns the processes below *ancestor* that run, parents before children."""
+    """Returns the running descendants of *ancestor*, parents before children."""
     children: dict[int, list[int]] = defaultdict(list)
     zombies = set()
     for pid in list_processes():
@@ -88,7 +92,7 @@ def find_descendants(ancestor: int) -> list[int]:
 
 
 def find_marked(mark: str) -> list[int]:
-    """Returns the processes in whose environment :data:`MARK` is *mark*, as far as they may be looked at."""
+    """Returns the processes in whose environment :data:`MARK` is *mark*, as far as their environment may be read."""
     wanted = f"{MARK}={mark}".encode()
     found = []
     for pid in list_processes():
@@ -99,7 +103,7 @@ def find_marked(mark: str) -> list[int]:
 
 
 def handles_signal(pid: int, number: int) -> bool:
-    """Tells whether a process has a handler for a signal; without one most signals end it."""
+    """Tells whether a process has a handler for a signal. Without one, most signals end the process."""
     try:
         text = (PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -111,17 +115,17 @@ def handles_signal(pid: int, number: int) -> bool:
 
 
 def send_signal(pids: Iterable[int], number: int) -> None:
-    """Send a signal to each of *pids* that is still there."""
+    """Send a signal to each of *pids* that still exists."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def find_session(leader: int, ticks: int) -> list[int]:
-    """Returns the processes of the session that *leader* began, which was started at *ticks*, and may have ended."""
+    """Returns the processes of the session of *leader*, a process that was started at *ticks* and may have ended."""
     stat = read_stat(leader)
     if stat is not None and stat[2] != ticks:
-        # The number belongs to another process by now, so that nobody can have been left of the session.
+        # The ID belongs to another process by now, so no process of the session can be left.
         return []
     found = []
     for pid in list_processes():
@@ -132,7 +136,8 @@ def find_session(leader: int, ticks: int) -> list[int]:
 
 
 def kill_found(find: Callable[[], Iterable[int]]) -> int:
-    """Kill the processes that *find* returns, and those that they start meanwhile. Returns how many were seen."""
+    """Kill the processes that *find* returns, and those that they start meanwhile. Returns the number of processes
+    found."""
     seen: set[int] = set()
     while running := [pid for pid in find() if (stat := read_stat(pid)) is not None and stat[0] not in ("Z", "X")]:
         seen.update(running)
@@ -141,5 +146,6 @@ def kill_found(find: Callable[[], Iterable[int]]) -> int:
 
 
 def kill_marked(mark: str) -> int:
-    """Kill the processes that carry *mark*, and those that they start meanwhile. Returns how many were seen."""
+    """Kill the processes that carry *mark*, and those that they start meanwhile. Returns the number of processes
+    found."""
     return kill_found(lambda: find_marked(mark))

@@ -1,7 +1,7 @@
 """The supervisor of one attempt: a small process that starts the command, keeps its log, stops it, and records its end.
 
-It is forked by the launching process, and survives the agent. All descendants of the command stay its own descendants,
-because it is a subreaper, even if they leave the process group by ``setsid``. The attempt ends when all of them are
+It is forked by the launching process, and survives the agent. Because it is a subreaper, all descendants of the command
+remain its own descendants, even if they leave the process group by ``setsid``. The attempt ends when all of them are
 gone.
 """
 
@@ -44,7 +44,7 @@ LEFTOVER_S: Final = 2.0
 OOM_SCORE: Final = b"500"
 SCORE: Final = Path("/proc/self/oom_score_adj")
 IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
-"""The signals that the supervisor ignores, and that a command must not ignore."""
+"""The signals that the supervisor ignores. The command must not inherit this."""
 KILL_AGAIN_S: Final = 0.02
 READ_BYTES: Final = 64 * 1024
 LONGEST_POLL_MS: Final = 3_600_000.0
@@ -53,23 +53,23 @@ PR_SET_CHILD_SUBREAPER: Final = 36
 CANCEL: Final = "cancel"
 PREEMPT: Final = "preempt"
 TIME: Final = "time"
-# Looked up once, in the process that forks, because each fork would have to copy memory to look it up.
+# It is looked up once, in the process that forks, because a look-up in each fork would copy memory.
 _control_process: Final = ctypes.CDLL(None, use_errno=True).prctl
 
 
 class BoundedLog:
-    """A log file that is bounded, and that copes with a full disk."""
+    """A log file with a limited size, which also works when the disk is full."""
 
     def __init__(self, folder: AttemptFolder, most: int) -> None:
         self._file = os.open(folder.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._left = most
         self._most = most
         self.lost = 0
-        """The number of bytes that were left out."""
+        """The number of bytes that were not written."""
         self._full_disk = False
 
     def write(self, data: bytes) -> None:
-        """Append *data* as far as there is room. Bytes without room are counted."""
+        """Append as much of *data* as there is room for, and count the other bytes."""
         kept = data[: self._left] if not self.lost else b""
         written = self._append(kept)
         self._left -= written
@@ -79,7 +79,7 @@ class BoundedLog:
             self.lost += len(data) - written
 
     def close(self) -> None:
-        """Close the log, and note in it how much was left out, if anything."""
+        """Close the log. If bytes were left out, write their number into it."""
         if self.lost:
             why = ": there was no space left on the disk" if self._full_disk else ""
             self._append(f"\n[kornel: {self.lost} bytes of the log were left out{why}]\n")
@@ -112,13 +112,13 @@ class Supervisor:
         self._wake, self._woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def write_begin(self) -> None:
-        """Write this process into the record, so that the attempt can be found, whatever happens to the agent."""
+        """Write this process into the record, so that the attempt can be found even after the agent was killed."""
         self._folder.write_slot(
             Slot.BEGIN, {"pid": os.getpid(), "ticks": start_ticks(os.getpid()), "boot": read_boot_id()}
         )
 
     def supervise_command(self) -> None:
-        """Start the command, and stay until none of its processes is left."""
+        """Start the command, and return when none of its processes is left."""
         self._spec = self._folder.read_spec()
         self._group = self._create_group()
         os.mkfifo(self._folder.control, 0o600)
@@ -139,7 +139,8 @@ class Supervisor:
         self._write_end(lost_bytes=log.lost)
 
     def _create_group(self) -> str:
-        """Returns the control group of the attempt, with its limits; empty if there is none."""
+        """Makes the control group of the attempt with its limits. Returns its path, or an empty text if there is
+        none."""
         wanted = Path(self._spec["group"])
         if not self._spec["group"]:
             return ""
@@ -147,10 +148,10 @@ class Supervisor:
         return cgroups.create_group(wanted.name, self._spec["vcore"], self._spec["memory"])
 
     def _start_command(self, written: int) -> str:
-        """Starts the command. Returns why it cannot be started, or an empty text.
+        """Starts the command. Returns the reason if it cannot be started, otherwise an empty text.
 
-        It is spawned instead of forked, because that copies no memory of this process. What the command has to inherit
-        is set in this process, and restored after the start.
+        It is spawned and not forked, because spawning copies no memory of this process. Settings that the command has
+        to inherit are made in this process, and restored after the start.
         """
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
@@ -178,7 +179,7 @@ class Supervisor:
         return ""
 
     def _follow_command(self, output: int, control: int, log: BoundedLog) -> None:
-        """Keeps the log and obeys commands and deadlines until every process is gone."""
+        """Writes the log, and acts on commands and deadlines, until every process has ended."""
         os.set_blocking(output, False)
         poll = select.poll()
         for file in (output, control, self._wake):
@@ -208,7 +209,7 @@ class Supervisor:
         return min(max(0.0, min(self._deadlines.values()) - time.monotonic()) * 1000 + 1, LONGEST_POLL_MS)
 
     def _reap_children(self) -> bool:
-        """Reaps processes that have ended. Returns whether none is left."""
+        """Collects the processes that have ended. Returns whether none is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -236,7 +237,8 @@ class Supervisor:
                 self._stop(reason, grace_s)
 
     def _stop(self, reason: str, grace_s: float) -> None:
-        """Begins to stop the command; with *grace_s* it gets a warning first, unless it ignores the signal."""
+        """Begins to stop the command. With *grace_s*, the command first gets a warning signal, unless it has no handler
+        for it."""
         if self._stopped != CANCEL:
             self._stopped = reason
         if not grace_s:
@@ -269,15 +271,15 @@ class Supervisor:
             self._send_term()
         if self._deadlines.get("kill", now + 1) <= now:
             self._kill_all()
-            # A process that forks while it is killed is found the next time.
+            # The children of a process that forks while it is killed are found the next time.
             self._deadlines["kill"] = now + KILL_AGAIN_S
 
     def _find_members(self) -> list[int]:
         return find_descendants(os.getpid())
 
     def _send_to_all(self, number: int) -> None:
-        # The signal goes to the whole group at once, so that no member sees another end first, and then to those that
-        # left it.
+        # The signal goes to the whole process group at once, so that no member sees another one end first, and then to
+        # the processes that have left the group.
         with suppress(ProcessLookupError, PermissionError):
             if self._status is None:
                 os.killpg(self._main, number)
@@ -313,7 +315,7 @@ class Supervisor:
 
 
 def spawn_program(command: list[str], environment: Mapping[str, str], output: int) -> int:
-    """Returns the process ID of *command*, in a session of its own, without input. Raises OSError or ValueError."""
+    """Starts *command* in a new session without input. Returns its process ID. Raises OSError or ValueError."""
     program = command[0]
     folders = [""] if "/" in program else os.get_exec_path(environment)
     failure: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -334,7 +336,7 @@ def spawn_program(command: list[str], environment: Mapping[str, str], output: in
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            # Another folder may have a program of this name that can be run.
+            # Another folder may contain a program with this name that can be run.
             failure = error
     raise failure
 
@@ -352,7 +354,7 @@ def _group_of(pid: int) -> int:
 
 
 def _read_some(file: int) -> bytes | None:
-    """Returns what can be read now; ``None`` if nothing can; empty at the end."""
+    """Returns the bytes that can be read now, ``None`` if there are none, or no bytes at the end."""
     try:
         return os.read(file, READ_BYTES)
     except BlockingIOError:

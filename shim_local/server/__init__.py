@@ -1,1 +1,2 @@
-"""The server: the connection to the core, the connections of agents and commands, and the program that joins them."""
+"""The server: its connection to the core, its connections to agents and commands, and the program that combines
+them."""

@@ -1,4 +1,5 @@
-"""The connections of agents to the server: that of this machine within the process, others over TCP."""
+"""The connections between agents and the server: the agent of this machine runs within the process, the others are
+connected over TCP."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class AgentAway(Exception):
-    """The agent that would have to answer is not connected."""
+    """The agent that should answer is not connected."""
 
 
 class AgentLinks:
@@ -31,17 +32,18 @@ class AgentLinks:
         self._dispatcher: Dispatcher | None = None
 
     def attach(self, dispatcher: Dispatcher) -> None:
-        """Name the dispatcher that reads what agents say."""
+        """Set the dispatcher that reads the messages of agents."""
         self._dispatcher = dispatcher
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """The dispatcher."""
+        """The dispatcher that :meth:`attach` has set."""
         assert self._dispatcher is not None, "it is attached before anything runs"
         return self._dispatcher
 
     def send(self, node: str, message: Mapping[str, Any]) -> None:
-        """Send a message to the agent of *node*. If the agent is away it is lost: all is compared later."""
+        """Send a message to the agent of *node*. If the agent is away, the message is lost; everything is compared when
+        the agent is back."""
         if (sender := self._senders.get(node)) is not None:
             sender(message)
 
@@ -66,18 +68,18 @@ class AgentLinks:
             del self._answers[number]
 
     def connect(self, hello: Mapping[str, Any], sender: Callable[[Mapping[str, Any]], None]) -> None:
-        """Take up an agent that has introduced itself."""
+        """Add an agent that has introduced itself."""
         self._senders[str(hello["node"])] = sender
         self.dispatcher.connect_agent(hello)
 
     def disconnect(self, node: str, sender: Callable[[Mapping[str, Any]], None]) -> None:
-        """Drop an agent, unless it has connected anew meanwhile."""
+        """Remove an agent, unless it has connected again meanwhile."""
         if self._senders.get(node) is sender:
             del self._senders[node]
             self.dispatcher.disconnect_agent(node)
 
     def receive(self, node: str, message: Mapping[str, Any]) -> None:
-        """Hand over what an agent says."""
+        """Pass a message of an agent to the dispatcher."""
         match message["do"]:
             case "started":
                 self.dispatcher.start_task(message["key"], message["at"])
@@ -95,7 +97,7 @@ class AgentLinks:
                 _LOGGER.warning("%s: unknown message %s", node, message["do"])
 
     async def serve_agent(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve an agent over a connection until that ends."""
+        """Serve an agent over a connection until the connection ends."""
         hello = await read_message(reader)
         if hello is None or hello.get("do") != "hello":
             raise WireError("an agent did not introduce itself")
@@ -124,14 +126,14 @@ class AgentLinks:
 
 
 async def send_pings(writer: asyncio.StreamWriter) -> None:
-    """Say something regularly, so that the other side notices when nobody is there any more."""
+    """Send a message regularly, so that the other side notices when the connection is dead."""
     while True:
         await asyncio.sleep(PING_S)
         write_message(writer, {"do": "ping"})
 
 
 async def read_timely(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    """Returns the next message; ``None`` at the end, or when nothing has come for too long."""
+    """Returns the next message, or ``None`` at the end or if no message arrived for too long."""
     try:
         async with asyncio.timeout(SILENCE_S):
             return await read_message(reader)

@@ -1,4 +1,4 @@
-"""Requests of the command line, answered from the dispatcher, the store and the agents."""
+"""Answers to requests of the command line, from the dispatcher, the store and the agents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_JOBS: Final = 1000
 
 
 class Commands:
-    """Answers requests. A request is an object with ``do``; an answer has ``error``, or what was asked for."""
+    """Answers requests. A request is an object with ``do``; an answer contains ``error`` or the requested values."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Commands:
         return {"job": job.id, "tasks": len(job.tasks), "note": self._find_shortage(job.spec)}
 
     def _find_shortage(self, spec: JobSpec) -> str:
-        """Returns why a job cannot run on any known machine, or an empty text."""
+        """Returns the reason why a job cannot run on any known machine, or an empty text if it can."""
         capacities = [node.record["capacity"] for node in self._dispatcher.nodes.values()]
         wanted = {"vcore": spec.vcore, "memory": spec.memory, "gpus": spec.gpu}
         if any(all(amount <= has[name] for name, amount in wanted.items()) for has in capacities):

@@ -1,7 +1,9 @@
-"""The connection to the core: registers, reports machines and jobs, asks for room, and hands over the decisions.
+"""The connection to the core: it registers, reports machines and jobs, asks for room, and passes the core's decisions
+to the dispatcher.
 
 Messages are queued without waiting. After each registration everything is reported again, so nothing is lost when a
-core has lost its state; if only a stream broke, what may have been lost with it is sent again, which does no harm.
+core has lost its state. If only a stream broke, the entries that may have been lost with it are sent again, which does
+no harm.
 """
 
 from __future__ import annotations
@@ -51,12 +53,12 @@ REFUSED_AGAIN_S: Final = 10.0
 CONFIRM_S: Final = 30.0
 MOST_RELEASES: Final = 20_000
 OVER: Final = frozenset({"Completed", "Failed", "Failing", "Expired", "Rejected"})
-"""The states of an application in which it takes no asks."""
+"""The states of an application in which it accepts no asks."""
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 class CoreLink:
-    """One registration with a core, made again whenever it is lost."""
+    """One registration with a core, which is repeated whenever it is lost."""
 
     def __init__(
         self,
@@ -65,8 +67,8 @@ class CoreLink:
         queues: Callable[[], str],
         credentials: Credentials | None = None,
     ) -> None:
-        """Prepares a link. *find_core* returns the address of the core, starting one if need be; *queues* returns the
-        configuration to send."""
+        """Prepares a link. *find_core* returns the address of the core, after starting one if necessary; *queues*
+        returns the configuration to send."""
         self.rm_id: Final = rm_id
         self.state = "not connected yet"
         """The state of the connection, in words; empty while it works."""
@@ -93,11 +95,12 @@ class CoreLink:
 
     @property
     def partition(self) -> str:
-        """The full name of the partition that machines and jobs are in: others of the core may have one named so."""
+        """The full name of the partition of the machines and jobs. Another manager of the core may have a partition
+        with the same short name."""
         return f"[{self.rm_id}]default"
 
     def attach(self, dispatcher: Dispatcher) -> None:
-        """Name the dispatcher that carries out what the core decides."""
+        """Set the dispatcher that carries out the core's decisions."""
         self._dispatcher = dispatcher
 
     @property
@@ -107,7 +110,7 @@ class CoreLink:
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """The dispatcher."""
+        """The dispatcher that :meth:`attach` has set."""
         assert self._dispatcher is not None, "it is attached before anything runs"
         return self._dispatcher
 
@@ -155,7 +158,7 @@ class CoreLink:
         self._filled.set()
 
     async def _update_queues(self, client: ShimClient) -> None:
-        """Puts the present queues into force, because the built-in ones depend on the machines."""
+        """Sends the present queue configuration to the core, because the built-in queues depend on the machines."""
         if (queues := self._queues()) != self._sent_queues:
             self._sent_queues = queues
             try:
@@ -200,13 +203,13 @@ class CoreLink:
                 await asyncio.sleep(AGAIN_S)
 
     async def _serve(self, client: ShimClient) -> None:
-        """Reports everything, and then follows the core until the registration is lost."""
+        """Reports everything, and then carries out the core's decisions until the registration is lost."""
         self._reset_state()
         self.dispatcher.reset_terminations()
         nodes = list(self.dispatcher.nodes.values())
         running = list(self.dispatcher.live_tasks(TaskState.RUNNING))
         queued = list(self.dispatcher.live_tasks(TaskState.QUEUED))
-        # Everything that happens from here on is queued, and sent after what is reported now.
+        # Everything that happens from here on is queued, and sent after this report.
         self._known_nodes.update(node.name for node in nodes)
         jobs = {job.id: job for job, _ in (*running, *queued)}
         self._applications = {job.application_id: False for job in jobs.values()}
@@ -229,9 +232,11 @@ class CoreLink:
     async def _report_all(
         self, client: ShimClient, nodes: Iterable[Node], jobs: Iterable[Job], reports: Iterable[si.Allocation]
     ) -> None:
-        """Reports machines, jobs and what runs, in this order, opens the machines, and goes on with the decisions."""
+        """Reports machines, jobs and running tasks, in this order; then opens the machines and continues to carry out
+        decisions."""
         unasked, self._unasked = self._unasked, defaultdict(list)
-        # The machines are closed at first, so that nothing is placed in room that is about to be reported as used.
+        # At first the machines are reported as draining, so that nothing is placed in room that is about to be reported
+        # as used.
         await client.create_nodes([_make_node(node, si.NodeInfo.CREATE_DRAIN) for node in nodes])
         await client.add_applications([_make_application(job) for job in jobs])
         await client.report_allocations(reports)
@@ -269,7 +274,7 @@ class CoreLink:
             case AskRejected(key=key, application_id=application, reason=reason):
                 self._confirm_report(key)
                 if reason.startswith("application-not-found") and self._applications.pop(application, False):
-                    # The application was idle for so long that the core has completed it.
+                    # The core has completed the application because it was idle for too long.
                     self._ask_again(application)
                 else:
                     _LOGGER.warning("the core refuses %s: %s", key, reason)
@@ -318,7 +323,7 @@ class CoreLink:
             self.report_node(node)
 
     def _send_again(self, stream: StreamKind) -> None:
-        """Sends what may have been lost with a stream."""
+        """Sends the entries again that may have been lost with a stream."""
         if self.state:
             return
         if stream is StreamKind.NODE:
@@ -340,7 +345,7 @@ class CoreLink:
 
 
 async def _write(client: ShimClient, kind: type, entries: list[Entry]) -> None:
-    """Hands entries of one kind to the stream that they belong to."""
+    """Passes entries of one kind to their stream."""
     if kind is Ask:
         await client.submit_asks(each for each in entries if isinstance(each, Ask))
     elif kind is si.Allocation:
@@ -370,7 +375,7 @@ def _make_application(job: Job) -> si.AddApplicationRequest:
         applicationID=job.application_id,
         queueName=spec.queue_path,
         ugi=si.UserGroupInformation(user=spec.user, groups=spec.groups or (spec.user,)),
-        # The name of a program may be bytes that are not valid text.
+        # The name of a program may contain bytes that are no valid text.
         tags={"kornel.name": spec.shown_name[:200].encode("utf-8", "replace").decode()},
     )
 

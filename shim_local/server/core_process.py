@@ -1,4 +1,4 @@
-"""The local cluster's own core: started when none runs, started again when it ends, and found again by the next
+"""The local cluster's own core. It is started if none runs, started again when it ends, and found again by the next
 server."""
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 class OwnCore:
     """The core that belongs to a state directory. It listens on a socket there, so only its owner can reach it.
 
-    *page*: its web page is served on loopback, where every user of this machine sees the jobs and may change queues.
+    With *page*, its web page is served on loopback, where every user of this machine sees the jobs and may change
+    queues.
     """
 
     def __init__(self, folder: Path, *, page: bool = False) -> None:
@@ -38,7 +39,7 @@ class OwnCore:
         self.address: Final = f"unix:{self._socket}"
         self.log: Final = folder / "core.log"
         self.trouble = ""
-        """The reason why no core serves, in words; empty while one does."""
+        """The reason why no core serves, in words; empty while a core serves."""
         self._folder = folder
         self._page = page
         self._record = folder / "core.pid"
@@ -108,7 +109,7 @@ class OwnCore:
         return 0, 0
 
     def page_address(self) -> str:
-        """Returns the address of the core's web page; empty: it has none."""
+        """Returns the address of the core's web page, or an empty text if it has none."""
         with suppress(OSError):
             for line in reversed(self.log.read_text(encoding="utf-8", errors="replace").splitlines()):
                 with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""The program behind ``kornel-local up --join``: the agent of a machine whose jobs a server elsewhere keeps.
+"""The program behind ``kornel-local up --join``: the agent of a machine whose server runs on another machine.
 
 Commands that are given on this machine are passed on to the server.
 """
@@ -24,7 +24,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class JoinedAgent:
-    """An agent and its connection to the server, made again whenever it breaks."""
+    """An agent, and its connection to the server, which is made again whenever it breaks."""
 
     def __init__(self, settings: Settings) -> None:
         """Reads the token. Raises SettingsError."""
@@ -48,7 +48,7 @@ class JoinedAgent:
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Serve until SIGTERM, SIGINT or ``down``. Raises what keeps it from starting."""
+        """Serve until SIGTERM, SIGINT or ``down``. Raises an error if it cannot start."""
         await self._agent.open()
         path = self._settings.socket
         path.unlink(missing_ok=True)
@@ -70,7 +70,8 @@ class JoinedAgent:
             await self._agent.close()
 
     async def _connect(self, role: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Returns a connection over which we have proved who we are. Raises OSError, TimeoutError or WireError."""
+        """Returns a connection over which both sides have proved that they know the token. Raises OSError, TimeoutError
+        or WireError."""
         async with asyncio.timeout(CONNECT_S):
             host, port = self._address
             reader, writer = await asyncio.open_connection(host, port, limit=MOST_BYTES, ssl=self._tls)
@@ -116,7 +117,7 @@ class JoinedAgent:
         self._note_state(f"the server at {self._settings.join} is away")
 
     def _send_report(self, message: dict[str, Any]) -> None:
-        # What is lost while nobody is connected stands in the next introduction.
+        # Messages that are lost without a connection are contained in the next introduction.
         if self._writer is not None:
             write_message(self._writer, message)
 
@@ -126,7 +127,7 @@ class JoinedAgent:
         self._state = state
 
     async def _serve_command(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers what is about this machine, and passes on everything else."""
+        """Answers requests about this machine, and passes all others on to the server."""
         upstream: asyncio.StreamWriter | None = None
         try:
             while (request := await read_message(reader)) is not None:

@@ -1,4 +1,5 @@
-"""The queues of a server to which nobody gave a file: ordinary ones, and one that takes its room back from them."""
+"""The queues of a server without a configuration file: ordinary queues, and one that preempts their tasks to get its
+guarantee."""
 
 from __future__ import annotations
 
@@ -6,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 BUILT_IN_DEFAULT: Final = "batch"
-"""The built-in queue of jobs that name none. It is not called default: there the core puts what names a wrong queue."""
+"""The built-in queue of jobs that name no queue. It is not called default, because the core places applications with a
+wrong queue in a queue of that name."""
 DEFAULT: Final = "default"
-"""The queue of jobs that name none where a file has the queues."""
+"""The queue of jobs that name no queue, if the queues come from a file."""
 BUILT_IN: Final = """\
 partitions:
   - name: default
@@ -28,7 +30,8 @@ partitions:
 
 
 def build_queues(capacities: Iterable[Mapping[str, Any]]) -> str:
-    """Returns the built-in queues: the guarantee of ``urgent`` is everything that the machines have."""
+    """Returns the configuration of the built-in queues. The guarantee of ``urgent`` is everything that the machines
+    have."""
     vcore = memory = 0
     for capacity in capacities:
         vcore += capacity["vcore"]

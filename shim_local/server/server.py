@@ -1,4 +1,5 @@
-"""The program behind ``kornel-local up``: store, dispatcher, core, and this machine's agent in one process."""
+"""The program behind ``kornel-local up``: the store, the dispatcher, the link to the core, and this machine's agent in
+one process."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class LocalServer:
     """A server with its agent."""
 
     def __init__(self, settings: Settings) -> None:
-        """Opens the store. Raises SettingsError, or what the store raises."""
+        """Opens the store. Raises SettingsError, or an error of the store."""
         settings.check()
         settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._settings = settings
@@ -54,7 +55,7 @@ class LocalServer:
         self._read_queues()
 
     async def run(self) -> None:
-        """Serve until SIGTERM, SIGINT or ``down``. Raises what keeps it from starting."""
+        """Serve until SIGTERM, SIGINT or ``down``. Raises an error if it cannot start."""
         await self._agent.open()
         store = JobStore(self._settings.folder / "jobs.db")
         dispatcher = Dispatcher(store, self._core_link, self._links, time.time)
@@ -117,7 +118,7 @@ class LocalServer:
         asyncio.get_running_loop().call_soon(self._links.receive, self._settings.name, message)
 
     def _send_local(self, message: Mapping[str, Any]) -> None:
-        # Not at once: the answer would come before the caller has finished its step.
+        # The answer is sent later, because otherwise it would arrive before the caller has finished its step.
         asyncio.get_running_loop().call_soon(self._agent.handle, message)
 
     # Commands and other machines.
@@ -160,7 +161,7 @@ class LocalServer:
     def _follow_connections(
         self, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
     ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
-        """Returns *serve* so that its connections are closed however they end, and end with the server."""
+        """Returns *serve* as a function that closes each connection in any case, and ends it with the server."""
 
         async def followed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
@@ -196,11 +197,11 @@ class LocalServer:
 
     def _stop(self, with_core: bool) -> None:
         self._with_core = with_core
-        # Later, so that whoever asked for it is answered.
+        # This is done later, so that the command gets its answer first.
         asyncio.get_running_loop().call_later(ANSWER_S, self._stopping.set)
 
     async def _clean_regularly(self, store: JobStore) -> None:
-        """Removes what has ended long ago, every hour."""
+        """Removes jobs and logs that ended long ago, every hour."""
         while True:
             before_s = time.time() - self._settings.keep_s
             try:
@@ -212,12 +213,12 @@ class LocalServer:
 
 
 async def answer_commands(commands: Commands, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer requests of one connection, one after the other."""
+    """Answer the requests of one connection, one after the other."""
     while (request := await read_message(reader)) is not None:
         answering = asyncio.ensure_future(commands.answer(request))
         gone = asyncio.ensure_future(reader.read(1)) if request.get("do") == "wait" else None
         if gone is not None:
-            # Somebody who waits for a day may go home before.
+            # A command that waits for a job may end before the answer is there.
             await asyncio.wait([answering, gone], return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
                 answering.cancel()

@@ -1,4 +1,4 @@
-"""The settings of a server or of an agent that joins one, and where their files are."""
+"""The settings of a server or of an agent that joins one, and the places of their files."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that the program behind ``kornel-local up`` has to know."""
+    """The settings of the program behind ``kornel-local up``."""
 
     folder: Path
     name: str
     capacity: Capacity
     core: str = ""
-    """The address of a core that runs already; empty: one of our own."""
+    """The address of a core that runs already; empty: the server starts its own."""
     page: bool = False
-    """The web page of a core of our own is served; whoever uses this machine can see and change it."""
+    """Says whether the server's own core serves its web page, which every user of this machine can then use."""
     rm_id: str = "kornel-local"
     queues: Path | None = None
-    """A file with the configuration of queues; without it there are built-in ones."""
+    """A file with the configuration of queues; without it the built-in queues are used."""
     listen: str = ""
     """The address at which agents of other machines may connect; empty: none."""
     join: str = ""
@@ -43,7 +43,7 @@ class Settings:
     insecure_anywhere: bool = False
     credentials: Credentials | None = None
     keep_s: float = KEEP_S
-    """The time for which jobs that have ended are remembered, and their logs kept."""
+    """The time for which ended jobs and their logs are kept."""
 
     @property
     def socket(self) -> Path:
@@ -56,7 +56,7 @@ class Settings:
         return self.token_file or self.folder / "token"
 
     def check(self) -> None:
-        """Raise SettingsError where something cannot work."""
+        """Raise SettingsError if a setting cannot work."""
         if len(str(self.folder / "core.sock").encode()) > LONGEST_SOCKET:
             raise SettingsError(
                 f"the path of the state directory {self.folder} is too long for a socket; choose another with --state"
@@ -70,7 +70,7 @@ class Settings:
                 )
 
     def server_tls(self) -> ssl.SSLContext | None:
-        """Returns the TLS of the listener; ``None``: it has none. Raises SettingsError."""
+        """Returns the TLS settings of the listener, or ``None`` if it has none. Raises SettingsError."""
         if self.tls_cert is None:
             return None
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -81,7 +81,8 @@ class Settings:
         return context
 
     def client_tls(self) -> ssl.SSLContext | None:
-        """Returns the TLS towards the server that is joined; ``None``: it has none. Raises SettingsError."""
+        """Returns the TLS settings for the connection to the joined server, or ``None`` if there are none. Raises
+        SettingsError."""
         if self.ca is None:
             return None
         try:
@@ -91,7 +92,7 @@ class Settings:
 
 
 def find_socket(folder: Path) -> Path:
-    """Returns the socket at which the server or agent of a state directory takes commands."""
+    """Returns the socket at which the server or agent of a state directory accepts commands."""
     return folder / "server.sock"
 
 

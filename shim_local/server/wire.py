@@ -1,4 +1,5 @@
-"""Messages between commands, agents and the server: a JSON object per line, and a proof of a shared secret over TCP."""
+"""Messages between commands, agents and the server: one JSON object per line. Over TCP, both sides first prove that
+they know a shared secret."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ MOST_HANDSHAKE_BYTES: Final = 4096
 
 
 class WireError(Exception):
-    """The other side does not speak as it should, or does not know the secret."""
+    """The other side breaks the protocol, or does not know the secret."""
 
 
 async def read_message(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    """Returns the next message; ``None`` at the end. Raises WireError."""
+    """Returns the next message, or ``None`` at the end. Raises WireError."""
     try:
         line = await reader.readline()
     except ValueError:
@@ -44,14 +45,15 @@ def write_message(writer: asyncio.StreamWriter, message: Mapping[str, Any]) -> N
 
 
 def make_proof(token: str, role: str, nonces: str) -> str:
-    """Returns what only somebody can say who has the token, for this connection and this side of it."""
+    """Returns a proof that its sender has the token. It is valid only for this connection and this side of it."""
     return hmac.new(
         token.encode(), f"kornel-local {role} {nonces}".encode("utf-8", "replace"), hashlib.sha256
     ).hexdigest()
 
 
 async def _read_handshake(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    """Returns the next message of somebody who has proved nothing yet, and may not fill our memory."""
+    """Returns the next message of a peer that has not proved anything yet. Its size is limited, so that the peer cannot
+    fill our memory."""
     line = bytearray()
     while not line.endswith(b"\n"):
         byte = await reader.read(1)
@@ -89,7 +91,7 @@ async def admit_peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
 
 
 async def prove_token(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str, role: str) -> None:
-    """Show a server that we have its token, and see that it has it too. Raises WireError."""
+    """Prove to a server that we have its token, and check that it has the token too. Raises WireError."""
     async with asyncio.timeout(HANDSHAKE_S):
         greeting = await read_message(reader) or {}
         ours = secrets.token_hex(16)

@@ -24,6 +24,8 @@ from kornel.shim_client import (
     example,
     stream,
 )
+from kornel.shim_client.outbox import Outbox
+from kornel.shim_client.progress import Progress
 from kornel.si.v1 import si_pb2 as si
 
 DEMANDS = (si.PREEMPTED_BY_SCHEDULER, si.TIMEOUT, si.PLACEHOLDER_REPLACED)
@@ -120,6 +122,22 @@ def registers_after_a_break() -> None:
     """Takes every break for a core that has forgotten it."""
     stream.TRANSIENT = frozenset()  # type: ignore[misc]
     vars(stream)["StreamRefused"] = ResyncRequired
+
+
+def forgets_what_it_sent() -> None:
+    """Says what it has received, and sends nothing again that the core has not applied."""
+
+    async def write_again(self: Outbox[Any], applied: int) -> bool:
+        self.begin_keeping(lambda: None, 1)
+        return True
+
+    Outbox.write_again = write_again  # type: ignore[method-assign]
+
+
+def knows_nothing_of_epochs() -> None:
+    """Breaks nothing: it does not say what it has received, as no shim did once."""
+    begin = Progress.begin_counting
+    Progress.begin_counting = lambda self, epoch: begin(self, "")  # type: ignore[method-assign]
 
 
 def forgets_what_runs() -> None:
@@ -223,6 +241,8 @@ WAYS: dict[str, Callable[[], None]] = {
         dies_of_unknown_states,
         dies_of_a_break,
         registers_after_a_break,
+        forgets_what_it_sent,
+        knows_nothing_of_epochs,
         forgets_what_runs,
         uses_two_names,
         ends_slowly_of_a_refusal,

@@ -62,7 +62,7 @@ async def test_example_conforms() -> None:
     results = await judge(module("kornel.shim_client.example"))
     assert not ids(results, Verdict.FAIL), told(results)
     assert ids(results, Verdict.UNSEEN) == ["S8", "S9"]
-    assert verdict_line(list(results.values()), "checks") == "27 checks: 25 pass, 2 not seen, 0 fail: conforms"
+    assert verdict_line(list(results.values()), "checks") == "28 checks: 26 pass, 2 not seen, 0 fail: conforms"
 
 
 async def test_simulated_cluster_conforms(tmp_path: Path) -> None:
@@ -110,6 +110,8 @@ async def test_what_is_broken_is_named(way: str, broken: list[str]) -> None:
         ("creates_no_node", "S26", ["S26"]),
         ("asks_for_nothing", "S26", ["S26"]),
         ("comes_back", "S27", ["S27"]),
+        ("forgets_what_it_sent", "S28", ["S28"]),
+        ("knows_nothing_of_epochs", "S28", []),
         ("ends_at_once", "S25", ["S25"]),
         ("ignores_sigterm", "S25", ["S25"]),
     ],

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from kornel.v1 import status_pb2, status_pb2_grpc
+from tests.prepared import find_program, python
 
 PATIENCE_S = 60.0
 SCHEDULER = "si.v1.Scheduler"
@@ -31,15 +33,64 @@ runpy.run_module("kornel", run_name="__main__")
 """
 """A core on a machine whose clock is ahead, or back."""
 
+PLANTED = """
+import runpy, sys
+from kornel.core.partition.engine import Engine
+from kornel.core.partition.intake import allocation_intake, node_intake
+handle, drain, cycle = allocation_intake.handle, node_intake.handle, Engine.cycle
+update = Engine._take_update_steps
+
+def handle_entry(state, spec, now_ns):
+    refused = handle(state, spec, now_ns)
+    if spec.key.startswith("poison"):
+        state.nodes.clear()
+        raise RuntimeError("planted: " + spec.key)
+    return refused
+
+def handle_node(state, spec, now_ns):
+    drain(state, spec, now_ns)
+    if spec.node_id == "n2" and spec.action == 3:
+        raise RuntimeError("planted: drain")
+
+def run_slice(self, now_ns, budget):
+    if any(key.startswith("stuck") for state in self._partitions.values() for key in state.requests):
+        self._partitions.clear()
+        raise RuntimeError("planted: slice")
+    return cycle(self, now_ns, budget)
+
+def take_update(self, command, now_ns):
+    yield from update(self, command, now_ns)
+    if "poison" in command.config:
+        raise RuntimeError("planted: configuration")
+
+allocation_intake.handle, node_intake.handle, Engine.cycle = handle_entry, handle_node, run_slice
+Engine._take_update_steps = take_update
+sys.argv[0] = "kornel"
+runpy.run_module("kornel", run_name="__main__")
+"""
+"""A core with bugs: on asks called poison and configurations with that word, on draining node n2, and in slices while
+an ask called stuck waits."""
+
+OTHER_VERSION = """
+import runpy, sys
+from kornel.core.process import version
+number = sys.argv.pop(1)
+version.core_version = lambda: number
+sys.argv[0] = "kornel"
+runpy.run_module("kornel", run_name="__main__")
+"""
+"""A core that says that it is another version."""
+
 
 @dataclass
 class CoreProcess:
-    """One ``kornel serve``. ``address``: of gRPC."""
+    """One ``kornel serve``. ``address``: of gRPC. ``prepared``: it was forked, and ``process`` stands for it."""
 
     process: subprocess.Popen[bytes]
     address: str
     log: Path
     channel: grpc.aio.Channel
+    prepared: bool = True
     signalled: list[int] = field(default_factory=list)
 
     async def serves(self, service: str = SCHEDULER) -> bool:
@@ -56,10 +107,29 @@ class CoreProcess:
         stub: status_pb2_grpc.StatusServiceAsyncStub = status_pb2_grpc.StatusServiceStub(self.channel)
         return await stub.GetStatus(status_pb2.GetStatusRequest(audit=True), timeout=PATIENCE_S)
 
+    async def wait_for_allocations(self, count: int) -> None:
+        """Returns when the core has so many."""
+        async with asyncio.timeout(PATIENCE_S):
+            while sum(each.allocation_count for each in (await self.status()).partitions) < count:  # noqa: ASYNC110 - asked over the wire
+                await asyncio.sleep(0.02)
+
+    async def wait_until_unfit(self) -> None:
+        """Returns when the core has ended, or says that it never leads."""
+        async with asyncio.timeout(PATIENCE_S):
+            while self.process.poll() is None:
+                with suppress(grpc.aio.AioRpcError):
+                    if (await self.status()).standing.role == "unfit":
+                        return
+                await asyncio.sleep(0.05)
+
     def send(self, number: int) -> None:
         """Sends the process a signal."""
         self.signalled.append(number)
-        self.process.send_signal(number)
+        os.kill(self.find_program(), number)
+
+    def find_program(self) -> int:
+        """Returns the process ID of the program."""
+        return find_program(self.process.pid) if self.prepared else self.process.pid
 
     async def ended(self) -> int:
         """Returns the exit status once the process has ended."""
@@ -75,18 +145,25 @@ class Cores:
         self._started: list[CoreProcess] = []
         self._channels: list[grpc.aio.Channel] = []
 
-    async def start(self, *options: str, address: str = "127.0.0.1:0", ahead_s: int = 0) -> CoreProcess:
-        """Returns a core that has begun to serve, as the leader or standing by. *ahead_s*: its machine's clock is."""
+    async def start(
+        self, *options: str, address: str = "127.0.0.1:0", ahead_s: int = 0, version: str = "", bugs: bool = False
+    ) -> CoreProcess:
+        """Returns a core that has begun to serve, as the leader or standing by. *ahead_s*: its machine's clock is.
+        *version*: that it says it is. *bugs*: it has the planted ones."""
         number = len(self._started)
         ready, log = self._home / f"ready-{number}", self._home / f"core-{number}.log"
         module = ["-c", AHEAD, str(ahead_s)] if ahead_s else ["-m", "kornel"]
+        if version:
+            module = ["-c", OTHER_VERSION, version]
+        if bugs:
+            module = ["-c", PLANTED]
         command = [
-            sys.executable, *module, "serve", "--grpc", address, "--ready-file", str(ready),
+            sys.executable if ahead_s else python(), *module, "serve", "--grpc", address, "--ready-file", str(ready),
             "--rest-address", "off", "--history", "off", "--journal", self._journal, *options,
         ]  # fmt: skip
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out)  # noqa: ASYNC220 - forks once
-        core = CoreProcess(process, "", log, None)  # type: ignore[arg-type]
+        core = CoreProcess(process, "", log, None, not ahead_s)  # type: ignore[arg-type]
         self._started.append(core)
         async with asyncio.timeout(PATIENCE_S):
             while not ready.exists():
@@ -117,7 +194,7 @@ class Cores:
             await channel.close()
         for core in self._started:
             if core.process.poll() is None:
-                core.process.send_signal(signal.SIGCONT)
+                core.send(signal.SIGCONT)
                 core.process.kill()
             core.process.wait()
 

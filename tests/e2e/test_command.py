@@ -183,6 +183,9 @@ def test_two_cores_on_one_socket_file(tmp_path: Path) -> None:
             result = kornel("serve", "--grpc", again, "--rest-address", "off")
             assert result.returncode == 1
             assert "another core serves" in result.stderr
+        (tmp_path / "core.sock.lock").unlink()
+        result = kornel("serve", "--grpc", address, "--rest-address", "off")
+        assert (result.returncode, "somebody answers there" in result.stderr) == (1, True), "whatever cleans up there"
         assert kornel("health", "--grpc", address).returncode == 0
         stopped(process, signal.SIGTERM)
 

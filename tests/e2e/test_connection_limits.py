@@ -115,6 +115,9 @@ async def test_requests_of_one_message_are_bounded(method: str, most: int) -> No
         code, details = await refused(call(bytes(most + 1), timeout=PATIENCE_S))
         assert (code, f"at most {most:,}" in details) == (Code.RESOURCE_EXHAUSTED, True)
         assert await healthy(core)
+        looks = core.server.connections._round
+        await until(lambda: core.server.connections._round > looks + 20, "the keeper to look again")
+        assert not core.server.connections.cuts, "what was read and refused is not ahead any more"
 
 
 async def test_a_stranger_far_ahead_is_cut() -> None:

@@ -149,6 +149,17 @@ async def test_a_rollback_holds_across_cores(tmp_path: Path) -> None:
         assert in_force(core) == THIRD
 
 
+async def test_another_manager_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """It is told why, and what to do; the first one goes on."""
+    async with journalling(tmp_path, CONFIG) as core:
+        await core.register("rm-1", OTHER)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await core.register("rm-2", OTHER)
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert "a journal is that of one engine" in str(refused.value.details())
+        assert in_force(core) == OTHER
+
+
 async def test_nothing_is_in_force_once_the_manager_was_unregistered(tmp_path: Path) -> None:
     async with journalling(tmp_path, CONFIG) as core:
         await core.register("rm-1", OTHER)

@@ -127,6 +127,10 @@ def commands(file: Path, folder: Path) -> dict[str, list[Sequence[str]]]:
             ["--app", "none" + BAD],
             ["--resource", BAD],
         ],
+        "what-if gang": [
+            ["3", "--queue", "root.a", "--vcore", "1", "--required", "rack"],
+            ["2", "--queue", "none" + BAD, "--vcore", "1"],
+        ],
         "what-if node-lost": [[NODE], ["none" + BAD]],
         "what-if quota": [["root.b", "max.vcore=1"], ["root.b", BAD], ["none" + BAD, "max.vcore=1"]],
         "what-if priority": [[WANTED, "5"], ["none" + BAD, "5"]],

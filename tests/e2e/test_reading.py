@@ -289,7 +289,7 @@ async def test_commands_for_people(core: Core, arguments: list[str], code: int, 
         (
             ["nodes", "n1"],
             {
-                *("summary", "attributes", "allocations", "reservations", "foreign_keys"),
+                *("summary", "attributes", "allocations", "reservations", "foreign_keys", "devices"),
                 *("drained_by_manager", "drained_by", "drained_since_ns"),
             },
         ),

@@ -196,6 +196,8 @@ def _listen(probe: subprocess.Popen[str], probes: list[tuple[float, float]]) -> 
     assert probe.stdout is not None
     with probe.stdout as lines:
         for line in lines:
+            if not line.endswith("\n"):
+                return  # It was killed in the middle of a line.
             began, took = line.split()
             probes.append((float(began), float(took)))
 

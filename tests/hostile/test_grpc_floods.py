@@ -173,8 +173,8 @@ def bombs(kind: str) -> Iterator[bytes]:
 def put_up_with(attack: Any, connections: int) -> Any:
     """The bounds of headers that unfold: what gRPC has written out before anybody can look cannot be had smaller."""
     if connections == 1:
-        return attack(memory_mib=192, health_s=2.5, processor_s=3)
-    return attack(memory_mib=1024, health_s=10.5, processor_s=6)
+        return attack(memory_mib=160, health_s=2.5, processor_s=3)
+    return attack(memory_mib=768, health_s=10.5, processor_s=6)
 
 
 @pytest.mark.parametrize("kind", BOMBS)
@@ -262,7 +262,7 @@ def test_ten_million_empty_entries_by_the_manager(core: AttackedCore) -> None:
             core.serves_bystander(allocations=False)
             yield raw
 
-        with core.attack(refused_bytes=len(raw), memory_mib=160, health_s=0.5):
+        with core.attack(refused_bytes=len(raw), memory_mib=144, health_s=0.5):
             stream: Any = channel.stream_stream(ALLOCATION)
             calling = stream(requests(), timeout=30)
             with suppress(grpc.RpcError):

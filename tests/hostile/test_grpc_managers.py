@@ -50,7 +50,7 @@ def test_large_requests_over_many_connections(core: AttackedCore) -> None:
     raw = name + b"\x22\x00" * 19_000_000
     codes: list[grpc.StatusCode] = []
     # A message is held in parts and as a whole, so 128 MiB ahead may take twice that.
-    with core.attack(refused_bytes=6 * len(raw), memory_mib=512, health_s=1.0):
+    with core.attack(refused_bytes=6 * len(raw), memory_mib=448, health_s=1.0):
         senders = [threading.Thread(target=lambda: codes.append(send(core, ALLOCATION, name, raw))) for _ in range(6)]
         for sender in senders:
             sender.start()
@@ -69,7 +69,7 @@ def test_applications_of_users_with_very_many_groups(core: AttackedCore) -> None
         application.applicationID = f"crowd-{number}"
         application.ugi.groups.extend(f"g{group}" for group in range(19_000))
     raw = request.SerializeToString()
-    with core.attack(refused_bytes=len(raw), memory_mib=160, health_s=0.5):
+    with core.attack(refused_bytes=len(raw), memory_mib=112, health_s=0.5):
         assert send(core, APPLICATION, si.ApplicationRequest(rmID="rm-1").SerializeToString(), raw) is not None
 
 

@@ -91,7 +91,8 @@ def test_twenty_large_texts_over_grpc(core: AttackedCore, method: str) -> None:
         "ValidateConfiguration": configuration_pb2.ValidateConfigurationRequest(config=LARGE),
         "PreviewConfiguration": configuration_pb2.PreviewConfigurationRequest(config=LARGE),
     }[method]
-    with grpc.insecure_channel(core.address) as channel, core.attack(processor_s=60, memory_mib=256):
+    # Sixteen of them wait, each in parts, as a whole and as a text.
+    with grpc.insecure_channel(core.address) as channel, core.attack(processor_s=60, memory_mib=96):
         call = getattr(configuration_pb2_grpc.ConfigurationServiceStub(channel), method)
         futures = [call.future(request, timeout=4) for _ in range(20)]
         time.sleep(1)

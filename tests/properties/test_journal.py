@@ -15,7 +15,7 @@ from kornel.core.journal.records import Block, BlockWriter, read_block
 from kornel.core.journal.replay import Replay
 from tests.properties.machine import driver
 from tests.properties.machine.world import World
-from tests.properties.test_determinism import EPISODES
+from tests.properties.test_snapshots import RUNS
 
 BEGINNING = Beginning("test", True, 2_000_000_000, 5)
 
@@ -91,7 +91,7 @@ def test_a_journal_is_decided_again_alike(seed: int) -> None:
 def test_long_journals_are_decided_again_alike() -> None:
     """Runs that together show everything that the engine can say."""
     seen: set[str] = set()
-    for seed in (*EPISODES, *range(100, 113)):
+    for seed in (*RUNS, *range(100, 113)):
         seen |= _check_run(f"determinism/{seed}", 400)
     assert {"PreemptionDecided", "PredicatesAsked", "PreemptionPredicatesAsked", "Released", "AskReleased"} <= seen
     assert {"ApplicationUpdated", "AllocationRejected", "NodeRejected", "EventRecorded"} <= seen

@@ -1815,7 +1815,12 @@ type SupposedAsk struct {
 	// Owner of the new application.
 	User string `protobuf:"bytes,8,opt,name=user,proto3" json:"user,omitempty"`
 	// Groups of the owner.
-	Groups        []string `protobuf:"bytes,9,rep,name=groups,proto3" json:"groups,omitempty"`
+	Groups []string `protobuf:"bytes,9,rep,name=groups,proto3" json:"groups,omitempty"`
+	// They are the members of a Hard gang: all are placed by one decision, if need be after preemption, or none. At most
+	// 1,000, of a new application.
+	Gang bool `protobuf:"varint,10,opt,name=gang,proto3" json:"gang,omitempty"`
+	// Tags of each, such as kornel.topology.required.
+	Tags          map[string]string `protobuf:"bytes,11,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1909,6 +1914,20 @@ func (x *SupposedAsk) GetUser() string {
 func (x *SupposedAsk) GetGroups() []string {
 	if x != nil {
 		return x.Groups
+	}
+	return nil
+}
+
+func (x *SupposedAsk) GetGang() bool {
+	if x != nil {
+		return x.Gang
+	}
+	return false
+}
+
+func (x *SupposedAsk) GetTags() map[string]string {
+	if x != nil {
+		return x.Tags
 	}
 	return nil
 }
@@ -2725,7 +2744,7 @@ const file_kornel_v1_explain_proto_rawDesc = "" +
 	"\tnode_lost\x18\x03 \x01(\v2\x1b.kornel.v1.SupposedNodeLossH\x00R\bnodeLost\x120\n" +
 	"\x05quota\x18\x04 \x01(\v2\x18.kornel.v1.SupposedQuotaH\x00R\x05quota\x129\n" +
 	"\bpriority\x18\x05 \x01(\v2\x1b.kornel.v1.SupposedPriorityH\x00R\bpriorityB\r\n" +
-	"\vsupposition\"\xf7\x02\n" +
+	"\vsupposition\"\xfa\x03\n" +
 	"\vSupposedAsk\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12%\n" +
 	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12C\n" +
@@ -2735,10 +2754,16 @@ const file_kornel_v1_explain_proto_rawDesc = "" +
 	"\rrequired_node\x18\x06 \x01(\tR\frequiredNode\x12%\n" +
 	"\x0enever_preempts\x18\a \x01(\bR\rneverPreempts\x12\x12\n" +
 	"\x04user\x18\b \x01(\tR\x04user\x12\x16\n" +
-	"\x06groups\x18\t \x03(\tR\x06groups\x1a<\n" +
+	"\x06groups\x18\t \x03(\tR\x06groups\x12\x12\n" +
+	"\x04gang\x18\n" +
+	" \x01(\bR\x04gang\x124\n" +
+	"\x04tags\x18\v \x03(\v2 .kornel.v1.SupposedAsk.TagsEntryR\x04tags\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"+\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a7\n" +
+	"\tTagsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"+\n" +
 	"\x10SupposedNodeLoss\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"\xb9\x02\n" +
 	"\rSupposedQuota\x12\x14\n" +
@@ -2819,7 +2844,7 @@ func file_kornel_v1_explain_proto_rawDescGZIP() []byte {
 	return file_kornel_v1_explain_proto_rawDescData
 }
 
-var file_kornel_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_kornel_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_kornel_v1_explain_proto_goTypes = []any{
 	(*ExplainRequest)(nil),      // 0: kornel.v1.ExplainRequest
 	(*ExplainResponse)(nil),     // 1: kornel.v1.ExplainResponse
@@ -2854,10 +2879,11 @@ var file_kornel_v1_explain_proto_goTypes = []any{
 	nil,                         // 30: kornel.v1.ForecastVictim.ResourcesEntry
 	nil,                         // 31: kornel.v1.ApplicationReport.UsedEntry
 	nil,                         // 32: kornel.v1.SupposedAsk.ResourcesEntry
-	nil,                         // 33: kornel.v1.SupposedQuota.MaxEntry
-	nil,                         // 34: kornel.v1.SupposedQuota.GuaranteedEntry
-	nil,                         // 35: kornel.v1.ForecastEnforcement.ExcessEntry
-	nil,                         // 36: kornel.v1.ForecastEnforcement.UnmetEntry
+	nil,                         // 33: kornel.v1.SupposedAsk.TagsEntry
+	nil,                         // 34: kornel.v1.SupposedQuota.MaxEntry
+	nil,                         // 35: kornel.v1.SupposedQuota.GuaranteedEntry
+	nil,                         // 36: kornel.v1.ForecastEnforcement.ExcessEntry
+	nil,                         // 37: kornel.v1.ForecastEnforcement.UnmetEntry
 }
 var file_kornel_v1_explain_proto_depIdxs = []int32{
 	5,  // 0: kornel.v1.ExplainResponse.ask:type_name -> kornel.v1.AskReport
@@ -2892,25 +2918,26 @@ var file_kornel_v1_explain_proto_depIdxs = []int32{
 	19, // 29: kornel.v1.WhatIfRequest.quota:type_name -> kornel.v1.SupposedQuota
 	20, // 30: kornel.v1.WhatIfRequest.priority:type_name -> kornel.v1.SupposedPriority
 	32, // 31: kornel.v1.SupposedAsk.resources:type_name -> kornel.v1.SupposedAsk.ResourcesEntry
-	33, // 32: kornel.v1.SupposedQuota.max:type_name -> kornel.v1.SupposedQuota.MaxEntry
-	34, // 33: kornel.v1.SupposedQuota.guaranteed:type_name -> kornel.v1.SupposedQuota.GuaranteedEntry
-	22, // 34: kornel.v1.WhatIfResponse.placed:type_name -> kornel.v1.ForecastPlacement
-	23, // 35: kornel.v1.WhatIfResponse.preemptions:type_name -> kornel.v1.ForecastPreemption
-	24, // 36: kornel.v1.WhatIfResponse.waiting:type_name -> kornel.v1.ForecastWait
-	25, // 37: kornel.v1.WhatIfResponse.enforcements:type_name -> kornel.v1.ForecastEnforcement
-	11, // 38: kornel.v1.ForecastPreemption.victims:type_name -> kornel.v1.ForecastVictim
-	35, // 39: kornel.v1.ForecastEnforcement.excess:type_name -> kornel.v1.ForecastEnforcement.ExcessEntry
-	11, // 40: kornel.v1.ForecastEnforcement.victims:type_name -> kornel.v1.ForecastVictim
-	36, // 41: kornel.v1.ForecastEnforcement.unmet:type_name -> kornel.v1.ForecastEnforcement.UnmetEntry
-	0,  // 42: kornel.v1.ExplainService.Explain:input_type -> kornel.v1.ExplainRequest
-	16, // 43: kornel.v1.ExplainService.WhatIf:input_type -> kornel.v1.WhatIfRequest
-	1,  // 44: kornel.v1.ExplainService.Explain:output_type -> kornel.v1.ExplainResponse
-	21, // 45: kornel.v1.ExplainService.WhatIf:output_type -> kornel.v1.WhatIfResponse
-	44, // [44:46] is the sub-list for method output_type
-	42, // [42:44] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	33, // 32: kornel.v1.SupposedAsk.tags:type_name -> kornel.v1.SupposedAsk.TagsEntry
+	34, // 33: kornel.v1.SupposedQuota.max:type_name -> kornel.v1.SupposedQuota.MaxEntry
+	35, // 34: kornel.v1.SupposedQuota.guaranteed:type_name -> kornel.v1.SupposedQuota.GuaranteedEntry
+	22, // 35: kornel.v1.WhatIfResponse.placed:type_name -> kornel.v1.ForecastPlacement
+	23, // 36: kornel.v1.WhatIfResponse.preemptions:type_name -> kornel.v1.ForecastPreemption
+	24, // 37: kornel.v1.WhatIfResponse.waiting:type_name -> kornel.v1.ForecastWait
+	25, // 38: kornel.v1.WhatIfResponse.enforcements:type_name -> kornel.v1.ForecastEnforcement
+	11, // 39: kornel.v1.ForecastPreemption.victims:type_name -> kornel.v1.ForecastVictim
+	36, // 40: kornel.v1.ForecastEnforcement.excess:type_name -> kornel.v1.ForecastEnforcement.ExcessEntry
+	11, // 41: kornel.v1.ForecastEnforcement.victims:type_name -> kornel.v1.ForecastVictim
+	37, // 42: kornel.v1.ForecastEnforcement.unmet:type_name -> kornel.v1.ForecastEnforcement.UnmetEntry
+	0,  // 43: kornel.v1.ExplainService.Explain:input_type -> kornel.v1.ExplainRequest
+	16, // 44: kornel.v1.ExplainService.WhatIf:input_type -> kornel.v1.WhatIfRequest
+	1,  // 45: kornel.v1.ExplainService.Explain:output_type -> kornel.v1.ExplainResponse
+	21, // 46: kornel.v1.ExplainService.WhatIf:output_type -> kornel.v1.WhatIfResponse
+	45, // [45:47] is the sub-list for method output_type
+	43, // [43:45] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_explain_proto_init() }
@@ -2940,7 +2967,7 @@ func file_kornel_v1_explain_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_explain_proto_rawDesc), len(file_kornel_v1_explain_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -261,7 +261,7 @@ def render_node(found: pb.GetNodeResponse, now_ns: int) -> str:
 
 
 def _device_rows(devices: Sequence[pb.DeviceInfo]) -> Rows:
-    """Returns a row for each device, with who holds how much of it."""
+    """Returns a row for each device, with its holders and their shares."""
     return [
         ("device", "type", "memory", "link", "free", "held by"),
         *(

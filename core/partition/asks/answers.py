@@ -14,7 +14,7 @@ def answer_release(state: PartitionState, allocation: Allocation, termination: i
 
 
 def device_tags(allocation: Allocation) -> tuple[tuple[str, str], ...]:
-    """Returns the tags with which the shim is to report *allocation*: its devices, and what it wanted; none if it holds
-    no devices."""
+    """Returns the tags with which the shim is to report *allocation*: they name its devices and its request. There are
+    none if it holds no devices."""
     request = allocation.shape.devices
     return request._replace(given=allocation.devices).tags if request is not None and allocation.devices else ()

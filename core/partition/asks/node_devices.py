@@ -1,7 +1,7 @@
 """Finds the nodes for asks that want devices (docs/devices.md).
 
-An ask for a part of a device goes to a node where parts of a device are held already, if there is one: whole devices
-stay free for those who need them. All other asks take the nodes in their order.
+An ask for a part of a device is placed on a node where parts of a device are held already, if there is one, so that
+whole devices stay free for asks that need them. All other asks take the nodes in their order.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from kornel.core.partition.state import PartitionState
 
 
 def first_node(state: PartitionState, ask: Allocation) -> Node | None:
-    """Returns the first of the nodes with room for *ask* and with its devices free, also if the shim has refused it."""
+    """Returns the first node that has room for *ask* and its devices free, even if the shim has refused the node."""
     return next(_nodes_with(state, ask), None)
 
 
 def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
-    """Yields the nodes that have room for *ask* and its devices free, and that the shim has not refused for it."""
+    """Yields the nodes that have room for *ask* and its devices free, except those that the shim has refused for it."""
     refused = ask.refused or {}
     return (node for node in _nodes_with(state, ask) if node.node_id not in refused)
 

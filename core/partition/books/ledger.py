@@ -462,7 +462,7 @@ def replacement_starts(
     """
     _wait_no_more(ask)
     if placeholder.shape.devices is not None and ask.shape.devices is None:
-        # From now on it wants what its placeholder wanted, also if it has to wait again.
+        # From now on it requests the devices of its placeholder, also if it has to wait again.
         ask.shape = state.types.shape_with(ask.shape.resources, placeholder.shape.devices)
     ask.node = node
     ask.bound_ns = now_ns

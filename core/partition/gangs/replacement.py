@@ -92,8 +92,8 @@ def other_nodes(state: PartitionState, ask: Allocation, own: Node) -> Iterator[N
 
 
 def wanted_devices(ask: Allocation) -> DeviceRequest | None:
-    """Returns the devices that *ask* has to find on another node than its placeholder's: its own, or those of its
-    placeholders."""
+    """Returns the devices that *ask* needs on a node other than that of its placeholder: its own, or, if it requests
+    none, those of its placeholders."""
     if ask.shape.devices is not None or ask.pool is None:
         return ask.shape.devices
     return ask.pool.shape.devices
@@ -201,7 +201,7 @@ def undo_replacement(state: PartitionState, real: Allocation) -> None:
 
 
 def is_larger(ask: Allocation, placeholder: Allocation) -> bool:
-    """Tells whether *ask* wants more of any type than *placeholder* holds, or other devices."""
+    """Tells whether *ask* wants more of any type than *placeholder* holds, or wants other devices."""
     if ask.shape is placeholder.shape:
         return False
     if ask.shape.devices is not None and ask.shape.devices != placeholder.shape.devices:

@@ -82,9 +82,10 @@ def _is_placed(state: PartitionState, spec: AllocationSpec) -> bool:
 
 
 def _shape_of(state: PartitionState, spec: AllocationSpec, amounts: Resources) -> Shape:
-    """Returns the demand of *spec* for *amounts* and devices. What runs keeps its devices whatever the tags say now.
+    """Returns the demand of *spec* for *amounts* and devices. A running allocation keeps its devices, whatever the tags
+    say now.
 
-    An ask of the older generation is about what is pending under its key, whatever runs under it.
+    An ask of the older generation refers to the pending ask with its key, even if an allocation with this key runs.
     """
     request = state.requests.get(identity_of(spec.key, spec.instance) if spec.instance else spec.key)
     if request is not None and not request.pending and not spec.legacy:

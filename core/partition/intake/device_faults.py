@@ -18,9 +18,9 @@ from kornel.core.partition.state import PartitionState
 
 
 def refuse_devices(state: PartitionState, spec: AllocationSpec, known: Allocation | None) -> str | None:
-    """Returns the rejection of the devices in *spec*; ``None``: there is none.
+    """Returns the reason for refusing *spec* because of its devices, or ``None`` if there is none.
 
-    *known*: a request with its key.
+    *known* is a request with the same key, if there is one.
     """
     request = spec.devices
     assert request is not None, "the caller has checked"
@@ -39,7 +39,8 @@ def refuse_devices(state: PartitionState, spec: AllocationSpec, known: Allocatio
 
 
 def refuse_together(state: PartitionState, node: Node, specs: Sequence[AllocationSpec]) -> str | None:
-    """Returns the rejection of *specs*, all of which are to be added on *node*, if two of them hold the same device."""
+    """Returns the reason for refusing *specs*, which are to be added to *node* together, if their devices conflict with
+    each other or with the node."""
     beside: dict[str, int] = {}
     for spec in specs:
         request = spec.devices
@@ -56,7 +57,8 @@ def refuse_together(state: PartitionState, node: Node, specs: Sequence[Allocatio
 
 
 def _refuse_given(node: Node, spec: AllocationSpec, beside: dict[str, int]) -> str | None:
-    """Returns why *spec* cannot hold the devices that it names on *node*, of which others take *beside*."""
+    """Returns the reason why *spec* cannot hold the devices that it names on *node*. *beside* are the shares of the
+    entries before it."""
     request = spec.devices
     assert request is not None, "the caller has checked"
     wanted = request.number or 1

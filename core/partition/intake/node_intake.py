@@ -175,7 +175,7 @@ def _refuse_creation(state: PartitionState, spec: NodeSpec) -> str | None:
 
 
 def _reported_devices(spec: NodeSpec) -> str | None:
-    """Returns the devices of *spec*, as it writes them; ``None``: it says nothing about them."""
+    """Returns the list of devices in *spec* as text, or ``None`` if it does not mention devices."""
     return next((value for key, value in spec.attributes if key == DEVICES_ATTRIBUTE), None)
 
 
@@ -261,7 +261,8 @@ def _move_node(state: PartitionState, node: Node, spec: NodeSpec) -> bool:
 
 
 def _equip_node(state: PartitionState, node: Node, spec: NodeSpec, devices: Sequence[DeviceSpec], now_ns: int) -> bool:
-    """Has *node* have *devices*, those of *spec*, if it names any. Returns whether they differ from those before."""
+    """Gives *node* the *devices* of *spec*, if *spec* mentions devices. Returns whether they differ from the previous
+    ones."""
     reported = _reported_devices(spec)
     before = dict(node.attributes)
     if reported is None or before.get(DEVICES_ATTRIBUTE, "") == reported:

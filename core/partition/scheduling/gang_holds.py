@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.model.allocations import Allocation, Reservation
@@ -17,18 +18,36 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import covers_minimum
 from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota
 
+MOST_AT_ONCE: Final = 64
+"""Members that are looked at in one go."""
 
-def take_members(state: PartitionState, ready: Sequence[Reservation], now_ns: int) -> list[Reservation]:
-    """Places those gangs with reservations in *ready* whose held room is free for all members. Returns the reservations
-    in *ready* that do not belong to gangs."""
+
+def serve_members(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bool] | None) -> int:
+    """Places gangs of members that are to be looked at, or only of those *chosen*, if the room is free for all of their
+    members. Returns the cost in decisions.
+
+    Gangs for which there is no time now are left as they are. The order is that in which their room became free.
+    """
     holds = state.gangs.holds
-    members = [reservation for reservation in ready if state.gangs.hold_of(reservation.ask) is not None]
-    gangs = dict.fromkeys(reservation.ask.application for reservation in members)
-    taken = dict.fromkeys(members)
-    rest = [reservation for reservation in ready if reservation not in taken]
+    gangs: dict[Application, list[Reservation]] = {}
+    seen = 0
+    for reservation in state.reserved_ready:
+        if state.gangs.hold_of(reservation.ask) is None or not (chosen is None or chosen(reservation)):
+            continue
+        gangs.setdefault(reservation.ask.application, []).append(reservation)
+        seen += 1
+        if seen >= MOST_AT_ONCE:
+            break
+    # They are taken out before any is tried, because a try may put one back.
+    for waiting in gangs.values():
+        for reservation in waiting:
+            del state.reserved_ready[reservation]
+    cost = 0
     for application in gangs:
-        _place_if_free(state, application, holds[application], now_ns)
-    return rest
+        hold = holds[application]
+        _place_if_free(state, application, hold, now_ns)
+        cost += 1 if application in holds else len(hold.members)
+    return cost
 
 
 def _place_if_free(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> None:

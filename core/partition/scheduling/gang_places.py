@@ -66,9 +66,10 @@ def choose_places(
 
 
 def _find_devices(places: Places) -> bool:
-    """Tells whether all members find their devices on their nodes, one after the other.
+    """Tells whether all members get their devices on their nodes when they are placed one after the other.
 
-    Members with parts of different size may be packed more tightly in the order in which nodes were chosen for them.
+    The order matters: members with parts of different sizes may have been packed more tightly in the order in which
+    nodes were chosen for them.
     """
     left: dict[Node, NodeDevices] = {}
     for ask, node in places:

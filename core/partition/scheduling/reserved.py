@@ -29,13 +29,17 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     """
     cost_before = state.search_cost
     turns = Turns()
-    ready = [reservation for reservation in state.reserved_ready if chosen is None or chosen(reservation)]
+    holds = state.gangs.holds
+    cost = gang_holds.serve_members(state, now_ns, chosen) if holds else 0
+    ready = [
+        reservation
+        for reservation in state.reserved_ready
+        if (chosen is None or chosen(reservation)) and not (holds and state.gangs.hold_of(reservation.ask))
+    ]
     ready.sort(key=lambda reservation: turns.sort_key(reservation.ask))
     # They are taken out before any is tried, because a try may put one back, which is then for the next slice.
     for reservation in ready:
         del state.reserved_ready[reservation]
-    if state.gangs.holds:
-        ready = gang_holds.take_members(state, ready, now_ns)
     # Every ask is tried on its own node before any ask is tried elsewhere, because room that becomes free on a node
     # belongs to the claims there, in their order (scheduling.md 8.4). Asks that get nothing there are then tried on
     # other nodes, in scheduling order.
@@ -43,7 +47,7 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
         _try_own_node(state, reservation, now_ns)
     for reservation in ready:
         _try_elsewhere(state, reservation, now_ns)
-    return len(ready) + state.search_cost - cost_before
+    return len(ready) + cost + state.search_cost - cost_before
 
 
 def _in_order_of_claims(ready: list[Reservation]) -> list[Reservation]:

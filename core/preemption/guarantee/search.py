@@ -116,7 +116,7 @@ class Search:
             return next(self._in_order(self._prospects), None)
         if self._among is not None:
             # They are few, and a walk over all candidates would meet many others first.
-            return next(iter(self.list_solutions()), None)
+            return self._best_among(self._among)
         best: Solution | None = None
         for solution in self._with_room(self._view.nodes.values()):
             best = self._choose_better(best, solution)
@@ -124,6 +124,26 @@ class Search:
             if best is not None and best.key[:2] < MILDEST[level]:
                 break
             best = self._best_of(level, best)
+        return best
+
+    def _best_among(self, nodes: Sequence[Node]) -> Solution | None:
+        """Returns the solution with the smallest key on *nodes*, without a look at what else may leave."""
+        best: Solution | None = None
+        for solution in self._with_room(nodes):
+            best = self._choose_better(best, solution)
+        for node in nodes:
+            needs = self._find_lack(node)
+            if needs is None:
+                continue
+            self._looked += 1
+            pool = self._candidates.on_node(node)
+            for level in CLASSES:
+                if best is not None and best.key[:2] < MILDEST[level]:
+                    break
+                victims = self._solver.solve(needs, pool[: level + 1]) if pool[level] else None
+                if victims is not None:
+                    best = self._choose_better(best, Solution.of(node, victims))
+                    break
         return best
 
     def list_with_gangs(self) -> list[Solution]:

@@ -15,11 +15,11 @@ from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation, Together, stand_together, together_of
 from kornel.core.model.domains import Domain, DomainPath, Topology
 from kornel.core.model.nodes import Node
-from kornel.core.model.shapes import Pairs
+from kornel.core.model.shapes import Pairs, Shape
 
 MOST_WAYS: Final = 256
 """Ways that are kept, the most promising first."""
-NODES_AT_ONCE: Final = 500
+NODES_AT_ONCE: Final = 200
 """Nodes that are counted in one go: about two milliseconds."""
 
 
@@ -71,6 +71,8 @@ class _Count(NamedTuple):
     """By type of the group, what its nodes have beside what others hold."""
     fits: int
     most: int
+    largest: Mapping[int, int]
+    """By type, the most that an allocation holds there."""
 
 
 def bind_groups(topology: Topology | None, members: Sequence[Allocation]) -> list[Bound] | str:
@@ -110,9 +112,7 @@ def _nodes_of_others(asks: Sequence[Allocation]) -> Iterator[Node]:
 class WayFinder:
     """The ways for the groups of one gang, found a few nodes at a time."""
 
-    def __init__(self, topology: Topology, groups: Sequence[Bound], largest: Mapping[int, int]) -> None:
-        """*largest*: by type, the most that a victim frees."""
-        self._largest = largest
+    def __init__(self, topology: Topology, groups: Sequence[Bound]) -> None:
         self._groups: Final = groups
         self._counts: list[list[_Count]] = [[] for _ in groups]
         self._left = [(at, domain) for at, group in enumerate(groups) for domain in _domains_for(topology, group)]
@@ -166,7 +166,8 @@ class WayFinder:
             for (t, _), room in zip(demand, counted.room, strict=True):
                 short = smallest[t] * number - room
                 if short > 0:
-                    victims = max(victims, -(-short // self._largest[t]) if self._largest.get(t) else 1)
+                    largest = counted.largest.get(t)
+                    victims = max(victims, -(-short // largest) if largest else 1)
             least += max(victims, int(counted.fits < number))
             lacking += max(0, number - counted.fits)
         return Way(domains, least), lacking
@@ -237,6 +238,7 @@ def _largest_demand(asks: Sequence[Allocation]) -> Pairs:
 def _count_domain(domain: Domain, demand: Pairs) -> _Count:
     room = [0] * len(demand)
     fits = most = 0
+    shapes: set[Shape] = set()
     for node in domain.nodes:
         if not node.schedulable:
             continue
@@ -249,4 +251,9 @@ def _count_domain(domain: Domain, demand: Pairs) -> _Count:
             empty = ever if empty is None else min(empty, ever)
         fits += here or 0
         most += empty or 0
-    return _Count(domain, tuple(room), fits, most)
+        shapes.update([allocation.shape for allocation in node.allocations.values()])
+    largest: dict[int, int] = {}
+    for shape in shapes:
+        for t, amount in shape.pairs:
+            largest[t] = max(amount, largest.get(t, 0))
+    return _Count(domain, tuple(room), fits, most, largest)

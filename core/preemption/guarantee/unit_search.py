@@ -32,8 +32,6 @@ from kornel.core.policies import gang_nodes
 from kornel.core.policies.gang_nodes import Candidates, Members, take_places
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.gang_losses import is_bound, members_of
-from kornel.core.preemption.guarantee.allowances import Terms
-from kornel.core.preemption.guarantee.candidates import Candidates as Victims
 from kornel.core.preemption.guarantee.entitlement import Entitlement, find_entitlement
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
@@ -44,6 +42,9 @@ from kornel.core.preemption.guarantee.unit_packing import Packing, is_small
 from kornel.core.preemption.guarantee.unit_paper import Paper
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
+
+MOST_TIES: Final = 2
+"""Ways that are looked at although they cannot do with fewer victims than the best one."""
 
 Refused = Mapping[Allocation, frozenset[str]]
 """By member, the nodes on which it may not run."""
@@ -106,8 +107,8 @@ class UnitSearch:
         self._ways: list[Way] = []
         """The ways that were not tried yet, the most promising last."""
         self._way: Way | None = None
-        self._mildest = 0
-        """The priority of the least important task that may leave, as it appears at the fence."""
+        self._ties = MOST_TIES
+        """The number of ways still looked at that take no fewer victims than the best."""
         self._packing: Packing | None = None
         self._cut_short = False
         self._failure: Refusal | None = None
@@ -128,7 +129,7 @@ class UnitSearch:
             return self._advance_packing(view)
         strict = UnitView(view)
         if self._fence is None:
-            refused = self._begin_search(strict, tools)
+            refused = self._begin_search(strict)
             if refused is not None:
                 return refused
         if self._finder is not None:
@@ -158,7 +159,7 @@ class UnitSearch:
             return None
         return self._give_answer()
 
-    def _begin_search(self, view: UnitView, tools: Tools) -> Refusal | None:
+    def _begin_search(self, view: UnitView) -> Refusal | None:
         entitled = self._find_entitlement(view)
         if isinstance(entitled, Refusal):
             return entitled
@@ -170,15 +171,7 @@ class UnitSearch:
             return Refusal(Outcome.GANG_INCOMPLETE, f"the topology has no level {bound}")
         if bound:
             assert view.topology is not None, "without levels no group is bound"
-            terms = Terms(self._whole, self._fence, entitled, Needs(self._whole, self._fence, entitled))
-            largest: dict[int, int] = {}
-            victims = Victims(self._whole, self._fence, terms, tools.victims)
-            for shape in victims.possible_shapes():
-                for t, amount in shape.pairs:
-                    largest[t] = max(amount, largest.get(t, 0))
-            firsts = [next(iter(ranking), None) for ranking in victims.rank_classes()]
-            self._mildest = min((victims.adjusted_priority(first[4]) for first in firsts if first), default=0)
-            self._bound, self._finder = bound, WayFinder(view.topology, bound, largest)
+            self._bound, self._finder = bound, WayFinder(view.topology, bound)
         else:
             self._ways = [NO_DOMAINS]
         return None
@@ -215,10 +208,11 @@ class UnitSearch:
                 self._closest = len(self._found), self._describe_failure(way, self._failure)
         if self._greedy is not None:
             best = _key_of(self._greedy)
-            # Where the best has no victim that is more important than need be, as many of them are no better.
-            most = best[3] - 1 if best[4] <= self._mildest else best[3]
             if best[:3] == (False, False, False):
-                self._ways = [other for other in self._ways if other.least <= most]
+                # As many victims elsewhere may be less important: a few ways that might do are looked at.
+                ties = [other for other in self._ways if other.least == best[3]][-self._ties :] if self._ties else []
+                self._ties = max(0, self._ties - 1)
+                self._ways = [*ties, *(other for other in self._ways if other.least < best[3])]
 
     def _describe_failure(self, way: Way, failure: Refusal) -> str:
         total, placed = len(self._members), len(self._found)

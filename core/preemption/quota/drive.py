@@ -33,7 +33,8 @@ BATCH: Final = 64
 MOST_SAID: Final = 8
 """The most reasons in a record why something stays above a max; those with the largest amounts are chosen."""
 ENFORCEMENT_BUDGET: Final = 256
-"""The decisions that one round of the periodic cycle spends on lowered maxima; slices between rounds do the rest."""
+"""The number of decisions that one round of the periodic cycle spends on lowered maxima; slices between rounds do the
+rest."""
 
 
 def is_enforcing(state: PartitionState) -> bool:
@@ -47,7 +48,7 @@ def has_queues_due(state: PartitionState) -> bool:
 
 
 def enforce_due(state: PartitionState, now_ns: int) -> None:
-    """Goes on with the lowered maxima that are due, in a round of the periodic cycle (preemption.md F2, H)."""
+    """Continues to enforce the lowered maxima that are due, in a round of the periodic cycle (preemption.md F2, H)."""
     advance_enforcement(state, now_ns, ENFORCEMENT_BUDGET)
 
 
@@ -150,7 +151,7 @@ def _evict_batch(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: 
 
 
 def _end_of_batch(victims: Sequence[Allocation], at: int) -> int:
-    """Returns where the batch ends that begins at *at*: gangs that leave as a whole are not divided."""
+    """Returns the end of the batch that begins at *at*. Gangs that leave as a whole are not divided."""
     end = at + BATCH
     while end < len(victims) and _are_mates(victims[end - 1], victims[end]):
         end += 1
@@ -158,14 +159,14 @@ def _end_of_batch(victims: Sequence[Allocation], at: int) -> int:
 
 
 def _without_parts(victims: Sequence[Allocation], most: int) -> Sequence[Allocation]:
-    """Returns the first *most* of *victims*, less the members of a gang of which not all would leave."""
+    """Returns the first *most* of *victims*, but without the members of a gang of which not all would leave."""
     while 0 < most < len(victims) and _are_mates(victims[most - 1], victims[most]):
         most -= 1
     return victims[:most]
 
 
 def _are_mates(victim: Allocation, other: Allocation) -> bool:
-    """Tells whether both, who follow each other in a plan, are members of one gang."""
+    """Tells whether two successive victims of a plan are members of one gang."""
     return victim.application is other.application and is_bound(victim) and is_bound(other)
 
 

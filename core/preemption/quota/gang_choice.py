@@ -1,7 +1,7 @@
-"""Whole gangs as victims when a max is enforced: looked at only where nobody else brings the queue below it
-(preemption.md D.7, no. 5).
+"""Chooses whole gangs as victims when a max is enforced. They are considered only if no other tasks can bring the queue
+below its max (preemption.md D.7, no. 5).
 
-A gang goes with all of its members. What it costs is the work of all of them, so the smallest gangs of the least
+A gang leaves with all of its members, and the work of all of them is lost. Therefore the smallest gangs of the least
 important class come first, and a gang that turns out not to be needed stays as a whole.
 """
 
@@ -19,10 +19,10 @@ from kornel.core.preemption.victim_index import age_of
 
 
 class Gang(NamedTuple):
-    """A gang all of whose members may leave; the smallest goes first."""
+    """A gang all of whose members may leave. The smallest one in the order of the fields leaves first."""
 
     rank: Rank
-    """The worst of its members."""
+    """The worst value of any member, for each part of the rank."""
     size: int
     age: int
     name: str
@@ -30,8 +30,8 @@ class Gang(NamedTuple):
 
 
 def take_gangs(choice: Choice, leaves: Iterable[Queue], order: VictimOrder) -> Iterator[int]:
-    """Takes whole gangs in *leaves* that bring what is lacking closer, then hands back whoever is not needed beside
-    them. Yields after every piece of work."""
+    """Takes whole gangs in *leaves* that contribute to the missing amounts, then hands back gangs and single victims
+    that are not needed in addition. Yields after every piece of work."""
     found: list[Gang] = []
     looked = 0
     for leaf in leaves:
@@ -57,7 +57,7 @@ def take_gangs(choice: Choice, leaves: Iterable[Queue], order: VictimOrder) -> I
 
 
 def join_gangs(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:
-    """Returns *victims* one by one, but the members of a gang that leaves as a whole as one, last."""
+    """Returns *victims* as groups: each victim alone, and at the end each gang that leaves as a whole as one group."""
     chosen = dict.fromkeys(victims)
     whole: dict[Application, tuple[Allocation, ...]] = {}
     for application in dict.fromkeys(victim.application for victim in victims if is_bound(victim)):
@@ -78,7 +78,7 @@ def _make_gang(application: Application) -> Gang | None:
 
 
 def _hand_back(choice: Choice, taken: Sequence[Gang], order: VictimOrder) -> Iterator[int]:
-    """Hands back the gangs, the worst first, then the single victims without whom the target is met as well."""
+    """Hands back gangs, the worst first, and then single victims, if the target is met without them."""
     whole: Final[dict[Allocation, None]] = {}
     for gang in reversed(taken):
         if not choice.hand_back_gang(gang.members):

@@ -101,9 +101,9 @@ def _freed_by(plan: QuotaPlan) -> dict[int, int]:
 def _not_too_much(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
     """Yields victims that are not needed for any type of the target, whether or not the target is met.
 
-    A victim is needed for a type if sparing it would free less of the type, counted up to the target. So what is freed
-    of a type beyond the target is less than the smallest victim that is needed for this type alone. A gang that leaves
-    as a whole is one victim.
+    A victim is needed for a type if sparing it would free less of the type, counted up to the target. So the amount of
+    a type that is freed beyond the target is less than the smallest victim that is needed for this type alone. A gang
+    that leaves as a whole is one victim.
     """
     freed = _freed_by(plan)
     whole = whole_gangs.leave_whole(plan.victims)

@@ -1,10 +1,9 @@
-"""Plans the enforcement of a lowered max: finds the victims in a queue that holds more than it may (preemption.md
-D.6-D.8).
+"""Plans the enforcement of a lowered max: finds victims in a queue that uses more than its max (preemption.md D.6-D.8).
 
-Fairness between the leaves comes first: each leaf has to bear a part of the target, and gives up tasks that fit in it.
-What is still missing then comes from all leaves in turns, the least important tasks first. If that is not enough, other
-combinations of sizes are tried, and at last whole gangs. In the end, victims that are not needed are left out.
-:mod:`.drive` decides when there is a run (D.4, D.5), and applies its plan (D.9).
+Fairness between the leaves comes first: each leaf has to bear a part of the target, and loses tasks that fit into this
+part. The rest of the target is then taken from all leaves in turns, the least important tasks first. If that is not
+enough, other combinations of sizes are tried, and at last whole gangs. In the end, victims that are not needed are left
+out. :mod:`.drive` decides when a run starts (D.4, D.5), and applies its plan (D.9).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Timers of maxima to be enforced, armed by a change of configuration or by unchecked additions (preemption.md D.4).
+"""The timers after which maxima are enforced. They are started by a change of configuration or by unchecked additions
+(preemption.md D.4).
 
-After a restart, the full delay begins again: with the recovered allocations, or at once where a core goes on from a
-journal.
+After a restart, the full delay begins again: when the allocations are recovered, or at once if the core continues from
+a journal.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _warn_if_put_off(state: PartitionState, queue: Queue, before_ns: int | None,
 
 
 def begin_again(state: PartitionState, now_ns: int) -> None:
-    """Begin the full delay of every queue that is armed again, but for one that is being enforced."""
+    """Start the full delay of every running timer again, except for a queue whose max is already being enforced."""
     enforcement = state.enforcement
     running = enforcement.run.queue if enforcement.run is not None else None
     for queue in enforcement.armed:

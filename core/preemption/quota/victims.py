@@ -25,7 +25,7 @@ Kind = tuple[float, tuple[float, ...]]
 Rank = tuple[bool, int, bool]
 """The rank (originator, priority, opted out) of a task; the smallest goes first."""
 Key = tuple[bool, int, bool, int, Kind, str]
-"""The sort key (originator, priority, opted out, age, kind, key) of a task; the smallest goes first."""
+"""The sort key (originator, priority, opted out, age, kind, key) of a task; the smallest one leaves first."""
 
 RUN_LENGTH: Final = 512
 """The number of allocations that are ranked and sorted in one step."""
@@ -222,8 +222,8 @@ class Choice:
                     del lacking[t]
 
     def take_gang(self, members: Sequence[Allocation], lacking: Amounts) -> bool:
-        """Takes all *members* of a gang who are not chosen yet, if that is lawful and they bring something *lacking*
-        closer. Returns whether they were taken."""
+        """Takes all *members* of a gang that are not chosen yet, if this is lawful and they contribute to the *lacking*
+        amounts. Returns whether they were taken."""
         rest = [member for member in members if member not in self.victims]
         if not any(t in lacking for member in rest for t, _ in member.shape.pairs):
             return False
@@ -239,7 +239,7 @@ class Choice:
         return True
 
     def hand_back_gang(self, members: Sequence[Allocation]) -> bool:
-        """Hands back all *members* of a gang, if none of them is needed. Returns whether they were."""
+        """Hands back all *members* of a gang if none of them is needed. Returns whether they were handed back."""
         spare = self.spare_amounts()
         total: dict[int, int] = {}
         for member in members:

@@ -1,1 +1,1 @@
-"""Handlers of the routes, which read what the core shows of itself, and change nothing but through its services."""
+"""Handles the routes. Handlers read what the core shows, and change something only through its services."""

@@ -69,7 +69,7 @@ class ApplicationHandlers:
         views = partition_of(self._reader, request)
         state = request.path_params["state"].lower()
         if state == "active":
-            # Of those that have ended upstream ignores the status, whatever it says.
+            # For applications that have ended, YuniKorn ignores the status.
             return await self._find_live(request, views, "", _status(request))
         if state == "completed":
             return await _list_past(request, views.finished_applications())
@@ -107,7 +107,7 @@ class ApplicationHandlers:
         return json_answer(write_application(found))
 
     async def _find_live(self, request: Request, views: PartitionReader, path: str, status: AppState | None) -> ASGIApp:
-        """Returns the live applications of the queue at *path* or of all, in the state *status* or in any."""
+        """Returns the live applications of the queue at *path*, or of all queues, in the state *status*, or in any."""
         wishes = wishes_of(request)
         test, order = _make_test(wishes, status), APPLICATIONS.find_order(wishes.query)
         if wishes.plain and test is None and order is None:
@@ -135,7 +135,8 @@ async def _list_past(request: Request, found: Iterable[ApplicationView]) -> Answ
     test, order = _make_test(wishes, None), APPLICATIONS.find_order(wishes.query)
     if wishes.plain and test is None and order is None:
         return await list_answer(request, map(write_application, found), wishes)
-    # One ID may have ended several times: the end makes the key unique, and keeps pages in order.
+    # Several ended applications may have the same ID, so the time of the end makes the key unique and keeps pages in
+    # order.
     keyed = [
         (f"{view.finished_ns:020}/{view.application_id}", view)
         for view in found
@@ -154,7 +155,7 @@ async def _list_past(request: Request, found: Iterable[ApplicationView]) -> Answ
 def _rank_applications(
     views: PartitionReader, path: str, chosen: dict[str, ApplicationSummary], order: Order
 ) -> Iterator[tuple[Value, str, ApplicationSummary] | None]:
-    """Yields each of the *chosen* with what it is sorted by. ``None``: another one."""
+    """Yields each of the *chosen* with its sort value and key, and ``None`` for every other application."""
     for parts in views.application_parts(path, encode_head):
         document = orjson.loads(parts.head)
         summary = chosen.get(document["applicationID"])

@@ -16,7 +16,7 @@ from kornel.core.telling.encoding.yunikorn.events import EVENT, EVENT_BATCH, Eve
 
 
 class EventHandlers:
-    """Routes below ``/events``."""
+    """Serves the routes below ``/events``."""
 
     def __init__(self, journal: EventJournal, streams: EventStreams) -> None:
         self._journal = journal
@@ -39,7 +39,7 @@ class EventHandlers:
         return Answer([*chunks, b"}\n"], JSON, headers=json_headers())
 
     async def stream(self, request: Request) -> ASGIApp:
-        """Serves route R23. ``start``, which is ours, resumes at an ID."""
+        """Serves route R23. The parameter ``start``, which is Kornel's own, resumes at an ID."""
         self._require_tracking()
         client = request.scope.get("client")
         place = self._streams.take_place(client[0] if client else "")

@@ -1,4 +1,4 @@
-"""Serves metrics, which a function writes that the process hands over (rest.md 6)."""
+"""Serves metrics, written by a function that the process provides (rest.md 6)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from kornel.core.rest.errors import RestError
 from kornel.core.rest.turns import Turns
 
 Exposition = Callable[[], Iterator[bytes]]
-"""Writes the present metrics, uncompressed, in pieces between which others may have a turn. One call at a time."""
+"""A function that writes the present metrics, uncompressed, in pieces between which other tasks may run. Only one call
+may be active at a time."""
 
 MOST_WAITING: Final = 8
 

@@ -23,7 +23,8 @@ from kornel.core.telling.reader import PartitionReader
 
 
 class NodeHandlers:
-    """R11, R12 and X16. Ours: pages, ``sort``, ``summary``, and ``schedulable=true`` or ``false``."""
+    """Serves routes R11, R12 and X16. Pages, ``sort``, ``summary``, and ``schedulable=true`` or ``false`` are Kornel's
+    own."""
 
     def __init__(self, reader: CoreReader) -> None:
         self._reader = reader
@@ -64,16 +65,16 @@ class NodeHandlers:
         level = wishes.query.get("level", "")
         if level and all(level != known.name for known in views.topology_levels()):
             raise not_found("Level")
-        # Joined by a character that sorts in front of all others, paths sort as they did in parts.
+        # The character that joins the parts sorts before all others, so paths keep the order that they have in parts.
         found = [("\0".join(view.path), view) for view in await gather_items(views.domains(level))]
         page, more = page_of(found, wishes)
         total = None if wishes.plain else len(found)
         return await list_answer(request, map(write_domain, page), wishes, more=more, total=total)
 
 
-@lru_cache(maxsize=8)  # The same function for the same fields: what it made is kept as long as it is asked for.
+@lru_cache(maxsize=8)  # The same fields give the same function: results are kept for the function that made them.
 def _render_fields(fields: frozenset[str]) -> Callable[[NodeView], bytes]:
-    """Returns what encodes a node without what runs on it: *fields* of it, or all."""
+    """Returns a function that encodes *fields* of a node, or all, without what runs on it."""
 
     def render(head: NodeView) -> bytes:
         document = write_node_summary(head)
@@ -85,7 +86,7 @@ def _render_fields(fields: frozenset[str]) -> Callable[[NodeView], bytes]:
 def _rank_nodes(
     views: PartitionReader, summaries: list[tuple[str, NodeSummary]], order: Order
 ) -> Iterator[tuple[Value, str, NodeSummary] | None]:
-    """Yields each with what it is sorted by. ``None``: a node that is gone."""
+    """Yields each node with its sort value and key, and ``None`` for a node that is gone."""
     for node_id, summary in summaries:
         node = views.node(node_id)
         yield (order.value_of(write_node_summary(node)), node_id, summary) if node is not None else None

@@ -1,4 +1,4 @@
-"""Partitions and queues that the names in a path mean, with the refusals that clients know (rest.md 2, 3)."""
+"""Finds the partitions and queues that the names in a path mean, with the errors that clients know (rest.md 2, 3)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def partition_of(reader: CoreReader, request: Request) -> PartitionReader:
 def partition_or_none(reader: CoreReader, request: Request) -> PartitionReader | None:
     """Returns the partition that the path names; ``None``: an unknown one is no error.
 
-    The short form of a name is one, and the long form only where several managers have a partition of that short form
-    (rest.md 1). A short one of several means that of the manager that came first, so that whoever asks by it is not
-    disturbed by those who come later.
+    Short names are accepted; full names only if several managers have a partition of that short name (rest.md 1). Then
+    the short name means the partition of the first manager, so that clients which use it are not affected by later
+    managers.
     """
     name = request.path_params["partition"]
     found = reader.get_first(name)

@@ -21,7 +21,7 @@ from kornel.core.telling.reader import PartitionReader
 
 
 class QueueHandlers:
-    """Serves routes R9 and R10, and one of ours: all queues as a list, which has pages and orders."""
+    """Serves routes R9 and R10, and one of Kornel's own: all queues as a list, which has pages and orders."""
 
     def __init__(self, reader: CoreReader) -> None:
         self._reader = reader

@@ -18,7 +18,7 @@ USUAL_LIMIT: Final = 500
 
 
 class RefusalHandlers:
-    """Serves the refusals. *reader* knows to which managers the partitions belong."""
+    """Serves the refusals. *reader* tells to which managers the partitions belong."""
 
     def __init__(self, refusals: RefusalKeeper, reader: CoreReader) -> None:
         self._refusals = refusals

@@ -15,7 +15,8 @@ MOST_GROUPS: Final = 65_536
 
 
 class SystemAccounts:
-    """The primary group first, then the others; a group without a name is its number as text."""
+    """Looks up the groups of the accounts of this machine: the primary group first, then the others. A group without a
+    name is given as its number."""
 
     def groups_of(self, user: str) -> tuple[str, ...]:
         """Returns the groups of *user*. Raises :class:`Unresolved`."""

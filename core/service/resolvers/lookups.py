@@ -1,7 +1,8 @@
-"""Groups for the applications of a request, looked up before the engine sees it (config.md 11, protocol.md 6.1).
+"""Looks up the groups for the applications of a request before the engine sees it (config.md 11, protocol.md 6.1).
 
-The engine gets what was found as part of its command: it asks nobody, and a replay of its commands needs no resolver.
-A reader waits here with one request in hand, so the order of its stream stays, and no other stream waits for it.
+The engine gets the result as part of its command, so it does no look-ups, and a replay of its commands needs no
+resolver. The reader of a stream waits here with one request, so the order of its stream is kept, and no other stream
+waits for it.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from kornel.core.service.resolvers.cache import Answer, GroupCache, Person
 from kornel.core.service.resolvers.source import GroupSource, Unresolved
 
 AT_ONCE: Final = 16
-"""Look-ups under way at a time; each has a thread, as every resolver blocks."""
+"""The most look-ups under way at a time; each has a thread, because every resolver blocks."""
 
 PATIENCE_S: Final = 30.0
-"""The time that a request waits for a look-up, its turn for a thread included. It is the outside world's time that
-passes here, whatever the clock of the service shows."""
+"""The time that a request waits for a look-up, including the wait for a thread. It is real time, whatever the clock of
+the service shows."""
 
 
 class GroupLookups:
-    """Looks up the groups of users who came without any. *sources* by resolver type; *resolver_of* tells the type in
-    force in a partition, by its full name."""
+    """Looks up the groups of users who came without any. *sources*: the resolvers by type. *resolver_of* returns the
+    type in force in a partition, given its full name."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class GroupLookups:
         )
 
     async def close(self) -> None:
-        """Give up what is under way. A thread that is stuck in a call ends with that call."""
+        """Gives up the look-ups under way. A thread that is stuck in a call ends with that call."""
         tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()
@@ -82,18 +83,19 @@ class GroupLookups:
         self._cache.close()
 
     def _person_of(self, spec: ApplicationSpec) -> Person | None:
-        """Returns the user to look up for *spec*. ``None``: nobody; the engine refuses a name that is no user's
-        anyway."""
+        """Returns the user to look up for *spec*. ``None``: there is nobody to look up. A name that is not legal is
+        left to the engine, which refuses it."""
         if spec.groups or not is_user_name(spec.user):
             return None
         resolver = self._resolver_of(spec.partition)
         return Person(resolver, spec.user) if resolver else None
 
     def _look_up(self, person: Person) -> asyncio.Task[Answer]:
-        """Returns the look-up of *person* that is under way, or a new one: requests that meet share it."""
+        """Returns the look-up of *person* that is under way, or a new one, so that simultaneous requests share it."""
         task = self._under_way.get(person)
         if task is None:
-            # Not the reader's own: if its stream ends, others may still wait for the answer, and the cache wants it.
+            # The task does not belong to the reader: if its stream ends, others may still wait for the answer, and the
+            # cache keeps it.
             task = self._under_way[person] = asyncio.create_task(self._ask(person), name=f"groups of {person.user}")
             task.add_done_callback(lambda _: self._under_way.pop(person))
         return task
@@ -111,7 +113,7 @@ class GroupLookups:
         return answer
 
     async def _ask_source(self, person: Person) -> tuple[str, ...]:
-        """Raises :class:`Unresolved`, and nothing else."""
+        """Returns the groups of *person*. Raises :class:`Unresolved` and no other error."""
         source = self._sources.get(person.resolver)
         if source is None:
             raise Unresolved(f"resolver {person.resolver!r} does not work here")

@@ -1,4 +1,4 @@
-"""The interface of a resolver."""
+"""Defines the interface of a resolver."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import Protocol
 
 
 class Unresolved(Exception):
-    """The groups of a user cannot be found out. The text says why, and ends up in a rejection: no secrets in it."""
+    """The groups of a user cannot be determined. The text says why. It becomes part of a rejection, so it must not
+    contain secrets."""
 
 
 class GroupSource(Protocol):
-    """Tells the groups of users."""
+    """A source of the groups of users."""
 
     def groups_of(self, user: str) -> tuple[str, ...]:
-        """Returns the groups of *user*, at least one. May take its time; called from several threads at once.
+        """Returns the groups of *user*, at least one. It may take long, and is called from several threads at once.
 
         Raises :class:`Unresolved`.
         """

@@ -1,1 +1,1 @@
-"""Asks and allocations as they stand, and why an ask waits."""
+"""Shows asks and allocations, and explains why an ask waits."""

@@ -1,4 +1,4 @@
-"""Asks, allocations and the load of other schedulers."""
+"""Shows asks, allocations and the load of other schedulers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tags = tuple[tuple[str, str], ...]
 
 
 class LogEntry(NamedTuple):
-    """Something that kept an ask from being placed, ``times`` times."""
+    """A reason that has kept an ask from being placed ``times`` times."""
 
     message: str
     last_ns: int
@@ -26,7 +26,7 @@ class LogEntry(NamedTuple):
 
 
 class AskView(NamedTuple):
-    """A pending ask. ``log``: the oldest last occurrence first."""
+    """A pending ask. ``log``: sorted by the last occurrence of each reason, the oldest first."""
 
     key: str
     application_id: str
@@ -41,18 +41,18 @@ class AskView(NamedTuple):
     triggered_preemption: bool
     originator: bool
     attempted: bool
-    """The scheduler has tried to place it, or asks exactly like it."""
+    """Tells whether the scheduler has tried to place it, or equal asks."""
     scale_up: bool
-    """The shim has heard that no node has room for it."""
+    """Tells whether the shim was notified that no node has room for it."""
     reserved_node: str
     """The node that is kept free for it; empty: none."""
 
 
 @dataclass(slots=True)
 class AllocationView:
-    """An allocation on its node. Made once and shown again until something of it changes (:class:`KeptViews`).
+    """An allocation on its node. A view is made once and shown again until the allocation changes (:class:`KeptViews`).
 
-    ``rendered``: what a reader made of it, kept here for the next reader.
+    ``rendered``: its encoded form, kept here for the next reader.
     """
 
     key: str
@@ -67,7 +67,7 @@ class AllocationView:
     node_id: str
     placeholder: bool
     placeholder_ns: int
-    """The time when the placeholder was made whose place it took; 0: it took none."""
+    """The creation time of the placeholder that it replaced; 0: it replaced none."""
     task_group: str
     preempted: bool
     originator: bool
@@ -75,7 +75,7 @@ class AllocationView:
 
 
 class ForeignView(NamedTuple):
-    """Load of another scheduler. ``static``: it is never asked to leave."""
+    """Load of another scheduler. ``static`` tells whether it is never preempted."""
 
     key: str
     tags: Tags
@@ -88,11 +88,11 @@ class ForeignView(NamedTuple):
 
 _SPARE: Final = 1_000
 _LOOKED_AT_ONCE: Final = 500
-"""Kept views that one step looks at, to find those whose allocation is gone."""
+"""The number of kept views that one step examines to find those whose allocation is gone."""
 
 
 def most_kept(live: int) -> int:
-    """Tells how much may be kept for *live* records before what belongs to others is looked for."""
+    """Returns the most views that are kept for *live* records before views of ended ones are searched for."""
     return live + live // 4 + _SPARE
 
 
@@ -140,7 +140,7 @@ def allocation_view(placed: Allocation) -> AllocationView:
 
 
 def _with_devices(tags: Tags, devices: tuple[str, ...]) -> Tags:
-    """Returns *tags* with the one that names the *devices* that an allocation holds."""
+    """Returns *tags* with the tag that names the *devices* of an allocation."""
     return tuple(sorted({**dict(tags), GIVEN_TAG: ",".join(devices)}.items()))
 
 
@@ -161,8 +161,8 @@ def foreign_view(load: ForeignLoad) -> ForeignView:
 class KeptViews:
     """The views of the allocations of one partition, each shown again while its allocation has the same version.
 
-    No record is kept alive. Views of allocations that are gone are looked for when there are many more views than
-    requests: two for each view that is made, and some whenever :meth:`forget_some` is called.
+    No record is kept alive. When there are many more views than requests, views of ended allocations are searched for:
+    two views are examined for each that is made, and some whenever :meth:`forget_some` is called.
     """
 
     def __init__(self, state: PartitionState) -> None:
@@ -173,7 +173,7 @@ class KeptViews:
         self._of_applications: dict[str, _Shown] = {}
         """The last views of what one node or application holds, by ID."""
         self._looking: list[int] = []
-        """Versions that are still to be looked at."""
+        """The versions of views that are still to be examined."""
 
     def __len__(self) -> int:
         return len(self._views)
@@ -187,7 +187,7 @@ class KeptViews:
         return self._views_of(self._of_applications, application.application_id, application.allocations)
 
     def in_pieces(self, application: Application, size: int) -> Iterator[list[AllocationView]]:
-        """Shows what *application* holds now, by key, in pieces of *size*; what is new is made piece by piece."""
+        """Shows what *application* holds now, by key, in pieces of *size*; new views are made piece by piece."""
         placed, shown = application.allocations, self._of_applications.get(application.application_id)
         versions = [each.version for each in placed.values()]
         if shown is not None and shown.versions == versions:
@@ -202,11 +202,11 @@ class KeptViews:
         self._of_applications[application.application_id] = _Shown(versions, views)
 
     def forget_some(self) -> None:
-        """Drops some views of what is no allocation any more, if there are many."""
+        """Drops some views of allocations that have ended, if there are many."""
         self._look_at(_LOOKED_AT_ONCE)
 
     def _views_of(self, known: dict[str, _Shown], name: str, placed: dict[str, Allocation]) -> list[AllocationView]:
-        # In the order of their dict: that of their keys is only needed for what has changed.
+        # They are read in the order of their dict; sorting by key is only needed if something has changed.
         versions = [each.version for each in placed.values()]
         shown = known.get(name)
         if shown is not None and shown.versions == versions:
@@ -221,7 +221,7 @@ class KeptViews:
             view = known.get(each.version)
             if view is None:
                 view = allocation_view(each)
-                if each.node is not None:  # If it has left meanwhile, its next node comes without another version.
+                if each.node is not None:  # It may have left, and get its next node with the same version.
                     known[each.version] = view
                     made += 1
             shown.append(view)
@@ -241,7 +241,7 @@ class KeptViews:
             key = views[version].key
             request = state.requests.get(key)
             if request is None or request.version != version:
-                sharing = state.instances.get(key)  # Older shims ask for several under one key.
+                sharing = state.instances.get(key)  # Older shims may ask for several allocations under one key.
                 if sharing is None or all(each.version != version for each in sharing.values()):
                     del views[version]
         del looking[-count:]

@@ -35,7 +35,8 @@ MOST_LOST: Final = 20
 
 
 def explain_work(state: PartitionState, index: ReadingIndex, name: str, now_ns: int) -> Report | None:
-    """Explains what has the key or application ID *name*, keys first; ``None``: nothing has. Changes nothing.
+    """Explains the ask, allocation or application called *name*; keys are searched before application IDs. ``None``:
+    nothing has that name. Changes nothing.
 
     The cost is linear in nodes and, if preemption finds no victims, in allocations; for an application, once for each
     group of equal asks.
@@ -52,7 +53,7 @@ def explain_work(state: PartitionState, index: ReadingIndex, name: str, now_ns: 
 
 
 def ask_standing(ask: Allocation) -> AskReport:
-    """Tells where *ask* waits and why its attempts failed, at constant cost; blockers are not searched for."""
+    """Returns where *ask* waits and why its attempts failed, at constant cost, without a search for blockers."""
     stands, node_id = _describe_standing(ask)
     failures = () if ask.failures is None else ask.failures.recent_first()
     return AskReport(
@@ -104,7 +105,7 @@ def _find_preempted(state: PartitionState, key: str) -> PreemptedWork | None:
 
 
 def _preempted_work(victim: RecentVictim) -> PreemptedWork:
-    """Tells by which decision *victim* was preempted, for what, and by which rule."""
+    """Returns the decision by which *victim* was preempted, for what, and by which rule."""
     record, decided = victim
     reason, _, alternatives = decided.detail.partition("; weighed: ")
     return PreemptedWork(
@@ -157,7 +158,7 @@ def find_position(state: PartitionState, ask: Allocation) -> Position:
     """Returns the place of a pending *ask*, from 1, in the order in which everything that waits would be tried now.
 
     The order of queues and applications changes with every placement, so the place is valid only now. The cost is
-    linear in what waits in the leaf, and in the siblings on the way to the root.
+    linear in the asks that wait in the leaf, and in the siblings on the path to the root.
     """
     application, leaf = ask.application, ask.queue
     mine = _waiting_asks(application)

@@ -1,6 +1,6 @@
-"""Everything that keeps a pending ask from being placed, ranked.
+"""Finds everything that keeps a pending ask from being placed, ranked.
 
-Placement stops at the first blocker; this module names all of them, so that nobody removes one only to meet the next.
+Placement stops at the first blocker; this module names all of them, so that nobody removes one only to find the next.
 Blockers that waiting can never end come first; then they are in the order in which placement checks them (application,
 user and group, queues from the leaf to the root, reservation, nodes); within a level the greatest shortage comes first.
 """
@@ -38,7 +38,8 @@ _LEVELS = {level: at for at, level in enumerate(Level)}
 
 
 def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker, ...], int]:
-    """Returns what keeps *ask* waiting, ranked, and how many open nodes have room for it. Cost: linear in nodes."""
+    """Returns what keeps *ask* waiting, ranked, and how many open nodes have room for it. The cost is linear in
+    nodes."""
     group = ask.group
     if isinstance(group, GangUnit):
         found = [*_application_blockers(ask), *gang_blockers(state, group)]

@@ -1,4 +1,4 @@
-"""Values that explain why work waits, or why it was preempted, for people and programs.
+"""Defines the values that explain why work waits, or why it was preempted, for people and programs.
 
 Amounts are in base units. Times are Unix nanoseconds; ``None``: no time is known.
 """

@@ -1,1 +1,1 @@
-"""Views of applications: what they ask for and hold, live ones and those that have ended."""
+"""Shows applications, live ones and those that have ended: what they ask for and hold."""

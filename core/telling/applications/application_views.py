@@ -1,4 +1,4 @@
-"""Applications: live ones as they are, and what is kept of those that have ended."""
+"""Shows applications: live ones as they are, and what is kept of those that have ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kornel.core.telling.allocations.allocation_views import (
 
 
 class PlaceholderView(NamedTuple):
-    """The placeholders of one task group: how many there ever were, and what became of them."""
+    """The placeholders of one task group: how many there were, and how they ended."""
 
     task_group: str
     made: int
@@ -37,7 +37,7 @@ class PlaceholderView(NamedTuple):
 
 
 Spent = Mapping[str, Mapping[str, int]]
-"""By instance type and resource type, amount times seconds."""
+"""The usage as amount times seconds, by instance type and resource type."""
 
 
 class SpentView(NamedTuple):
@@ -64,11 +64,11 @@ class ApplicationView(NamedTuple):
     """The amounts that its real allocations use, not its placeholders."""
     placeholder: Resources
     max_used: Resources
-    """Of each type the most that its real allocations or its placeholders held, whichever held more."""
+    """The most of each type that its real allocations, or its placeholders, ever held, whichever is more."""
     pending: Resources
     submitted_ns: int
     started_ns: int
-    """The time when it first was Running."""
+    """The time when it was first Running."""
     finished_ns: int
     asks: tuple[AskView, ...]
     allocations: tuple[AllocationView, ...]
@@ -77,18 +77,18 @@ class ApplicationView(NamedTuple):
     states: tuple[StateEntry, ...]
     placeholders: tuple[PlaceholderView, ...]
     reservations: tuple[str, ...]
-    """Keys of the asks for which a node is kept free."""
+    """The keys of the asks that have a reservation."""
     priority: int
-    """Highest that its asks lend it; ``PRIORITY_MIN`` also if none does."""
+    """The highest priority that its asks lend it; ``PRIORITY_MIN`` if none does."""
     spent: SpentView
     backoff_until_ns: int
     tags: Tags = ()
 
 
 class ApplicationParts(NamedTuple):
-    """A live application that is shown bit by bit, because it may ask for and hold very much.
+    """A live application that is shown in parts, because it may have very many asks and allocations.
 
-    ``head``: all that a reader makes of it but its asks and allocations.
+    ``head``: its encoded form without asks and allocations.
     """
 
     head: bytes
@@ -97,7 +97,7 @@ class ApplicationParts(NamedTuple):
 
 
 class ApplicationSummary(NamedTuple):
-    """One application as a list of many shows it: cheap to make."""
+    """One application in a long list, which is cheap to make."""
 
     application_id: str
     queue: str
@@ -113,16 +113,16 @@ class ApplicationSummary(NamedTuple):
 
 
 _PIECE: Final = 256
-"""Asks or allocations handed over at once."""
+"""The number of asks or allocations in one piece."""
 
 Render = Callable[[ApplicationView], bytes]
-"""A function that makes the bytes of an application without its asks and allocations; always the same of the same."""
+"""A function that encodes an application without its asks and allocations. Equal views must give equal bytes."""
 
 
 class ApplicationViews:
-    """Shows the applications of one partition, and keeps what was made of them for the next reader.
+    """Shows the applications of one partition, and keeps the views and encoded forms for the next reader.
 
-    What is kept of a live application is shown again while it would be made of the same. No record is kept alive.
+    Those of a live application are shown again until the application changes. No record is kept alive.
     """
 
     def __init__(self, state: PartitionState, allocations: KeptViews) -> None:
@@ -131,7 +131,7 @@ class ApplicationViews:
         self._queues = state.queues
         self._allocations = allocations
         self._heads: dict[str, tuple[object, bytes]] = {}
-        """The last rendering of each live application by ID, and of what it was made."""
+        """The last encoded form of each live application by ID, with a stamp of the state from which it was made."""
         self._ended: dict[EndedApplication, ApplicationView] = {}
 
     def all_views(self) -> Iterator[ApplicationView]:
@@ -142,7 +142,7 @@ class ApplicationViews:
                 yield self.view_of(application)
 
     def of_queue(self, path: str) -> Iterator[ApplicationView]:
-        """Shows the live applications of the very queue at *path*, by ID."""
+        """Shows the live applications in the queue at *path*, not below it, by ID."""
         for application in self._in_queue(path):
             yield self.view_of(application)
 
@@ -158,13 +158,14 @@ class ApplicationViews:
         return self._make_view(application, tuple(asks), tuple(self._allocations.of_application(application)), reserved)
 
     def render_parts(self, path: str, render: Render) -> Iterator[ApplicationParts]:
-        """Shows the live applications, of the very queue at *path* or, if that is empty, of all, by ID, in parts."""
+        """Shows the live applications in the queue at *path*, not below it, or all if *path* is empty, by ID and in
+        parts."""
         for application in self._in_queue(path) if path else self._by_id():
             head = self._render_head(application, render, _stamp_of(application, render))
             yield ApplicationParts(head, _asks(application), self._placed_views(application))
 
     def render_ahead(self, render: Render) -> Iterator[None]:
-        """Keeps what *render* makes of each live application of which that can be kept, one at a time."""
+        """Encodes the live applications whose encoded form can be kept, one at a time."""
         for application in list(self._live.values()):
             stamp = _stamp_of(application, render)
             if stamp is not None and self._live.get(application.application_id) is application:
@@ -172,16 +173,16 @@ class ApplicationViews:
             yield
 
     def list_summaries(self, after: str) -> Iterator[ApplicationSummary]:
-        """Shows all live applications in short whose IDs come after *after*, by ID."""
+        """Shows summaries of all live applications whose IDs come after *after*, by ID."""
         for application in self._by_id(after):
             yield self._make_summary(application)
 
     def finished_views(self, now_ns: int) -> Iterator[ApplicationView]:
-        """Shows those that have completed, failed or were removed, the oldest first."""
+        """Shows the applications that have completed, failed or were removed, the oldest first."""
         return map(self._ended_view, self._past.finished_applications(now_ns))
 
     def rejected_views(self, now_ns: int) -> Iterator[ApplicationView]:
-        """Shows those that were not taken, the oldest first."""
+        """Shows the rejected applications, the oldest first."""
         return map(self._ended_view, self._past.rejected_applications(now_ns))
 
     def _by_id(self, after: str = "") -> Iterator[Application]:
@@ -282,7 +283,7 @@ class ApplicationViews:
 
 
 def summary_of(view: ApplicationView) -> ApplicationSummary:
-    """Shows in short what has ended."""
+    """Returns the summary of an ended application."""
     return ApplicationSummary(
         view.application_id,
         view.queue,
@@ -299,7 +300,7 @@ def summary_of(view: ApplicationView) -> ApplicationSummary:
 
 
 def _ended_view(ended: EndedApplication, partition: str) -> ApplicationView:
-    """Shows an application that has left or was not taken: it asks for nothing and holds nothing."""
+    """Shows an application that has ended or was rejected, and so neither asks for nor holds anything."""
     return ApplicationView(
         application_id=ended.spec.application_id,
         partition=partition,
@@ -330,10 +331,10 @@ def _ended_view(ended: EndedApplication, partition: str) -> ApplicationView:
 
 
 def _stamp_of(application: Application, render: Render) -> object:
-    """Returns a value that stays equal as long as the view of *application* does; ``None`` for one with more to look at
-    than to show.
+    """Returns a value that stays equal as long as the view of *application* does; ``None`` if making the value would
+    cost more than making the view.
 
-    One that asks for nothing has neither pending amounts nor a priority.
+    An application without asks has neither pending amounts nor a priority.
     """
     if application.asks or application.task_groups:
         return None
@@ -355,7 +356,7 @@ def _stamp_of(application: Application, render: Render) -> object:
 
 
 def _asks(application: Application) -> Iterator[list[AskView]]:
-    """Shows the asks that wait now, in pieces, each ask as it is when its piece is made."""
+    """Shows the asks that wait now, in pieces; each ask is shown as it is when its piece is made."""
     waiting = application.asks
     found = [waiting[key] for key in sorted(waiting) if waiting[key].place is not AskPlace.REPLACING]
     for start in range(0, len(found), _PIECE):
@@ -363,7 +364,8 @@ def _asks(application: Application) -> Iterator[list[AskView]]:
 
 
 def _pending_amounts(application: Application) -> list[int]:
-    """Returns the amounts asked for, also by asks that are charged on a node while the shim is asked about them."""
+    """Returns the pending amounts, including those of asks that are held on a node while the shim is asked about
+    them."""
     if not application.held_count:
         return application.pending
     pending = list(application.pending)

@@ -1,1 +1,1 @@
-"""The placement rules in force, and what another configuration would change."""
+"""Shows the placement rules in force, and what another configuration would change."""

@@ -1,8 +1,8 @@
-"""A configuration tried on: the real update, done to a copy that nobody schedules with.
+"""Previews a configuration by the real update, applied to a copy that is not used for scheduling.
 
-The copy has the queues with their amounts, and of each application what placement and limits look at
-(:mod:`kornel.core.telling.configuration.partition_moment`). It shares no value that anybody changes with the
-partition it was taken from, so it may be worked on while that one goes on, in another process as well.
+The copy has the queues with their amounts, and what placement and limits need of each application
+(:mod:`kornel.core.telling.configuration.partition_moment`). It shares no mutable value with the partition, so the
+preview may be computed while the partition changes, even in another process.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ from kornel.core.telling.configuration.setting_changes import Terms
 
 
 class _Copy(NamedTuple):
-    """One partition. ``state`` has queues but neither nodes nor applications of its own."""
+    """The copy of one partition. ``state`` has queues but neither nodes nor applications of its own."""
 
     state: PartitionState
     moment: PartitionMoment
 
 
 class ConfigurationPreview:
-    """The partitions of a moment. *configuration*: in force then; ``None``: nobody was registered."""
+    """The copies of all partitions at one moment. *configuration*: the one in force then; ``None``: no manager was
+    registered."""
 
     def __init__(self, rm_id: str, configuration: Configuration | None, moments: Mapping[str, PartitionMoment]) -> None:
         self.rm_id = rm_id
@@ -50,7 +51,7 @@ class ConfigurationPreview:
         self.moments = moments
 
     def impact_of(self, configuration: Configuration) -> Impact:
-        """Tells what *configuration* would change. The same whenever it is asked."""
+        """Returns what *configuration* would change. Repeated calls give the same result."""
         copies: dict[str, _Copy] = {}
         if self.configuration is not None:
             if configuration.checksum == self.configuration.checksum:
@@ -143,13 +144,14 @@ def _find_unplaced(state: PartitionState, copy: _Copy, placed: set[str]) -> Iter
 
 
 def _find_refusal(state: PartitionState, spec: ApplicationSpec) -> str | None:
-    """Returns why placement would turn *spec* away now; ``None``: it would not."""
+    """Returns why placement would refuse *spec* now; ``None``: it would not."""
     found = place_applicant(state.placement_rules, state.queues, applicant_of(spec))
     return "; ".join(found.outcomes) if isinstance(found, Unplaced) else None
 
 
 def _find_enforcements(state: PartitionState, armed: Mapping[Queue, int]) -> Iterator[QuotaEnforcement]:
-    """Queues whose timer differs from those *armed* before, and what guarantees would let a run free now (D.4, D.6)."""
+    """Yields the queues whose timers differ from those *armed* before, with what a run could free now (preemption.md
+    D.4, D.6)."""
     for queue, start_ns in state.enforcement.armed.items():
         target = quota_shares.find_attainable(queue, quota_shares.find_excess(queue, queue.max))
         if armed.get(queue) != start_ns and target:

@@ -1,4 +1,4 @@
-"""The changes that a configuration would make on a running core, in plain values. Amounts are in base units."""
+"""Defines the changes that a configuration would make to a running core, as plain values. Amounts are in base units."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class QueueChangeKind(StrEnum):
 
 
 class SettingChange(NamedTuple):
-    """One setting as text, before and after. Empty text: not set."""
+    """One setting as text, before and after the change. Empty: not set."""
 
     name: str
     before: str
@@ -35,7 +35,7 @@ class SettingChange(NamedTuple):
 
 
 class QueueChange(NamedTuple):
-    """One queue. ``applications``: live ones in the queue and below."""
+    """The change of one queue. ``applications``: the number of live ones in the queue and below."""
 
     partition: str
     path: str
@@ -45,7 +45,7 @@ class QueueChange(NamedTuple):
 
 
 class PartitionChange(NamedTuple):
-    """A partition that appears, goes with everything in it, or changes its own settings."""
+    """A partition that is added, is removed with everything in it, or changes its own settings."""
 
     partition: str
     added: bool
@@ -55,7 +55,8 @@ class PartitionChange(NamedTuple):
 
 
 class QuotaExcess(NamedTuple):
-    """A queue that uses more of a type than its max would allow. ``already``: it is above its present max as well."""
+    """A queue that uses more of a type than its max would allow. ``already`` tells whether it is above its present max
+    as well."""
 
     partition: str
     path: str
@@ -66,9 +67,9 @@ class QuotaExcess(NamedTuple):
 
 
 class LimitExcess(NamedTuple):
-    """A user or group that has more than its limit would allow in a queue and below.
+    """A user or group that holds more than its limit would allow in a queue and below.
 
-    ``type`` empty: applications that hold something. ``already``: as in :class:`QuotaExcess`.
+    ``type`` is empty for a limit on applications. ``already``: as in :class:`QuotaExcess`.
     """
 
     partition: str
@@ -91,7 +92,7 @@ class UnplacedApplication(NamedTuple):
 
 
 class QuotaEnforcement(NamedTuple):
-    """A queue whose lowered max preemption would enforce: how much it would take, and after which delay."""
+    """A queue whose lowered max preemption would enforce, with the amounts that it would take and the delay."""
 
     partition: str
     path: str

@@ -1,4 +1,5 @@
-"""Users and groups with more than a limit allows, reckoned from what applications hold (config.md 10.2)."""
+"""Finds the users and groups that hold more than a limit allows, computed from what applications hold (config.md
+10.2)."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ _COUNT: Final = ""
 
 
 class Holder(NamedTuple):
-    """An application: whose it is, its leaf, and what it holds.
+    """An application: its owner, its leaf, and what it holds.
 
-    group    it counts for now; ``None``: no group limit binds it
-    settled  it has asked for something and keeps its group as long as the limits allow
-    holds    at least one allocation
+    group    the group that it counts for now; ``None``: no group limit binds it
+    settled  tells whether it has asked for something, and so keeps its group as long as the limits allow
+    holds    tells whether it has an allocation
     """
 
     user: str
@@ -41,7 +42,7 @@ class _Account(NamedTuple):
 def find_excesses(
     partition: str, holders: Sequence[Holder], old: QueueConfig, new: QueueConfig
 ) -> Iterator[LimitExcess]:
-    """Yields every limit of *new* that somebody exceeds, in tree order; *old* is the root that is in force now."""
+    """Yields every user or group that exceeds a limit of *new*, in tree order; *old* is the root in force now."""
     before, after = _limits_by_queue(old), _limits_by_queue(new)
     groups = [holder.group for holder in holders]
     known, known_limits = _sum_usage(holders, groups, before)
@@ -68,7 +69,7 @@ def _amounts_of(limit: LimitConfig) -> dict[str, int]:
 def _sum_usage(
     holders: Sequence[Holder], groups: Sequence[str | None], limited: Mapping[str, tuple[LimitConfig, ...]]
 ) -> tuple[dict[_Account, dict[str, int]], dict[_Account, LimitConfig]]:
-    """Returns what each limited user and group has, and the limit that binds it."""
+    """Returns what each limited user and group holds, and the limit that binds it."""
     usage: dict[_Account, dict[str, int]] = {}
     limits: dict[_Account, LimitConfig] = {}
     for holder, group in zip(holders, groups, strict=True):
@@ -100,9 +101,10 @@ def _binding_limits(
 def _choose_group(
     holder: Holder, before: Mapping[str, tuple[LimitConfig, ...]], after: Mapping[str, tuple[LimitConfig, ...]]
 ) -> str | None:
-    """Returns the group that will count: the same as now unless a limit of it is gone (config.md 10.4).
+    """Returns the group that the application will count for: the same as now unless a limit of that group is gone
+    (config.md 10.4).
 
-    Otherwise, from the leaf up, the first one listed that the owner belongs to, else ``*``.
+    Otherwise, it is the first listed group of the owner, from the leaf up, or ``*``.
     """
     levels = _limited_levels(holder, after)
     if holder.settled and holder.group is not None:

@@ -1,7 +1,7 @@
-"""The part of a partition that configurations shape, at one moment: plain values, from which it can be made again
-elsewhere.
+"""Holds the part of a partition on which configurations have an effect, at one moment, as plain values from which a
+copy can be made elsewhere.
 
-What the configuration in force says is not among them; whoever restores a partition has that at hand.
+The configuration in force is not included, because the code that restores a partition has it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class QueueMoment(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """An application as placement sees it."""
+    """The facts about an application that placement needs."""
 
     spec: ApplicationSpec
     queue: str
@@ -59,7 +59,8 @@ class Subject(NamedTuple):
 
 
 class PartitionMoment(NamedTuple):
-    """A partition. ``queues``: parents before their children; ``armed``: since when maxima are enforced, by queue."""
+    """A partition. ``queues``: parents before their children; ``armed``: the times from which maxima are enforced, by
+    queue."""
 
     name: str
     types: KnownTypes
@@ -94,8 +95,8 @@ def moment_of(state: PartitionState) -> PartitionMoment:
 
 
 def restore_partition(moment: PartitionMoment, config: PartitionConfig) -> PartitionState:
-    """Returns a partition with the queues of *moment*, when *config* held. It has neither nodes nor applications of its
-    own."""
+    """Returns a partition with the queues of *moment*, at which *config* was in force. It has neither nodes nor
+    applications of its own."""
     state = PartitionState(moment.name, moment.queues[0].properties, config.preemption, [])
     state.types.adopt_types(moment.types)
     state.placement_rules = compile_rules(config.placement_rules)
@@ -109,7 +110,7 @@ def restore_partition(moment: PartitionMoment, config: PartitionConfig) -> Parti
         state.enforcement.armed[state.queues[path]] = start_ns
     width = len(state.types.names)
     for spec, path, user in moment.subjects:
-        # Only the queue knows them, to tell whether it is empty.
+        # They are only known to the queue, which uses them to tell whether it is empty.
         queue = state.queues[path]
         queue.applications[spec.application_id] = Application(spec, queue, user, 0, width)
     return state

@@ -1,4 +1,4 @@
-"""The queue that an application would get, were it submitted now."""
+"""Finds the queue that an application would get if it were submitted now."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kornel.core.policies.placement.decide import Unplaced, place_applicant
 
 
 class PlacementAnswer(NamedTuple):
-    """The queue that placement rules give an application. ``queue``: the leaf; empty: no rule finds one. ``exists``: it
-    is there, else it would be made below ``above``.
+    """The queue that placement rules give an application. ``queue``: the leaf; empty: no rule finds one. ``exists``
+    tells whether it exists; otherwise it would be made below ``above``.
 
-    ``outcomes``: what came of each rule, and of the default queue, where there is no queue.
+    ``outcomes``: if there is no queue, why each rule, and the default queue, gave none.
     """
 
     queue: str
@@ -26,9 +26,10 @@ class PlacementAnswer(NamedTuple):
 def find_placement(
     state: PartitionState, user: str, groups: Sequence[str], queue: str, tags: Mapping[str, str]
 ) -> PlacementAnswer:
-    """Returns where an application of *user* that names *queue* would go. Without *groups* it has one, like its user.
+    """Returns the queue that an application of *user* that names *queue* would get. If *groups* is empty, the user has
+    one group with the same name.
 
-    Changes nothing, and asks no directory for groups.
+    This changes nothing, and asks no directory for groups.
     """
     lower = {key.lower(): value for key, value in tags.items()}
     placed = place_applicant(

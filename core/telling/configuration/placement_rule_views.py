@@ -1,4 +1,4 @@
-"""The placement rules in force."""
+"""Shows the placement rules in force."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ _UNCONFIGURED: Final = (PlacementRuleConfig("provided"),)
 
 
 def rule_views(state: PartitionState) -> tuple[RuleView, ...]:
-    """Returns the placement rules in the order in which they are tried; the recovery queue is always the last
-    resort."""
+    """Returns the placement rules in the order in which they are tried; the recovery queue always comes last."""
     configured = state.config.placement_rules if state.config is not None else ()
     return (
         *(_view_rule(rule) for rule in configured or _UNCONFIGURED),

@@ -1,4 +1,4 @@
-"""Differences between queues before and after an update, as text for people."""
+"""Finds the differences between queues before and after an update, as texts for people."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _PREEMPTION: Final[Mapping[str, str]] = {
     "victim_timeout": "victim.timeout",
     "sections": "",
 }
-"""Keys as they are written, where that is not the name of the field; the sections of kinds stand beside the others."""
+"""The keys of fields whose names differ from what is written; the sections of kinds are at the same level as the other
+keys."""
 
 
 class Terms(NamedTuple):
@@ -81,7 +82,8 @@ def queue_changes(
     old: Mapping[str, QueueConfig],
     new: Mapping[str, QueueConfig],
 ) -> Iterator[QueueChange]:
-    """Returns every queue of *state* that is not what it was *before*; *old* and *new*: the queues listed, by path."""
+    """Yields the changes of every queue of *state* that differs from what it was *before*; *old* and *new*: the listed
+    queues by path."""
     for path, queue in state.queues.items():
         was = before.get(path)
         if was is None:
@@ -155,7 +157,8 @@ def _find_differences(state: PartitionState, was: Terms, now: Terms) -> Iterator
 
 
 def _compare_fields(label: str, was: Any, now: Any, keys: Mapping[str, str]) -> Iterator[SettingChange]:
-    """Yields what differs between two objects of the same dataclass; times, which are in nanoseconds, as seconds."""
+    """Yields the differences between two objects of the same dataclass; times, which are in nanoseconds, are shown in
+    seconds."""
     for item in fields(now):
         before, after = getattr(was, item.name), getattr(now, item.name)
         name = item.name.removesuffix("_ns")
@@ -177,7 +180,7 @@ def _has_parts(value: Any) -> bool:
 
 
 def _compare_entries(label: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[SettingChange]:
-    """Yields what differs between two mappings of kinds of preemption to their settings."""
+    """Yields the differences between two mappings of kinds of preemption to their settings."""
     for name in sorted(was.keys() | now.keys()):
         before, after = was.get(name), now.get(name)
         if is_dataclass(before) and is_dataclass(after):

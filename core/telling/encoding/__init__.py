@@ -1,1 +1,2 @@
-"""Turns records into messages and JSON: one encoder for all of them, and tables of what is named differently."""
+"""Turns records into messages and JSON: by one encoder for all of them, and tables of the fields that are named
+differently."""

@@ -1,7 +1,7 @@
 """Writes the functions that are made from tables.
 
-A table is read once and becomes a function with each field spelled out, as one would write it by hand: going through
-the rows of the table for each record takes twice as long, and a list may have tens of thousands of records.
+A table is read once and becomes a function with a line for each field, as one would write it by hand, because walking
+over the rows of the table for each record would take twice as long, and a list may have tens of thousands of records.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FunctionText:
         return f"{self.name_of(function)}({', '.join(arguments)})"
 
     def make_function(self) -> Callable[..., Any]:
-        """Returns the function. Tracebacks and debuggers find its text."""
+        """Returns the function. Tracebacks and debuggers can show its text."""
         text = "\n".join([*self._lines, ""])
         place = f"<{self._title} {next(_NUMBERS)}>"
         linecache.cache[place] = len(text), None, text.splitlines(keepends=True), place

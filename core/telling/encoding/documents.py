@@ -1,8 +1,7 @@
-"""Documents of JSON and their schemas, both made of one table of their fields.
+"""Makes documents of JSON and their schemas, both from one table of their fields.
 
-A row of a table says under which name a value is shown, what it is made of, of which kind it is, and when it is left
-out. Making a document of a table raises :class:`PlanError` when a field of the record goes nowhere without being listed
-as left out.
+A row of a table states the name of a field, the source and the kind of its value, and when it is left out. Making a
+document from a table raises :class:`PlanError` if a field of the record is neither used nor listed as left out.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ ItemT = TypeVar("ItemT")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of values: its JSON Schema, and what writes one of them; ``None``: it is shown as it is.
+    """A kind of values: its JSON Schema, and the function that writes a value; ``None``: the value is shown as it is.
 
-    ``document`` is what writes records of another table, ``hollow`` whether it may leave nothing of one but ``{}``.
+    ``document`` is the document that writes nested records, and ``hollow`` tells whether it may write an empty ``{}``.
     """
 
     schema: Schema
@@ -41,20 +40,20 @@ class Kind:
 
 
 class Shown(Enum):
-    """Says when a field is there."""
+    """Says when a field is written."""
 
     ALWAYS = auto()
     IF_ANY = auto()
-    """The field is there unless it is 0, false, empty or unset."""
+    """The field is written unless it is 0, false, empty or unset."""
     IF_SET = auto()
-    """The field is there unless it is unset."""
+    """The field is written unless it is unset."""
     APART = auto()
-    """The table only describes it: who sends the document adds it."""
+    """The table only describes the field; the code that sends the document adds it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One field. ``promised``: whether the schema says that it is always there."""
+    """One field. ``promised`` tells whether the schema says that it is always there."""
 
     kind: Kind
     source: Source
@@ -63,22 +62,22 @@ class Row:
 
 
 def always(kind: Kind, source: Source, *, promised: bool = True) -> Row:
-    """Returns the row of a field that is always there."""
+    """Returns the row of a field that is always written."""
     return Row(kind, source, Shown.ALWAYS, promised)
 
 
 def if_any(kind: Kind, source: Source, *, promised: bool = False) -> Row:
-    """Returns the row of a field that is left out when it is 0, false, empty or unset."""
+    """Returns the row of a field that is left out if it is 0, false, empty or unset."""
     return Row(kind, source, Shown.IF_ANY, promised)
 
 
 def if_set(kind: Kind, source: Source) -> Row:
-    """Returns the row of a field that is left out when it is unset."""
+    """Returns the row of a field that is left out if it is unset."""
     return Row(kind, source, Shown.IF_SET, promised=False)
 
 
 def apart(kind: Kind, *, promised: bool = False) -> Row:
-    """Returns the row of a field that the sender of a document adds to it."""
+    """Returns the row of a field that the sender of the document adds."""
     return Row(kind, "", Shown.APART, promised)
 
 
@@ -88,10 +87,10 @@ Rows = Mapping[str, Row]
 class Document(Generic[RecordT]):
     """Writes records of one class as JSON objects, and describes these.
 
-    *name* is that of the schema, to which others refer; empty: it is part of theirs. *rows* come in the order in which
-    the fields are written, and as a function of the document if it contains itself. *left_out* are the fields of the
-    record that are deliberately not shown; *partial*: another document shows the rest. What ``write`` returns may be
-    added to, but the values in it are not to be changed, because they are shared.
+    *name* is the name of the schema, to which other schemas refer; empty: it is part of theirs. *rows* are in the order
+    in which the fields are written; if the document contains itself, *rows* is a function of the document. *left_out*
+    are the fields of the record that are deliberately not shown; *partial* tells whether another document shows the
+    rest. The result of ``write`` may be extended, but the values in it must not be changed, because they are shared.
     """
 
     def __init__(
@@ -117,13 +116,13 @@ class Document(Generic[RecordT]):
         self.write: Final[Callable[[RecordT], dict[str, Any]]] = _make_writer(name or record.__name__, self.rows)
 
     def writing_without(self, *names: str) -> Callable[[RecordT], dict[str, Any]]:
-        """Returns what writes the document without the fields *names*."""
+        """Returns a function that writes the document without the fields *names*."""
         rows = {name: row for name, row in self.rows.items() if name not in names}
         return _make_writer(self.name or self.record.__name__, rows)
 
     @property
     def hollow(self) -> bool:
-        """Tells whether nothing may be left of a record but ``{}``."""
+        """Tells whether a record may be written as an empty ``{}``."""
         return all(row.shown is not Shown.ALWAYS for row in self.rows.values())
 
     def _check_fields(self, left_out: frozenset[str]) -> frozenset[str]:
@@ -149,13 +148,13 @@ class Document(Generic[RecordT]):
         return frozenset(used)
 
     def _first_field(self, path: str) -> str:
-        """Returns the field of the record that *path* begins with. Raises :class:`PlanError` if nothing is there."""
+        """Returns the field of the record that *path* begins with. Raises :class:`PlanError` if there is none."""
         type_at(self.record, path)
         return path.partition(".")[0]
 
 
 class Described(NamedTuple):
-    """The record of a document that is not made of one: all of its fields are added to it."""
+    """The record of a document that is only described: all of its fields are added by the sender."""
 
 
 def nested(document: Document[Any]) -> Kind:
@@ -164,7 +163,7 @@ def nested(document: Document[Any]) -> Kind:
 
 
 def listed(document: Document[Any], **more: Any) -> Kind:
-    """Returns the kind of lists of what *document* writes. *more* is said of the list in its schema."""
+    """Returns the kind of lists of values that *document* writes. *more* is added to the schema of the list."""
 
     def write(records: Iterable[Any]) -> list[dict[str, Any]]:
         one = document.write
@@ -183,7 +182,7 @@ def nested_itself(document: Document[Any]) -> Kind:
 
 
 def object_schema(properties: Schema, required: list[str], description: str = "") -> Schema:
-    """Returns the schema of an object that has these *properties*, those of them that are *required* always."""
+    """Returns the schema of an object with these *properties*, of which those in *required* are always there."""
     schema: Schema = {"type": "object", "properties": properties}
     if description:
         schema["description"] = description
@@ -197,9 +196,9 @@ def _schema_of(document: Document[Any]) -> Schema:
 
 
 def _make_writer(title: str, rows: Rows) -> Callable[[Any], dict[str, Any]]:
-    """Returns the function that *rows* come down to.
+    """Returns the function that writes *rows*.
 
-    Fields that are always there and come first are one literal; each of the others has a line of its own.
+    The first fields that are always written are one literal; each of the others has a line of its own.
     """
     text = FunctionText(title)
     shown = [(name, row) for name, row in rows.items() if row.shown is not Shown.APART]
@@ -214,7 +213,7 @@ def _make_writer(title: str, rows: Rows) -> Callable[[Any], dict[str, Any]]:
         test = f"(value := {value}) is not None" if row.shown is Shown.IF_SET else f"value := {value}"
         written = _write_value(text, row.kind, "value")
         if row.kind.hollow and row.shown is Shown.IF_ANY:
-            # Whether anything is left is known only when it is written.
+            # Only writing it shows whether anything is left.
             test, written = f"(value := {value}) is not None and (value := {written})", "value"
         text.add(f"if {test}: document[{name!r}] = {written}")
     text.add("return document")
@@ -226,9 +225,9 @@ def _write_value(text: FunctionText, kind: Kind, value: str) -> str:
 
 
 def copy_compact(encoded: bytes) -> bytes:
-    """Returns a copy of *encoded* in no more room than it needs.
+    """Returns a copy of *encoded* that takes no more memory than it needs.
 
-    The encoder writes into a large buffer that it cuts off in the end. The rest is lost to the allocator while many
-    such texts are kept: a hundred thousand of 200 bytes hold some 400 MB.
+    The encoder writes into a large buffer and shortens it at the end. The allocator cannot reuse the rest while many
+    such texts are kept: a hundred thousand texts of 200 bytes occupy some 400 MB.
     """
     return bytes(memoryview(encoded))

@@ -1,9 +1,8 @@
-"""Records as messages of ``kornel.v1``: a table for each pair whose fields do not have the same names.
+"""Encodes records as messages of ``kornel.v1``, with a table for each pair whose fields do not have the same names.
 
-The tables stand in the order of the services whose answers they are. Only what differs is listed: everything else goes
-by its name (:mod:`kornel.core.telling.encoding.messages`). Importing this fails when nothing feeds a field of a
-message, and when a field of a record goes nowhere without being listed as left out. Amounts are cut to what 64 bits
-hold.
+The tables are in the order of the services whose answers they make. Only differences are listed; all other fields are
+matched by name (:mod:`kornel.core.telling.encoding.messages`). Importing this module fails if a field of a message has
+no source, or if a field of a record is neither used nor listed as left out. Amounts are cut to 64 bits.
 """
 
 from __future__ import annotations
@@ -298,7 +297,7 @@ _encode_node_report: Final = ENCODERS.add(
 
 
 def encode_report(found: Report | AskOnNode | NodeReport) -> explain_pb2.ExplainResponse:
-    """Returns the answer that has the one kind of report that *found* is."""
+    """Returns the answer with *found*, in the field for its kind of report."""
     if isinstance(found, AskReport):
         return explain_pb2.ExplainResponse(ask=_encode_ask_report(found))
     if isinstance(found, ApplicationReport):

@@ -72,7 +72,7 @@ class Encoders:
         return plan.encode
 
     def plan_for(self, record: type, message: type[Message]) -> _Plan[Any, Any]:
-        """Returns the plan for this pair; without a table, every field takes the one of its name."""
+        """Returns the plan for this pair; without a table, fields are matched by name."""
         found = self._plans.get((record, message))
         if found is None:
             self.add(record, message)
@@ -124,7 +124,7 @@ class _Plan(Generic[RecordT, MessageT]):
         return type_at(self._record, path)
 
     def _value_of(self, text: FunctionText, field: Any, source: Source) -> str:
-        """Returns the expression for what goes into *field*."""
+        """Returns the expression for the value of *field*."""
         if isinstance(source, Made):
             for path in source.fields:
                 self._mark_shown(path)
@@ -177,7 +177,7 @@ class _Plan(Generic[RecordT, MessageT]):
 
 
 def fit_amounts(resources: Mapping[str, int]) -> Mapping[str, int]:
-    """Returns *resources* cut to 64 bits: the books are exact, and a sum of amounts may be too large for the wire."""
+    """Returns *resources* cut to 64 bits: the books are exact, so a sum may be too large for the wire."""
     amounts = amounts_of(resources) if isinstance(resources, Resources) else resources
     if not amounts or (max(amounts.values()) <= INT64_MAX and min(amounts.values()) >= INT64_MIN):
         return amounts

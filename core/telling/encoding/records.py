@@ -1,6 +1,6 @@
-"""The encoders' knowledge of records: their fields, and the types of these.
+"""Finds the fields of records and their types, for the encoders.
 
-Records are named tuples and dataclasses. A *source* says what a field of a message or document is made of.
+Records are named tuples and dataclasses. A *source* states from what a field of a message or document is made.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 
 class PlanError(TypeError):
-    """A table does not say for every field where it goes or what it is made of."""
+    """A table does not state for every field where it goes or from what it is made."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,19 +25,20 @@ class Made:
 
 
 def made(make: Callable[..., Any], *fields: str) -> Made:
-    """Returns the source of a value that *make* makes of the *fields* of a record."""
+    """Returns the source of a value that *make* makes from the *fields* of a record."""
     return Made(make, fields)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Itself:
-    """Says that a message or document within another one is made of the same record."""
+    """Says that a nested message or document is made from the same record."""
 
 
 ITSELF: Final = Itself()
 
 Source = str | Made | Itself
-"""The origin of a field: a field of the record, which may lead on with a dot to one of a record in it."""
+"""The source of a field: the name of a field of the record, with a dot before the name of a field of a nested
+record."""
 
 
 def fields_of(record: type) -> Mapping[str, Any]:
@@ -54,7 +55,7 @@ def _read_fields(record: type) -> Mapping[str, Any]:
 
 
 def type_at(record: type, path: str) -> Any:
-    """Returns the type of what is at *path* in a record. Raises :class:`PlanError` if nothing is."""
+    """Returns the type of the value at *path* in a record. Raises :class:`PlanError` if there is none."""
     kind: Any = record
     for name in path.split("."):
         within = without_none(kind)[0]

@@ -1,4 +1,4 @@
-"""The kinds of values that documents have, and how single ones are written in JSON (rest.md 1)."""
+"""Defines the kinds of values in documents, and writes single values in JSON (rest.md 1)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _HOUR_NS: Final = 60 * _MINUTE_NS
 
 
 def write_amounts(resources: Mapping[str, int] | None) -> dict[str, int]:
-    """Returns a resource map in 64 bits, which is not to be changed.
+    """Returns a resource map cut to 64 bits, which must not be changed.
 
-    The books are exact, so a sum of two quantities may be more than a quantity can be.
+    The books are exact, so a sum of two quantities may be larger than a quantity can be.
     """
     if resources is None:
         return {}
@@ -85,14 +85,14 @@ def one_of(*words: str) -> Kind:
 
 
 def write_with(kind: Kind, write: Any) -> Kind:
-    """Returns the same *kind*, of values that *write* writes."""
+    """Returns the same *kind* with values that *write* writes."""
     return Kind(kind.schema, write)
 
 
 TEXT: Final = Kind({"type": "string"})
 FLAG: Final = Kind({"type": "boolean"})
 TRUTH: Final = write_with(FLAG, bool)
-"""The kind of values that tell whether there is any of a number or a list."""
+"""The kind of truth values that tell whether a number is not 0 or a list is not empty."""
 COUNT: Final = Kind({"type": "integer", "minimum": 0})
 WHOLE: Final = Kind({"type": "integer"})
 AMOUNT: Final = write_with(WHOLE, clamp_int64)

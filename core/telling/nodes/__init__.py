@@ -1,1 +1,1 @@
-"""Views of nodes: what they offer and hold, and why no node takes an ask."""
+"""Shows nodes: what they offer and hold, and why no node takes an ask."""

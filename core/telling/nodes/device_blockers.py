@@ -1,4 +1,4 @@
-"""Reasons why a node does not have the devices that an ask wants, in words and as a distance."""
+"""The reasons why a node does not have the devices that an ask wants, in words and as a distance."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from kornel.core.model.devices import Device, NodeDevices
 from kornel.core.model.nodes import Node
 
 MOST_GROUPS = 4
-"""Link groups that are named."""
+"""The most link groups that are named."""
 
 
 def describe_lack(node: Node, request: DeviceRequest, *, empty: bool = False) -> str:
-    """Returns in words what *node* has of what *request* wants, or with *empty* that it would never be enough."""
+    """Returns in words which of the devices in *request* are free on *node*, or, with *empty*, that the devices of the
+    node would never be enough."""
     wanted = f"wants {request.describe_request()}"
     if node.devices is None:
         return f"{wanted}; the node has reported no devices"
@@ -22,7 +23,7 @@ def describe_lack(node: Node, request: DeviceRequest, *, empty: bool = False) ->
     of_type = f" of type {' or '.join(request.types)}" if request.types else ""
     of_type += " with so much memory" if request.memory else ""
     if empty:
-        # What it would not be enough for stands before it.
+        # The request for which it would not be enough precedes this text.
         number = format_count(len(fitting), "device")
         return f"{wanted}; the node has {number}{of_type}{_write_groups(fitting, request, empty=True)}"
     if not request.number:
@@ -36,7 +37,7 @@ def describe_lack(node: Node, request: DeviceRequest, *, empty: bool = False) ->
 
 
 def measure_lack(node: Node, request: DeviceRequest) -> float:
-    """Returns which part of *request* is missing on *node*, from 0 to 1."""
+    """Returns the part of *request* that is missing on *node*, from 0 to 1."""
     if node.devices is None:
         return 1.0
     fitting = _find_fitting(node.devices, request)
@@ -49,12 +50,12 @@ def measure_lack(node: Node, request: DeviceRequest) -> float:
 
 
 def _find_fitting(devices: NodeDevices, request: DeviceRequest) -> list[Device]:
-    """Returns the devices that do for *request* if they are free."""
+    """Returns the devices that suit *request* when they are free."""
     return [device for device in devices if device.share_for(request)]
 
 
 def _count_groups(devices: Iterable[Device]) -> dict[str, int]:
-    """Returns the number of *devices* in each link group; those that are linked with none count as one group each."""
+    """Returns the number of *devices* in each link group. A device without links is a group by itself."""
     found: dict[str, int] = {}
     for device in devices:
         found[device.spec.link] = 1 if not device.spec.link else found.get(device.spec.link, 0) + 1

@@ -1,4 +1,4 @@
-"""Views of the devices of a node, and of who holds them."""
+"""Views of the devices of a node and of their holders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kornel.core.model.nodes import Node
 
 
 class DeviceHolder(NamedTuple):
-    """One allocation that holds a device, or an ask for which it is kept while the shim is asked.
+    """One allocation that holds a device, or one ask for which the device is kept while the shim is asked.
 
     share  thousandths of the device
     """
@@ -22,10 +22,10 @@ class DeviceHolder(NamedTuple):
 class DeviceView(NamedTuple):
     """One device of a node.
 
-    memory   bytes; 0: the node has not said
-    link     its link group; empty: it is linked with none
+    memory   bytes; 0: unknown
+    link     its link group; empty: it has no links
     free     the thousandths that nobody holds
-    leaving  the node reports it no more, and it is gone once it is free
+    leaving  the node no longer reports it, so it is removed once it is free
     """
 
     device_id: str
@@ -38,7 +38,7 @@ class DeviceView(NamedTuple):
 
 
 def device_views(node: Node) -> tuple[DeviceView, ...]:
-    """Shows the devices of *node* in the order of its report."""
+    """Returns views of the devices of *node*, in the order of its report."""
     if node.devices is None:
         return ()
     return tuple([_show_device(device) for device in node.devices])

@@ -1,4 +1,4 @@
-"""Reasons why no domain of the topology takes an ask and its group: domains by name, never a list of nodes."""
+"""Explains why no domain of the topology takes an ask and its group, by naming domains instead of listing nodes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level
 
 MOST_NAMED: Final = 3
-"""Domains that are named beside the one that comes closest."""
+"""The most domains that are named besides the one that comes closest."""
 
 
 class GroupRoom(NamedTuple):
     """One domain, and the places that it has for a group.
 
-    room   members that fit there now
-    empty  members that its open nodes would hold if nothing ran there
-    taken  members that stand there already
+    room   the number of members that fit there now
+    empty  the number of members that its open nodes would hold if nothing ran there
+    taken  the number of members that are there already
     """
 
     domain: Domain
@@ -38,7 +38,7 @@ def requires_domain(ask: Allocation) -> bool:
 
 
 def domain_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker], int]:
-    """Returns what keeps *ask* out of every domain, and how many nodes it could go to. Cost: linear in nodes."""
+    """Returns what keeps *ask* out of every domain, and how many nodes it could go to. The cost is linear in nodes."""
     fitting = sum(1 for _ in group_domains.nodes_for(state, ask))
     if fitting:
         return [], fitting
@@ -53,7 +53,7 @@ def domain_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocke
 
 
 def group_rooms(state: PartitionState, ask: Allocation) -> list[GroupRoom]:
-    """Returns the domains in which the group of *ask* may stand, the one that comes closest first."""
+    """Returns the domains that are allowed for the group of *ask*, the one that comes closest first."""
     request, topology = ask.spec.topology, state.topology
     depth = topology.depth_of(request.level) if topology is not None and request is not None else None
     if topology is None or depth is None or request is None:
@@ -76,7 +76,8 @@ def group_rooms(state: PartitionState, ask: Allocation) -> list[GroupRoom]:
 
 
 def blocker_of_domain(state: PartitionState, ask: Allocation, node: Node) -> Iterator[Blocker]:
-    """Yields why *ask* is not placed on *node*, which has room for it: its domain, or where its group stands."""
+    """Yields why *ask* is not placed on *node*, which has room for it: the domain of the node, or the place of its
+    group."""
     if any(chosen is node for chosen in group_domains.nodes_for(state, ask)):
         return
     rooms = group_rooms(state, ask)
@@ -90,7 +91,8 @@ def blocker_of_domain(state: PartitionState, ask: Allocation, node: Node) -> Ite
 
 
 def _describe_lack(ask: Allocation, rooms: list[GroupRoom]) -> Blocker:
-    """Returns in words how far each of *rooms* is from what the group needs: ``rack r7: 12 of 16, 4 short``."""
+    """Returns a blocker that says how far each of *rooms* is from what the group needs: ``rack r7: 12 of 16, 4
+    short``."""
     request = ask.spec.topology
     assert request is not None, "the caller has checked"
     missing = group_domains.count_missing(ask)

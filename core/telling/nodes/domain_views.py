@@ -1,4 +1,4 @@
-"""Views of the topology: its levels, and what the nodes of each domain have, offer and hold for asks that wait."""
+"""Shows the topology: its levels, and what the nodes of each domain have, offer and hold for asks that wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from kornel.core.partition.state import PartitionState
 
 
 class LevelView(NamedTuple):
-    """One level of a topology. ``nodes``: those that stand in a domain of it; ``nodes_outside``: those that do not."""
+    """One level of a topology. ``nodes``: the number of nodes in domains of this level; ``nodes_outside``: the number
+    of other nodes."""
 
     name: str
     attribute: str
@@ -20,9 +21,9 @@ class LevelView(NamedTuple):
 
 
 class DomainView(NamedTuple):
-    """One domain. ``path``: the values of the attributes that make it, outermost first.
+    """One domain. ``path``: the values of the attributes that make it, the outermost first.
 
-    free         what is free on its nodes that take work; what others lack is not made up for
+    free         what is free on its nodes that take work; over-allocated nodes count as 0
     held         the part of ``free`` that is held for asks that wait for it
     schedulable  the number of its nodes that take work
     """
@@ -37,7 +38,7 @@ class DomainView(NamedTuple):
 
 
 def level_views(state: PartitionState) -> list[LevelView]:
-    """Shows the levels of the topology, the outermost first; none without a topology. Cost: linear in domains."""
+    """Shows the levels of the topology, the outermost first; none without a topology. The cost is linear in domains."""
     topology = state.topology
     if topology is None:
         return []
@@ -53,14 +54,15 @@ def level_views(state: PartitionState) -> list[LevelView]:
 
 
 def domain_views(state: PartitionState, level: str = "") -> Iterator[DomainView]:
-    """Shows the domains of *level*, or of all levels where it is empty: outer ones before those within, by name."""
+    """Shows the domains of *level*, or of all levels if it is empty, outer domains before those within them, by
+    name."""
     topology = state.topology
     if topology is None:
         return
     resources = state.types.to_resources
     for path in sorted(path for path, domain in topology.domains.items() if level in ("", domain.level.name)):
         domain = topology.domains.get(path)
-        if domain is not None:  # The last node of others has left meanwhile.
+        if domain is not None:  # The last node of the domain has left in the meantime.
             yield DomainView(
                 domain.level.name,
                 path,

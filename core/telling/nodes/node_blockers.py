@@ -1,4 +1,4 @@
-"""Reasons why no node takes an ask: nodes grouped by the same reason, never a list of all of them."""
+"""Explains why no node takes an ask, with nodes grouped by reason instead of a list of all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lac
 
 
 class _Group:
-    """Nodes with the same reason; ``closest`` lacks the smallest share, the first by ID among equals."""
+    """The nodes with the same reason; ``closest`` is the one that lacks the smallest share, and among equals the first
+    by ID."""
 
     __slots__ = ("closest", "count", "distance")
 
@@ -57,12 +58,12 @@ def node_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker]
 
 
 def first_reason(node: Node, ask: Allocation) -> BlockerKind | None:
-    """Returns the first reason that keeps *ask* off *node*; ``None``: there is none."""
+    """Returns the first reason that keeps *ask* from *node*; ``None``: there is none."""
     return next(find_reasons(node, ask), None)
 
 
 def find_reasons(node: Node, ask: Allocation) -> Iterator[BlockerKind]:
-    """Yields all reasons that keep *ask* off *node*, beginning with those against which waiting helps least."""
+    """Yields all reasons that keep *ask* from *node*, beginning with those against which waiting helps least."""
     pairs = ask.shape.pairs
     too_small = not node.could_hold(pairs)
     lacks_devices = not too_small and not node.could_hold_shape(ask.shape)
@@ -82,7 +83,7 @@ def find_reasons(node: Node, ask: Allocation) -> Iterator[BlockerKind]:
 
 
 def fits_on(node: Node, ask: Allocation) -> bool:
-    """Tells whether *node* has room for *ask* now, besides what is held for others that come first."""
+    """Tells whether *node* has room for *ask* now, besides what is held for claims that come first."""
     return node.fits_ask(ask)
 
 
@@ -115,7 +116,7 @@ def _make_blocker(state: PartitionState, ask: Allocation, kind: BlockerKind, gro
 
 
 def blocker_on(state: PartitionState, ask: Allocation, kind: BlockerKind, node: Node, distance: float) -> Blocker:
-    """Returns *kind*, one of the :func:`find_reasons` of *node* against *ask*, with its numbers."""
+    """Returns the blocker for *kind*, one of the :func:`find_reasons` of *node* against *ask*, with its amounts."""
     return Blocker(
         kind,
         Level.NODE,

@@ -1,5 +1,4 @@
-"""Reports why an ask is not on a node, and why a node is not used more than it is: plain values for people and
-programs."""
+"""Explains why an ask is not on a node, and why a node is not used more, in plain values for people and programs."""
 
 from __future__ import annotations
 
@@ -19,10 +18,10 @@ from kornel.core.telling.nodes.domain_blockers import blocker_of_domain, require
 from kornel.core.telling.nodes.node_blockers import blocker_on, find_reasons
 
 MOST_EXPLAINED: Final = 10
-"""Kinds of asks that a node has room for and of each of which the first obstacle is looked for."""
+"""The most kinds of asks that fit on a node for which the first obstacle elsewhere is searched for."""
 
 FITS: Final = "fits"
-"""The verdict on asks that a node has room for and that nothing else keeps back."""
+"""The verdict on asks that fit on a node and that nothing else keeps back."""
 
 
 class AskOnNode(NamedTuple):
@@ -47,9 +46,9 @@ class AskOnNode(NamedTuple):
 
 
 class AsksOnNode(NamedTuple):
-    """Waiting asks on which a node has the same verdict: the first thing in their way, or that they fit.
+    """Waiting asks with the same verdict for a node: the first obstacle, or that they fit.
 
-    kind  of the obstacle, or ``fits``
+    kind  the kind of the obstacle, or ``fits``
     """
 
     kind: str
@@ -61,10 +60,10 @@ class AsksOnNode(NamedTuple):
 class NodeReport(NamedTuple):
     """The reasons why a node is used as it is.
 
-    reservations    keys of the asks that room is held for
+    reservations    the keys of the asks for which room is held
     last_placed_ns  when the youngest of its allocations was placed; 0: it has none
-    waiting         asks that wait in the partition
-    verdicts        what keeps them off the node, most asks first
+    waiting         the number of asks that wait in the partition
+    verdicts        what keeps them from the node, the verdict on most asks first
     """
 
     node_id: str
@@ -81,7 +80,7 @@ class NodeReport(NamedTuple):
 
 
 def explain_ask_on_node(state: PartitionState, ask: Allocation, node: Node, standing: str) -> AskOnNode:
-    """Tells what keeps *ask*, which stands as *standing* says, off *node*. Cost: linear in nodes."""
+    """Explains what keeps *ask*, whose state is *standing*, from *node*. The cost is linear in nodes."""
     runs_on = ask.node.node_id if ask.node is not None else ""
     on_node = tuple(_blockers_on(state, node, ask)) if runs_on != node.node_id else ()
     elsewhere: tuple[Blocker, ...] = ()
@@ -105,7 +104,8 @@ def explain_ask_on_node(state: PartitionState, ask: Allocation, node: Node, stan
 
 
 def explain_node(state: PartitionState, node: Node) -> NodeReport:
-    """Tells what keeps waiting asks off *node*. Cost: linear in waiting asks, and in nodes for some kinds of asks."""
+    """Explains what keeps waiting asks from *node*. The cost is linear in waiting asks, and in nodes for some kinds of
+    asks."""
     resources = state.types.to_resources
     waiting = 0
     verdicts: dict[str, AsksOnNode] = {}
@@ -134,7 +134,7 @@ def explain_node(state: PartitionState, node: Node) -> NodeReport:
 
 
 def _group_equals(state: PartitionState) -> dict[tuple[object, ...], list[Allocation]]:
-    """Groups the waiting asks that no node tells apart, those of one application."""
+    """Groups the waiting asks of each application that are equal for every node."""
     found: dict[tuple[object, ...], list[Allocation]] = {}
     for application in state.applications.values():
         for ask in application.asks.values():
@@ -147,7 +147,8 @@ def _group_equals(state: PartitionState) -> dict[tuple[object, ...], list[Alloca
 
 
 def _first_obstacle(state: PartitionState, node: Node, ask: Allocation, look_elsewhere: bool) -> Blocker | None:
-    """Returns what keeps *ask* off *node* first, else, if *look_elsewhere*, what keeps it waiting on every node."""
+    """Returns the first obstacle for *ask* on *node*; if there is none and *look_elsewhere* is set, the first one that
+    keeps it waiting on every node."""
     on_node = next(_blockers_on(state, node, ask), None)
     if on_node is not None or not look_elsewhere:
         return on_node
@@ -156,7 +157,7 @@ def _first_obstacle(state: PartitionState, node: Node, ask: Allocation, look_els
 
 
 def _blockers_on(state: PartitionState, node: Node, ask: Allocation) -> Iterator[Blocker]:
-    """Yields everything about *node* that keeps *ask* off it."""
+    """Yields everything about *node* that keeps *ask* from it."""
     required = ask.spec.required_node
     if required and required != node.node_id:
         detail = f"it must run on {required}"
@@ -173,7 +174,7 @@ def _blockers_on(state: PartitionState, node: Node, ask: Allocation) -> Iterator
 
 
 def _first_node(state: PartitionState, ask: Allocation) -> str:
-    """Returns the node that *ask* would be given now, whatever limits keep it back; empty: none has room."""
+    """Returns the node that *ask* would get now if no limit kept it back; empty: none has room."""
     if ask.spec.required_node:
         node = state.nodes.get(ask.spec.required_node)
         return node.node_id if node is not None and node.has_room_for(ask.shape) else ""

@@ -1,4 +1,4 @@
-"""Views of nodes: what they offer, and what they hold."""
+"""Shows nodes: what they offer, and what they hold."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kornel.core.telling.nodes.device_views import DeviceView, device_views
 
 
 class NodeSummary(NamedTuple):
-    """One node as a list of many shows it: cheap to make."""
+    """One node in a long list, which is cheap to make."""
 
     node_id: str
     schedulable: bool
@@ -30,7 +30,7 @@ class NodeSummary(NamedTuple):
 
 
 class NodeDomain(NamedTuple):
-    """One domain of the topology that a node stands in. ``name``: that of its path, such as ``a/r7``."""
+    """One domain of the topology in which a node is. ``name``: its path as text, such as ``a/r7``."""
 
     level: str
     name: str
@@ -51,10 +51,10 @@ class NodeView(NamedTuple):
     foreign: tuple[ForeignView, ...]
     schedulable: bool
     reservations: tuple[str, ...]
-    """Keys of the asks for which room on the node is reserved."""
+    """The keys of the asks that have a reservation on the node."""
     drained_by_shim: bool = False
     operator_drain: OperatorDrain | None = None
-    """The drain by which an operator keeps the node out of scheduling; ``None``: there is none."""
+    """The drain by which an operator drains the node; ``None``: there is none."""
     domains: tuple[NodeDomain, ...] = ()
     """The domains of the topology in which the node is, the outermost first."""
     devices: tuple[DeviceView, ...] = ()
@@ -73,7 +73,7 @@ def node_views(state: PartitionState, kept: KeptViews) -> Iterator[NodeView]:
 
 
 def node_summaries(state: PartitionState, after: str) -> Iterator[NodeSummary]:
-    """Shows all nodes in short whose IDs come after *after*, by ID."""
+    """Shows summaries of all nodes whose IDs come after *after*, by ID."""
     for node in nodes_by_id(state, after):
         yield node_summary(state, node)
 
@@ -110,7 +110,7 @@ def node_head(state: PartitionState, node: Node) -> NodeView:
 
 
 class _Head(NamedTuple):
-    """A rendered node, and the state of the node that it was made of."""
+    """An encoded node, and the state of the node from which it was made."""
 
     node: Node
     version: int
@@ -122,7 +122,7 @@ class _Head(NamedTuple):
     rendered: bytes
 
     def holds(self, node: Node) -> bool:
-        """Tells whether everything of *node* that a head shows is still the same."""
+        """Tells whether everything that the head shows of *node* is still the same."""
         return (
             self.node is node
             and self.version == node.version
@@ -135,15 +135,14 @@ class _Head(NamedTuple):
 
 
 class NodeHeads:
-    """Keeps nodes as they were rendered, without what runs on them, until they change: a page asks for all of them
-    often."""
+    """Keeps encoded nodes, without what runs on them, until they change, because a page asks for all of them often."""
 
     def __init__(self) -> None:
         self._render: Callable[[NodeView], bytes] | None = None
         self._heads: dict[str, _Head] = {}
 
     def render_all(self, state: PartitionState, render: Callable[[NodeView], bytes]) -> Iterator[tuple[bool, bytes]]:
-        """Yields for each node of *state*, by ID, whether it is schedulable, and its head as *render* writes it.
+        """Yields for each node of *state*, by ID, whether it is schedulable, and its head as encoded by *render*.
 
         *render* is called only for heads that have changed, so its result must depend on the head alone. Results of the
         last *render* are kept.
@@ -187,7 +186,7 @@ def node_summary(state: PartitionState, node: Node) -> NodeSummary:
 
 
 def nodes_by_id(state: PartitionState, after: str = "") -> Iterator[Node]:
-    """Yields the nodes whose IDs come after *after*, by ID; one that leaves meanwhile is left out."""
+    """Yields the nodes whose IDs come after *after*, by ID; a node that leaves in the meantime is left out."""
     ids = sorted(state.nodes)
     for node_id in ids[bisect_right(ids, after) :] if after else ids:
         node = state.nodes.get(node_id)

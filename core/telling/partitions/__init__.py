@@ -1,1 +1,1 @@
-"""Partitions as a whole: status, gauges, and whether their books agree."""
+"""Shows partitions as a whole: their status and gauges, and whether their books agree."""

@@ -1,7 +1,7 @@
 """Checks whether the books of a partition agree with each other, as a health report names them (rest.md 7).
 
-One node or application is looked at a time, in the middle of running work: what changes between two looks may count as
-it was before or after, but each look by itself sees books that have to add up.
+One node or application is checked at a time, while the core runs. A change between two checks may count as before or
+after it, but each check by itself sees books that have to add up.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from kornel.core.model.nodes import Node
 from kornel.core.partition.state import PartitionState
 
 _PAUSE_AFTER: Final = 200
-"""Allocations looked at between two pauses."""
+"""The number of allocations checked between two pauses."""
 
 
 class Offender(NamedTuple):
-    """Something that does not add up, by the number of its check."""
+    """An amount that does not add up, with the number of its check."""
 
     check: int
     what: str
 
 
 def find_faults(state: PartitionState) -> Iterator[Offender | None]:
-    """Yields every offender; ``None`` now and then, as a moment at which somebody else may go on."""
+    """Yields everything that does not add up, and ``None`` as a pause for other tasks."""
     yield from _negative_totals(state)
     yield from _sum_of_nodes(state)
     looked = 0

@@ -1,4 +1,5 @@
-"""Gauges of a partition for one scrape. The cost is linear in queues, applications and nodes, and small for each."""
+"""Reads the gauges of a partition for one scrape. The cost is linear in queues, applications and nodes, and small for
+each."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ Amounts = Sequence[int]
 
 
 class QueueGauges(NamedTuple):
-    """One queue. ``guaranteed`` and ``max`` by type index, absent if there is none; ``max_applications`` 0: not
+    """One queue. ``guaranteed`` and ``max`` are by type index, and a missing type has none; ``max_applications`` 0: not
     limited.
 
     ``applications``: the numbers of live applications in the queue itself, by state.
@@ -39,7 +40,7 @@ class QueueGauges(NamedTuple):
 
 
 class BudgetUse(NamedTuple):
-    """The largest part of a budget that a single scope of a kind has used; 1 is all of it.
+    """The largest part of a budget that one scope of a kind has used; 1 is the whole budget.
 
     scope     ``cluster``, ``queue`` or ``application``
     resource  ``victims``, or the resource type of which resource-seconds are counted
@@ -51,8 +52,8 @@ class BudgetUse(NamedTuple):
 
 
 class GovernorGauges(NamedTuple):
-    """The bounds against storms. ``denied``: the plans denied so far. ``paused``: the number of scopes in which
-    preemption pauses, by kind of scope."""
+    """The gauges of the governor. ``denied``: the number of plans denied so far. ``paused``: the number of scopes in
+    which preemption pauses, by kind of scope."""
 
     denied: int
     paused: Mapping[str, int]
@@ -60,7 +61,7 @@ class GovernorGauges(NamedTuple):
 
 
 class DomainGauges(NamedTuple):
-    """One domain of the topology. ``name``: the values of its attributes, outermost first, such as ``a/r7``."""
+    """One domain of the topology. ``name``: the values of its attributes, the outermost first, such as ``a/r7``."""
 
     level: str
     name: str
@@ -72,13 +73,13 @@ class DomainGauges(NamedTuple):
 class PartitionGauges(NamedTuple):
     """One partition.
 
-    types           names of the resource types, by index
+    types           the names of the resource types, by index
     usage           by resource type, how many nodes use 0 to 10 %, over 10 to 20 %, ... over 90 % of it; nodes that do
                     not offer the type are left out (scheduling.md 16)
     nodes_removed   the number of nodes removed since the partition was made
     stuck           the number of victims that have not left in time
     quotas_due      the number of queues whose lowered max is due or being enforced
-    drained         the number of nodes that operators keep out of scheduling, registered or not
+    drained         the number of nodes that operators drain, registered or not
     above_max       by path, what each configured queue holds above its max, by type index, each above 0
     queues_omitted  the number of queues that are not in ``queues``
     domains         the domains of the outer levels of the topology, all or none of each level
@@ -113,7 +114,7 @@ class PartitionGauges(NamedTuple):
 DECILES: Final = 10
 
 LOOKED_AT_ONCE: Final = 128
-"""The number of queues or nodes read before others may have a turn."""
+"""The number of queues or nodes read between two pauses for other tasks."""
 
 MOST_DOMAIN_AMOUNTS: Final = 1_000
 """The most domains times resource types that are shown. Beyond that, levels are left out, the innermost, such as hosts,
@@ -123,8 +124,8 @@ _NO_STATES: Final[Mapping[AppState, int]] = MappingProxyType({})
 
 
 def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iterator[PartitionGauges | None]:
-    """Yields ``None`` at moments to give others a turn, and at the end the gauges of the partition at *now_ns*, with at
-    most *most_queues* queues."""
+    """Yields ``None`` as pauses for other tasks, and at the end the gauges of the partition at *now_ns*, with at most
+    *most_queues* queues."""
     queues: list[QueueGauges] = []
     everywhere: Counter[AppState] = Counter()
     names = list(state.queues)
@@ -194,7 +195,7 @@ def _look_at_domains(state: PartitionState) -> tuple[list[DomainGauges], int]:
     counts = Counter(map(len, topology.domains))
     most = MOST_DOMAIN_AMOUNTS // max(1, len(state.types.names))
     shown = depth = 0
-    # A part of a level would add up to less than there is, and sums over it would be misleading.
+    # A level is shown completely or not at all, because sums over a part of it would be misleading.
     while counts[depth + 1] and shown + counts[depth + 1] <= most:
         depth += 1
         shown += counts[depth]
@@ -207,7 +208,7 @@ def _look_at_domains(state: PartitionState) -> tuple[list[DomainGauges], int]:
 
 
 def _count_states(applications: Iterable[Application]) -> dict[AppState, int]:
-    """Counts *applications* by state: a ``Counter`` takes several times as long for the ten of a queue."""
+    """Counts *applications* by state: a ``Counter`` would take several times as long for the few of a queue."""
     found: dict[AppState, int] = {}
     for application in applications:
         state = application.state

@@ -1,4 +1,4 @@
-"""A partition described in plain values."""
+"""Describes a partition in plain values."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class QueueStatus(NamedTuple):
     pending: Resources
     preempting: Resources
     preempted: Resources
-    """Everything ever taken from this queue by preemption."""
+    """The sum of everything that preemption ever took from this queue."""
     preempted_allocations: int
     applications: int
     priority: int
     quota_due_ns: int | None = None
     """The time when its lowered max is to be enforced by preemption; ``None``: not at all."""
     quota_running: bool = False
-    """Tells whether its max is being enforced just now."""
+    """Tells whether its max is being enforced at the moment."""
 
 
 class UserStatus(NamedTuple):
-    """A user that holds something: how much in all queues together, and how many applications hold it."""
+    """A user that holds something: how much in all queues together, and in how many applications."""
 
     user: str
     used: Resources
@@ -55,7 +55,7 @@ class ScopeStatus(NamedTuple):
                       preemption that is held back: what that took within one interval of the preemption cycle
     victims           of ``most_victims``; 0: any number
     lost              resource-seconds of ``most_lost``; an absent type is not limited
-    paused_until_ns   preemption was said to pause here until then; ``None``: it does not, as far as was said
+    paused_until_ns   the time until which preemption was reported to pause here; ``None``: it was not reported to pause
     """
 
     kind: str
@@ -68,7 +68,7 @@ class ScopeStatus(NamedTuple):
 
 
 class GovernorStatus(NamedTuple):
-    """Bounds against storms: how near they are. ``denied``: plans since the core started.
+    """The state of the governor. ``denied``: the number of plans denied since the core started.
 
     ``scopes``: the cluster, queues that lost something or where preemption paused, applications where it paused, and
     kinds that the limit of one interval holds back.
@@ -81,9 +81,10 @@ class GovernorStatus(NamedTuple):
 
 
 class StuckVictim(NamedTuple):
-    """An allocation that was asked to leave and has not within ``preemption.victim.timeout``.
+    """A victim that has not left within ``preemption.victim.timeout``.
 
-    ``preemptor``: the ask that waited for it and looks elsewhere now, or the path of the queue whose max it was for.
+    ``preemptor``: the ask that waited for it and tries elsewhere now, or the path of the queue whose max was to be
+    enforced.
     """
 
     key: str
@@ -95,7 +96,7 @@ class StuckVictim(NamedTuple):
 
 
 class MonitorStatus(NamedTuple):
-    """The periodic policy, where it is on. ``at_risk``: allocations that ``notices`` open notices name."""
+    """The state of the periodic policy. ``at_risk``: the number of allocations in the ``notices`` open notices."""
 
     observe_only: bool
     rounds: int
@@ -115,35 +116,35 @@ class PartitionStatus(NamedTuple):
     law_checks: int
     law_violations: int
     invariant_violations: int
-    """Books that do not add up; 0 when nobody asked for the audit."""
+    """The number of invariants that the books violate; 0 without an audit."""
     preemption_attempts: int
     preemptions: int
     queues: tuple[QueueStatus, ...]
     users: tuple[UserStatus, ...]
     ignored: tuple[tuple[str, int], ...] = ()
-    """Request entries without effect, by cause (:class:`kornel.core.domain.reasons.Ignored`)."""
+    """The numbers of request entries without effect, by cause (:class:`kornel.core.domain.reasons.Ignored`)."""
     governor: GovernorStatus | None = None
     stuck: tuple[StuckVictim, ...] = ()
     """The stuck victims by key."""
     monitor: MonitorStatus | None = None
     """The state of the periodic policy; ``None``: it is off."""
     drained: tuple[DrainedNode, ...] = ()
-    """Nodes that operators keep out of scheduling, by ID."""
+    """The nodes that operators drain, by ID."""
 
 
 class EngineStatus(NamedTuple):
-    """The whole core. ``rm_id`` empty: nobody is registered."""
+    """The status of the whole core. ``rm_id`` empty: no manager is registered."""
 
     rm_id: str
     checksum: str
     partitions: tuple[PartitionStatus, ...]
     unrouted: int = 0
-    """Unanswered request entries that named no partition there is."""
+    """The number of unanswered request entries that named an unknown partition."""
 
 
 class FinalCounts(NamedTuple):
-    """The sums of all partitions at the end. ``invariant_violations``: ``None`` where the books were too large to be
-    audited, since whoever ends the core has not that much patience."""
+    """The sums over all partitions when the core ends. ``invariant_violations``: ``None`` if the books were too large
+    to be audited quickly."""
 
     law_checks: int
     law_violations: int
@@ -163,9 +164,9 @@ def final_counts(states: Sequence[PartitionState], most_audited: int) -> FinalCo
 
 
 def partition_status(state: PartitionState, *, audited: bool, now_ns: int = 0) -> PartitionStatus:
-    """Shows the partition at *now_ns*, which only bears on what the governor counts.
+    """Returns the status of the partition at *now_ns*; the time only matters for what the governor counts.
 
-    *audited*: check the books too, at a cost linear in everything the partition holds.
+    With *audited*, the books are checked as well, at a cost linear in everything that the partition holds.
     """
     return PartitionStatus(
         name=state.name,
@@ -220,7 +221,7 @@ def _governor_status(state: PartitionState, now_ns: int) -> GovernorStatus:
 
 
 def _held_back(state: PartitionState, now_ns: int) -> Iterator[ScopeStatus]:
-    """Yields the kinds of preemption of which somebody waits until the window of one interval has moved."""
+    """Yields the kinds of preemption for which asks wait until the window of one interval has moved."""
     pace, governor, nothing = state.pace, state.preemption.governor, Resources({})
     if pace.wakes_ns is None or pace.wakes_ns <= now_ns:
         return

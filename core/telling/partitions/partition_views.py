@@ -1,4 +1,4 @@
-"""A partition as a whole."""
+"""Shows a partition as a whole."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kornel.core.partition.state import PartitionState
 
 
 class PartitionView(NamedTuple):
-    """One partition. ``applications``: how many in each state, those still remembered included."""
+    """One partition. ``applications``: their numbers by state, including ended ones that are still remembered."""
 
     name: str
-    """The name without the manager's in front."""
+    """The name without that of the manager."""
     rm_id: str
     capacity: Resources
     used: Resources
@@ -39,7 +39,7 @@ _DEFAULT_SORT: Final = NodeSortConfig()
 
 
 def partition_view(state: PartitionState, rm_id: str, now_ns: int) -> PartitionView:
-    """Shows the partition of manager *rm_id* at *now_ns*. Cost: one look at each application."""
+    """Shows the partition of manager *rm_id* at *now_ns*. The cost is linear in applications."""
     resources, past = state.types.to_resources, state.past
     sort = state.config.node_sort if state.config is not None else _DEFAULT_SORT
     counts = Counter(application.state for application in state.applications.values())

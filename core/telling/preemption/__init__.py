@@ -1,1 +1,1 @@
-"""Dry runs of preemption: the victims that it could release for an ask."""
+"""Forecasts preemption by dry runs: the victims that it could release for an ask."""

@@ -1,1 +1,1 @@
-"""Views of queues: what they hold, and how much they may still take."""
+"""Shows queues: what they hold, and how much they may still take."""

@@ -1,4 +1,5 @@
-"""Queues that hold more than their max: how much, since when, what is done about it, and what keeps the rest there."""
+"""Describes queues that hold more than their max: by how much, since when, what is done about it, and what protects the
+rest."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def above_max_of(state: PartitionState, queue: Queue) -> AboveMax | None:
 
 
 def _describe_course(state: PartitionState, queue: Queue, standing: Standing, rest: Amounts) -> str:
-    """Says in words what is done about a queue above its max."""
+    """Returns a text about what is done about a queue above its max."""
     enforcement = state.enforcement
     if enforcement.run is not None and enforcement.run.queue is queue:
         return "it is being enforced"

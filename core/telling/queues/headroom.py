@@ -1,4 +1,4 @@
-"""The headroom of a queue or a user, level by level, and which level sets it (config.md 7.3, 10.3)."""
+"""Explains the headroom of a queue or a user, level by level, and which level sets it (config.md 7.3, 10.3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from kornel.core.telling.queues.above_max import AboveMax, above_max_of
 
 
 class QueueLevel(NamedTuple):
-    """One queue on the way from a queue to the root. ``headroom``: its own max less what is used, types in max only."""
+    """One queue on the way from a queue to the root. ``headroom``: its own max minus what is used, for the types in
+    max."""
 
     path: str
     guaranteed: Resources
@@ -24,7 +25,7 @@ class QueueLevel(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """The level that leaves least of one type: ``left`` of its ``max``, negative above it."""
+    """The level that leaves least of one type: ``left`` of its ``max``, negative if it is exceeded."""
 
     type: str
     path: str
@@ -37,9 +38,9 @@ class QueueExplanation(NamedTuple):
 
     levels      the queue first, the root last
     headroom    the least over all levels; an absent type is not bounded, except that the root offers none of it
-    bounds      what sets it, one for each type in ``headroom``, by type
+    bounds      the bound that sets it, for each type in ``headroom``
     tightest    the bound with the smallest part of its max left; ``None``: nothing bounds
-    above       those of the levels that hold more than their max, the queue first
+    above       the levels that hold more than their max, the lowest first
     """
 
     path: str
@@ -53,8 +54,8 @@ class QueueExplanation(NamedTuple):
 
 
 def explain_queue(state: PartitionState, queue: Queue) -> QueueExplanation:
-    """Explains the headroom of *queue* by everything above it. Of two levels that leave the same, the one further down
-    bounds."""
+    """Explains the headroom of *queue* by everything above it. Of two levels that leave the same, the lower one is the
+    bound."""
     resources = state.types.to_resources
     levels: list[QueueLevel] = []
     bounds: dict[int, Bound] = {}
@@ -87,6 +88,6 @@ def explain_queue(state: PartitionState, queue: Queue) -> QueueExplanation:
 
 
 def part_left(bound: Bound) -> tuple[Fraction, str]:
-    """Returns which part of a max *bound* leaves; a max of 0 leaves nothing. It is exact, so that equal parts compare
-    equal on every machine."""
+    """Returns the sort key of *bound*: the part of its max that is left, and its type. A max of 0 leaves nothing. The
+    part is exact, so that equal parts compare equal on every machine."""
     return (Fraction(bound.left, bound.max) if bound.max > 0 else Fraction(min(bound.left, 0)), bound.type)

@@ -1,4 +1,4 @@
-"""Queues, parents before their children."""
+"""Shows queues, parents before their children."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kornel.core.telling.queues.above_max import AboveMax, above_max_of
 
 
 class TemplateView(NamedTuple):
-    """The settings with which placement makes queues below a parent. ``max_applications`` 0: unlimited."""
+    """The template with which placement makes queues below a parent. ``max_applications`` 0: unlimited."""
 
     max_applications: int
     max: Resources
@@ -32,9 +32,9 @@ class QueueView(NamedTuple):
 
     path: str
     parent: str
-    """Path of the queue above; empty: the root."""
+    """The path of the parent; empty: this is the root."""
     children: tuple[str, ...]
-    """Paths, sorted."""
+    """The paths of the children, sorted."""
     status: str
     leaf: bool
     managed: bool
@@ -50,11 +50,11 @@ class QueueView(NamedTuple):
     max_applications: int
     running_applications: int
     applications: int
-    """Live ones, in this very queue."""
+    """The number of live applications in the queue itself."""
     priority: int
-    """The priority that it shows its parent; ``PRIORITY_MIN`` also if no ask lends it one."""
+    """The priority that it shows its parent; ``PRIORITY_MIN`` if no ask lends it one."""
     allocating: tuple[str, ...]
-    """Applications that hold something and do not run yet."""
+    """The applications that hold something and do not run yet."""
     sort_policy: str
     sort_by_priority: bool
     preemption_enabled: bool
@@ -68,10 +68,10 @@ class QueueView(NamedTuple):
     backoff: int
     backoff_delay_ns: int
     preempted: Resources
-    """Everything ever taken from it by preemption."""
+    """The sum of everything that preemption ever took from it."""
     preempted_allocations: int
     above: AboveMax | None = None
-    """``None``: it holds no more than its max, or is not configured."""
+    """The excess above its max; ``None``: it holds no more than its max, or is not configured."""
 
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -96,7 +96,7 @@ def _walk_views(
 
 
 def queue_view(state: PartitionState, queue: Queue, configured: Mapping[str, QueueConfig]) -> QueueView:
-    """Shows one queue as it is now. *configured*: queues of the configuration by their paths."""
+    """Shows one queue as it is now. *configured*: the queues of the configuration by path."""
     resources, terms, enforcement = state.types.to_resources, queue.properties, state.enforcement
     above, below = _nearest_config(configured, queue.path)
     headroom = _find_headroom(queue)
@@ -139,7 +139,7 @@ def queue_view(state: PartitionState, queue: Queue, configured: Mapping[str, Que
 
 
 def _find_headroom(queue: Queue) -> dict[int, int] | None:
-    """Returns the least of each type that any level leaves; ``None``: no level has a max."""
+    """Returns the least that any level leaves of each type; ``None``: no level has a max."""
     least: dict[int, int] | None = None
     for level in queue.lineage():
         if level.max:
@@ -153,8 +153,7 @@ def _find_headroom(queue: Queue) -> dict[int, int] | None:
 
 
 def _nearest_config(configured: Mapping[str, QueueConfig], path: str) -> tuple[QueueConfig | None, int]:
-    """Returns what is configured for the queue at *path* or the nearest one above, and how many levels above that
-    is."""
+    """Returns the configured queue at *path* or the nearest one above it, and how many levels above it is."""
     levels = 0
     while path and path not in configured:
         path = path.rpartition(".")[0]

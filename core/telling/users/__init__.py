@@ -1,1 +1,1 @@
-"""Views of users and groups: what they hold, and what limits them."""
+"""Shows users and groups: what they hold, and what limits them."""

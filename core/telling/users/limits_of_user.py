@@ -1,4 +1,4 @@
-"""The limits of a user, level by level, and which of them is tightest (config.md 10.3)."""
+"""Explains the limits of a user, level by level, and which of them is the tightest (config.md 10.3)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kornel.core.telling.queues.headroom import Bound, part_left
 class LimitLevel(NamedTuple):
     """A limit that binds a user, or a group it counts for, in one queue and below.
 
-    ``kind`` is ``user`` or ``group``. ``applications``: that hold something; ``max_applications`` 0: any number.
-    ``headroom``: ``max`` less ``used``, types in ``max`` only.
+    ``kind`` is ``user`` or ``group``. ``applications``: the number that hold something; ``max_applications`` 0: any
+    number. ``headroom``: ``max`` minus ``used``, for the types in ``max``.
     """
 
     path: str
@@ -29,7 +29,8 @@ class LimitLevel(NamedTuple):
 
 
 class UserExplanation(NamedTuple):
-    """The amounts that a user holds, and the limits that bind it: the root's first, the user's before its groups'.
+    """The amounts that a user holds, and the limits that bind it: those of the root first, and at each level the user's
+    before its groups'.
 
     ``tightest``: the level and type with the smallest part of a limit left; ``None``: no amount is limited.
     """
@@ -42,9 +43,9 @@ class UserExplanation(NamedTuple):
 
 
 def explain_user(state: PartitionState, user: str) -> UserExplanation | None:
-    """Returns what *user* holds and the limits that name it or bind its applications; ``None``: nothing is known of it.
+    """Returns what *user* holds and the limits that name it or bind its applications; ``None``: it is not known.
 
-    Cost: linear in queues and applications.
+    The cost is linear in queues and applications.
     """
     resources = state.types.to_resources
     owned = [application for application in state.applications.values() if application.user == user]

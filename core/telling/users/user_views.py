@@ -1,7 +1,8 @@
-"""Views of users and groups: what they hold and what their limits are, queue by queue (rest.md 4.12).
+"""Shows users and groups: what they hold and what their limits are, queue by queue (rest.md 4.12).
 
-Usage is kept per application; who looks pays for the sum. Shown are owners of applications that hold something, and
-everybody whom a limit names; ``*`` only as a group, because users that it alone names have limits of their own.
+Usage is kept by application, and the sums are computed for each answer. Users and groups are shown if an application of
+theirs holds something, or if a limit names them. ``*`` is shown only as a group, because users that only ``*`` names
+have accounts of their own.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class UsageView(NamedTuple):
     path: str
     used: Resources
     applications: tuple[str, ...]
-    """The applications that hold something, sorted."""
+    """The IDs of the applications that hold something, sorted."""
     max: Resources | None
     max_applications: int
     children: tuple[UsageView, ...]
@@ -51,11 +52,11 @@ _GROUP: Final = AccountKind.GROUP
 _PATH: Final = attrgetter("path")
 
 _LEAVES_A_STEP: Final = 64
-"""Queues summed up between two moments to let others have a turn."""
+"""The number of queues summed up between two pauses for other tasks."""
 
 
 def user_views(state: PartitionState) -> Iterator[UserView | None]:
-    """Yields all users, by name. ``None``: a moment to let others have a turn."""
+    """Yields all users, by name. ``None`` is a pause for other tasks."""
     named = {name for queue in state.queues.values() for name in queue.limits.users} - {WILDCARD}
     owned: dict[str, list[Application]] = {name: [] for name in named}
     for application in state.applications.values():
@@ -66,7 +67,7 @@ def user_views(state: PartitionState) -> Iterator[UserView | None]:
 
 
 def user_view(state: PartitionState, name: str) -> Iterator[UserView | None]:
-    """Yields the user *name*, if it holds anything or is named by a limit, after moments to let others have a turn."""
+    """Yields the user *name*, if it holds anything or a limit names it; ``None`` is a pause for other tasks."""
     owned = [a for a in state.applications.values() if a.user == name and a.allocations]
     if not owned and not any(name in queue.limits.users for queue in state.queues.values()):
         return
@@ -74,7 +75,7 @@ def user_view(state: PartitionState, name: str) -> Iterator[UserView | None]:
 
 
 def group_views(state: PartitionState) -> Iterator[GroupView | None]:
-    """Yields all groups, by name. ``None``: a moment to let others have a turn."""
+    """Yields all groups, by name. ``None`` is a pause for other tasks."""
     named = {name for queue in state.queues.values() for name in queue.limits.groups}
     members: dict[str, list[Application]] = {name: [] for name in named}
     for application in state.applications.values():
@@ -85,8 +86,7 @@ def group_views(state: PartitionState) -> Iterator[GroupView | None]:
 
 
 def group_view(state: PartitionState, name: str) -> Iterator[GroupView | None]:
-    """Yields the group *name*, if anything counts for it or a limit names it, after moments to let others have a
-    turn."""
+    """Yields the group *name*, if anything counts for it or a limit names it; ``None`` is a pause for other tasks."""
     members = [a for a in state.applications.values() if a.limit_group == name and a.allocations]
     if not members and not any(name in queue.limits.groups for queue in state.queues.values()):
         return
@@ -108,7 +108,8 @@ def _view_group(state: PartitionState, name: str, members: list[Application]) ->
 
 
 class _Usage:
-    """The queues in which one user or group holds something or has a limit, as a tree: ``found``, once reckoned."""
+    """The queues in which one user or group holds something or has a limit, as a tree, which is in ``found`` once it is
+    computed."""
 
     found: UsageView
 
@@ -122,7 +123,7 @@ class _Usage:
         """The children of a queue that are in the tree."""
 
     def sum_up(self, holders: Iterable[Application]) -> Iterator[None]:
-        """Sum up what *holders* hold, in steps."""
+        """Sums up what *holders* hold, in steps."""
         by_leaf: dict[Queue, list[Application]] = {}
         for application in holders:
             by_leaf.setdefault(application.queue, []).append(application)
@@ -140,7 +141,8 @@ class _Usage:
         self.found = found
 
     def _usage_in(self, queue: Queue) -> Vector:
-        """Returns what is used of *queue*, to be added to; the queue is in the tree from now on, and those above it."""
+        """Returns the amounts used in *queue*, to which the caller adds, and puts the queue and its ancestors into the
+        tree."""
         used = self._used.get(queue)
         if used is None:
             used = self._used[queue] = [0] * len(self._state.types.names)
@@ -181,7 +183,7 @@ class _Usage:
         )
 
     def _find_limit(self, queue: Queue) -> Limit | None:
-        """Returns the limit of *queue* that binds; a user that no limit names is bound by that of everybody."""
+        """Returns the limit of *queue* that binds; a user that no limit names is bound by the limit of ``*``."""
         if self._kind is _GROUP:
             return queue.limits.groups.get(self._name)
         return queue.limits.users.get(self._name) or queue.limits.users.get(WILDCARD)

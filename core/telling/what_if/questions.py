@@ -1,7 +1,8 @@
 """Answers what-if questions: makes the supposed change, lets the asks concerned try in turn, and restores everything.
 
-Placements happen at once, preemption only after delays; so all asks try to find a place before the first search for
-victims. What is supposed to have left is gone already, whereas victims are still leaving. The shim is not asked.
+Placements happen at once, but preemption only after delays, so all asks try to find a place before the first search for
+victims. Allocations that are supposed to have left are gone already, whereas victims are still leaving. The shim is not
+asked.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from kornel.core.preemption.quota.shares import find_excess as above_max
 from kornel.core.telling.allocations.ask_report import find_position
 from kornel.core.telling.preemption.outlook import ReadingIndex, victim_records
 from kornel.core.telling.queues.above_max import switched_off_by
+from kornel.core.telling.what_if.gangs import forecast_gang
 from kornel.core.telling.what_if.quota_rules import SupposedLimits
 from kornel.core.telling.what_if.sandbox import ENOUGH_LEAVES, MOST_SEARCHES, Sandbox
 from kornel.core.telling.what_if.supposed_asks import (
@@ -53,6 +55,8 @@ from kornel.core.telling.what_if.undo_journal import Journal
 
 MOST_ASKS: Final = 10_000
 """The most supposed asks in one question."""
+MOST_MEMBERS: Final = 1_000
+"""The most members of a supposed gang."""
 MOST_DECISIONS: Final = 2_000
 """The most placements in one answer."""
 MOST_ENFORCED: Final = 10_000
@@ -63,8 +67,8 @@ _CUT_SHORT: Final = f"cut short after {MOST_DECISIONS} placements"
 def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, now_ns: int) -> Forecast:
     """Forecasts the consequences of *question*. Leaves *state* exactly as it was, whatever happens.
 
-    *index* is kept from one question to the next, and saves ranking again what did not change.
-    Raises :class:`kornel.core.domain.commands.CommandRefused` for a question that makes no sense.
+    *index* is kept from one question to the next, so that leaves that have not changed need not be ranked again. Raises
+    :class:`kornel.core.domain.commands.CommandRefused` for a question that makes no sense.
     """
     index.begin_answer()
     everybody = isinstance(question, SupposeNodeLost | SupposeQuota)
@@ -82,8 +86,13 @@ def _forecast_ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
     state = sandbox.state
     if not 1 <= question.asks <= MOST_ASKS:
         raise refuse_question(f"{question.asks} asks are not between 1 and {MOST_ASKS}")
+    if question.gang and (question.application_id or question.asks > MOST_MEMBERS):
+        raise refuse_question(f"a gang is supposed as a new application of at most {MOST_MEMBERS} members")
     application = find_applicant(state, question, sandbox.now_ns)
     shape = shape_of(state, question.resources)
+    if question.gang:
+        members = supposed_asks(application, shape, question, question.asks, sandbox.now_ns)
+        return forecast_gang(state, sandbox.index, members, sandbox.now_ns)
     # All are alike: at most this many can be placed, hold room or look for victims, and the rest do as the last one.
     alike = MOST_DECISIONS + most_kept_by_age(state, len(state.nodes)) + MOST_SEARCHES + 1
     asks = supposed_asks(application, shape, question, min(alike, question.asks), sandbox.now_ns)
@@ -141,7 +150,7 @@ def _forecast_priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
         waiting = [ask for ask in _waiting_asks(state) if attempts.may_ever_preempt(ask)]
         return _forecast_victims(sandbox, [], _find_unplaced(sandbox, waiting), [])
     finally:
-        # The leaf was ranked with the supposed priority, which is gone after this answer.
+        # The ranking of the leaf contains the supposed priority, which does not hold after this answer.
         sandbox.index.drop_ranking(request.queue)
 
 
@@ -161,7 +170,7 @@ def _changed_amounts(state: PartitionState, before: Mapping[int, int], new: Mapp
 
 
 def _waiting_asks(state: PartitionState) -> list[Allocation]:
-    """Returns every ask that waits for a place of its own, in no order."""
+    """Returns every ask that waits for a place of its own, in no particular order."""
     return [
         ask for application in state.applications.values() for ask in application.asks.values() if _is_served(ask)
     ]  # fmt: skip
@@ -203,7 +212,7 @@ def _forecast_everybody(sandbox: Sandbox) -> Forecast:
 
 
 def _find_unplaced(sandbox: Sandbox, asks: Iterable[Allocation]) -> Unplaced:
-    """Returns those of *asks* that find no place, in turn, with their equals."""
+    """Returns those of *asks* that find no place, in the order in which they try, with their equals."""
     turns = Turns()
     alike: dict[tuple[Application, Shape, str, Together | None], list[Allocation]] = {}
     for ask in sorted(asks, key=turns.sort_key):
@@ -288,7 +297,7 @@ class _Seekers:
 
 
 def _holders_apart(equals: list[Allocation]) -> Iterator[list[Allocation]]:
-    """Yields each of *equals* that holds room by itself, and the others together."""
+    """Yields each of *equals* with a reservation by itself, and the others together."""
     for holder in [ask for ask in equals if ask.reservation is not None]:
         yield [holder]
     if others := [ask for ask in equals if ask.reservation is None]:
@@ -296,8 +305,8 @@ def _holders_apart(equals: list[Allocation]) -> Iterator[list[Allocation]]:
 
 
 def _in_turn(sandbox: Sandbox, seeking: Iterable[_Seekers]) -> deque[_Seekers]:
-    """Returns *seeking* in the order in which they try: by when they may preempt, then those that hold room, then in
-    turn."""
+    """Returns *seeking* in the order in which they try: by the time from which they may preempt, then those with
+    reservations, then in scheduling order."""
     turns = Turns()
 
     def order(seekers: _Seekers) -> tuple[object, ...]:

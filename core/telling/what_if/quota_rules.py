@@ -1,4 +1,4 @@
-"""Says why no configuration could give a queue the limits that somebody supposes (config.md, V31 to V34)."""
+"""Checks whether a configuration could give a queue the limits that a question supposes (config.md, V31 to V34)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Ceilings = Mapping[int, tuple[int, str]]
 
 
 class SupposedLimits:
-    """The limits of the queues of one branch, those of *queue* as somebody supposes them. *names*: of the types."""
+    """The limits of the queues of one branch, with the supposed ones for *queue*. *names*: the names of the types."""
 
     def __init__(self, queue: Queue, guaranteed: Amounts, maximum: Amounts, names: list[str]) -> None:
         self._queue = queue
@@ -22,14 +22,14 @@ class SupposedLimits:
         self._names = names
 
     def find_problems(self) -> list[str]:
-        """Returns what the loader of configurations would refuse about them."""
+        """Returns the errors that the loader of configurations would report about them."""
         top = self._queue.lineage()[-2]
         found: list[str] = []
         self._check_queue(top, {}, found)
         return found
 
     def _check_queue(self, queue: Queue, above: Ceilings, found: list[str]) -> dict[int, int]:
-        """Returns what the parent of *queue* has to guarantee for it, and adds what does not fit to *found*."""
+        """Returns what the parent of *queue* has to guarantee for it, and adds errors to *found*."""
         guaranteed, maximum = self._limits_of(queue)
         ceilings = dict(above)
         for t, amount in guaranteed.items():
@@ -68,7 +68,7 @@ class SupposedLimits:
         return total
 
     def _configured_children(self, queue: Queue) -> Iterator[Queue]:
-        """Yields the children that stand in a configuration; no rule holds for those that placement has made."""
+        """Yields the configured children; the rules do not apply to children that placement has made."""
         return (queue.children[path] for path in sorted(queue.children) if queue.children[path].managed)
 
     def _limits_of(self, queue: Queue) -> tuple[Amounts, Amounts]:

@@ -1,10 +1,9 @@
-"""The engine's own functions, run on the live records of a partition, which a journal puts back afterwards.
+"""Runs the engine's own functions on the live records of a partition, which a journal restores afterwards.
 
-Asks come, are tried in turn, placed, set aside, reserved for and woken, victims are marked and nodes lost by the
-functions that do so when it happens: those of :mod:`kornel.core.partition.asks`,
-:mod:`kornel.core.partition.waiting` and :mod:`kornel.core.partition.scheduling`, and the drives of preemption. So a
-forecast knows no rule of its own. What is left to say here is which records such a function may change, so that they
-are kept before it is called:
+Asks are added, tried, placed, set aside, given reservations and woken, victims are marked and nodes are lost by the
+same functions as in the engine: those of :mod:`kornel.core.partition.asks`, :mod:`kornel.core.partition.waiting` and
+:mod:`kornel.core.partition.scheduling`, and the drivers of preemption. So a forecast has no rules of its own. This
+module only knows which records such a function may change, so that they are kept before it is called:
 
 - of an ask that moves: the ask, its size, the group of its equals, its reservation with its node, and its application;
 - of an application: itself, its queues up to the root, its accounts, and whoever is held back at one of these, since
@@ -20,7 +19,7 @@ The shim is not asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -47,35 +46,40 @@ from kornel.core.partition.waiting.places import refused_asks
 from kornel.core.partition.waiting.rooms import Gate, hold_back, may_start_next, note_lost_capacity
 from kornel.core.partition.waiting.waking import wake_for_queue, wake_waiting
 from kornel.core.preemption import attempts, eviction
-from kornel.core.preemption.guarantee import cycle_limit
+from kornel.core.preemption.guarantee import cycle_limit, unit_laws
 from kornel.core.preemption.guarantee import drive as guarantee
 from kornel.core.preemption.guarantee.prospects import NoProspects
-from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.guarantee.unit_search import Tools, UnitSearch
+from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 from kornel.core.preemption.required_node import drive as required_node
 from kornel.core.telling.nodes.node_blockers import fits_on
 from kornel.core.telling.preemption.outlook import ReadingIndex
 from kornel.core.telling.what_if.undo_journal import Journal
 
+MOST_STEPS: Final = 200
+MOST_LOOKS: Final = 10_000
+"""Steps of a search for victims, and nodes looked at in all of them, before the answer says that it was cut short."""
 MOST_SEARCHES: Final = 4
-"""Searches for victims in one answer: each takes milliseconds in a large cluster."""
+"""The most searches for victims in one answer, because each takes milliseconds in a large cluster."""
 MOST_PAUSES: Final = 8
-"""The most pauses of the limit of one interval through which one ask is followed."""
+"""The most pauses, due to the limit of one interval, over which one ask is followed."""
 
 ENOUGH_LEAVES: Final = Refusal(Outcome.REQUIRED_NODE, "room on its node is leaving already")
-"""The refusal of an ask for which the exits that asks before it caused are enough. The next of its equals may still
-lack room."""
+"""The refusal of an ask for which the victims of earlier asks free enough room. The next equal ask may still lack
+room."""
 
 _LEFT_ALONE: Final = frozenset({"requests", "instances"})
-"""Lists of all requests: long, and no business of what happens to an ask between its arrival and its end."""
+"""The lists of all requests, which are long and do not change between the arrival and the end of an ask."""
 
 
 class Sandbox:
-    """A partition on which the journal notes everything before it changes; leaving that restores the partition."""
+    """A partition whose records the journal notes before they change; when the context of the journal ends, the
+    partition is restored."""
 
     def __init__(
         self, state: PartitionState, journal: Journal, index: ReadingIndex, now_ns: int, *, everybody: bool
     ) -> None:
-        """*everybody*: those who wait are tried as well, as soon as something wakes them."""
+        """Prepares the sandbox. With *everybody*, waiting asks are tried as well as soon as something wakes them."""
         self.state = state
         self.journal = journal
         self.now_ns = now_ns
@@ -83,9 +87,9 @@ class Sandbox:
         self._searches_before = state.preemption_attempts
         self._gates: set[Gate] = set()
         self._moving: set[Allocation] = set()
-        """Asks that are kept with all that changes when they move."""
+        """The asks that are kept with all records that change when they move."""
         self._groups: dict[Application, frozenset[AskGroup]] = {}
-        """By application that is kept, supposed ones too, the groups of its asks at first."""
+        """The groups of asks that each kept application, including supposed ones, had at first."""
         self.shim_has_a_say = state.callbacks.predicates or state.callbacks.preemption_predicates
         self._everybody = everybody
         self._begin_cycle()
@@ -100,7 +104,8 @@ class Sandbox:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A group and the room that it waits in refer to each other: made here, both would be left to a collector.
+        # A group and its waiting room refer to each other, so if they are made here, only the garbage collector would
+        # free them.
         for application, before in self._groups.items():
             for group in application.groups.values():
                 if group not in before:
@@ -108,13 +113,13 @@ class Sandbox:
 
     @property
     def searches(self) -> int:
-        """Returns how many searches for victims were made so far."""
+        """The number of searches for victims made so far."""
         return self.state.preemption_attempts - self._searches_before
 
     def _begin_cycle(self) -> None:
         state, journal = self.state, self.journal
         journal.keep_record(state, but=_LEFT_ALONE)
-        # Rankings of questions are kept for the next one, and prospects would take longer to make than to do without.
+        # Rankings are kept for the next question; making prospects would take longer than a search without them.
         for record, name, value in (
             (state, "recording", False),
             (state, "victim_index", self.index),
@@ -123,7 +128,7 @@ class Sandbox:
             setattr(record, name, value)
         state.callbacks.predicates = state.callbacks.preemption_predicates = False
         state.callbacks.open.clear()
-        # What enforces a lowered max comes before preemption for guarantees, and is over when that has its turn.
+        # The enforcement of lowered maxima comes before preemption for guarantees, and is over when that has its turn.
         state.enforcement.run = None
         state.enforcement.due.clear()
         for ask in refused_asks(state):
@@ -204,7 +209,8 @@ class Sandbox:
             self._keep_ask(reservation.ask)
 
     def find_place(self, ask: Allocation) -> Node | NotPlaced:
-        """Returns where *ask* would go now, first of all where room is held for it, or why nowhere."""
+        """Returns the node that *ask* would get now, tried first on the node where room is held for it, or why there is
+        none."""
         self.journal.keep_record(ask.shape)
         own = ask.reservation.node if ask.reservation is not None else None
         if own is None or not fits_on(own, ask) or own.node_id in (ask.refused or {}):
@@ -212,7 +218,8 @@ class Sandbox:
         return finding.exceeded_limit(self.state, ask) or own
 
     def place_everybody(self) -> Iterator[tuple[Allocation, Node]]:
-        """Lets all who may find a place now try, in the order of the cycle, and yields who was placed where."""
+        """Tries all asks that may find a place now, in the order of the cycle, and yields those that were placed with
+        their nodes."""
         state = self.state
         while True:
             if state.reserved_ready:
@@ -240,7 +247,8 @@ class Sandbox:
                 set_aside(state, group, found, self.now_ns)
 
     def _place_gang(self, unit: GangUnit) -> Iterator[tuple[Allocation, Node]]:
-        """Places the gang of *unit* as its turn would, or has it wait; yields who was placed where."""
+        """Places the gang of *unit* as its turn in the cycle would, or makes it wait; yields the placed members with
+        their nodes."""
         members = unit.asks()
         for ask in members:
             self._keep_ask(ask)
@@ -265,7 +273,7 @@ class Sandbox:
                 yield ask, found
 
     def _insist_on_node(self, ask: Allocation, now_ns: int) -> bool:
-        """Has *ask* hold room on the node that it must run on. False: that is unknown or too small."""
+        """Reserves the required node of *ask*. Returns false if the node is unknown or too small."""
         node = self.state.nodes.get(ask.spec.required_node)
         if node is not None:
             self._keep_node(node)
@@ -279,20 +287,21 @@ class Sandbox:
         placement.bind(self.state, ask, node, self.now_ns)
 
     def add(self, asks: Iterable[Allocation]) -> None:
-        """Has *asks* come: they are pending from now on, and their applications accepted if they were not."""
+        """Adds *asks*, which are pending from now on, and moves their applications to Accepted if they are new."""
         for ask in asks:
             self._keep_ask(ask)
             lifecycle.ask_added(self.state, ask.application, self.now_ns)
             moves.add_ask(self.state, ask)
 
     def attempt_preemption(self, ask: Allocation, due_ns: int) -> tuple[PreemptionPlan | Refusal, int]:
-        """Has victims leave for *ask*, which found no room, from *due_ns* on; if not, returns why. And when."""
+        """Preempts for *ask*, which found no room, at *due_ns* or later. Returns the plan, or why there is none, and
+        the time of the attempt."""
         state = self.state
         known = state.guarantee.refusals.known_answer(ask, state.changes) if attempts.may_ever_preempt(ask) else None
         if known is not None and not ask.triggered:
-            return known, due_ns  # As the drive would find, which would put it down for each ask besides.
+            return known, due_ns  # The driver would find the same, but would also record it for each ask.
         self.journal.keep_record(ask)
-        ask.dialogue = None  # The shim is not asked, whatever it said so far.
+        ask.dialogue = None  # The shim is not asked, and its earlier answers are ignored.
         if ask.triggered:
             return Refusal(Outcome.ALREADY_TRIGGERED), due_ns
         if ask.group is not None and ask.group.is_unit:
@@ -302,7 +311,7 @@ class Sandbox:
         if not state.guarantee_preemption:
             return Refusal(Outcome.POLICY_OFF, cycle_limit.why_off(state)), due_ns
         for _ in range(MOST_PAUSES):
-            # A leaf that has used up its attempts has them back a moment later.
+            # A leaf that has used up its attempts gets new ones a moment later.
             state.guarantee.attempts_left.clear()
             found = guarantee.find_plan(state, ask, due_ns)
             if not isinstance(found, Refusal) or found.outcome is not Outcome.ROUND_LIMIT or found.retry_ns is None:
@@ -345,13 +354,14 @@ class Sandbox:
             self._keep_node(allocation.node)
 
     def due_ns(self, ask: Allocation) -> int:
-        """Returns when *ask* may first try to preempt, from now on."""
+        """Returns the first time from now on at which *ask* may try to preempt."""
         if ask.spec.required_node:
             return self.now_ns
         return max(self.now_ns, ask.created_ns + ask.queue.properties.preemption_delay_ns)
 
     def reserve_by_age(self, asks: Iterable[Allocation]) -> None:
-        """Holds room for *asks*, equals that no node has room for, as they grow old before they may preempt (7.3)."""
+        """Makes reservations by age for *asks*, which are equal and found no room, if they reach that age before they
+        may preempt (scheduling.md 7.3)."""
         state = self.state
         delay_ns = state.reserving.delay_ns
         waiting = [ask for ask in asks if ask.reservation is None]
@@ -375,7 +385,8 @@ class Sandbox:
             reserve_node(state, ask, node, ask.created_ns + delay_ns + 1, by_age=True)
 
     def lose_node(self, node: Node) -> list[Allocation]:
-        """Takes *node* away with all that runs there, which is returned, and has who holds room there wait in line."""
+        """Removes *node* with all allocations there, which are returned, and makes asks with reservations there wait in
+        line."""
         state = self.state
         self._keep_node(node)
         self._keep_queues(state.root)
@@ -401,7 +412,7 @@ class Sandbox:
         return gone
 
     def set_limits(self, queue: Queue, guaranteed: dict[int, int], maximum: dict[int, int]) -> None:
-        """Gives *queue* another guarantee and max, and everything below the fair shares that follow."""
+        """Gives *queue* another guarantee and max, and computes the fair shares below it again."""
         for ancestor in queue.lineage():
             self._keep_gate(ancestor)
         self._keep_queues(queue)
@@ -418,7 +429,7 @@ class Sandbox:
             stack.extend(queue.children.values())
 
     def set_priority(self, request: Allocation, priority: int) -> Allocation:
-        """Gives *request* another priority. Returns it, or if it is pending the ask that comes in its place."""
+        """Gives *request* another priority. Returns *request*; if it is pending, the ask that replaces it."""
         state, spec = self.state, request.spec._replace(priority=priority)
         self._keep_ask(request)
         if request.pending:
@@ -437,3 +448,31 @@ class Sandbox:
         state.rules_changed()
         self.index.drop_ranking(request.queue)
         return request
+
+
+CUT_SHORT: Final = Refusal(Outcome.GANG_INCOMPLETE, "the search for victims was cut short")
+
+
+def find_unit_plan(
+    state: PartitionState, index: ReadingIndex, members: Sequence[Allocation], limited: NotPlaced, now_ns: int
+) -> UnitPlan | Refusal:
+    """Returns the places and victims for *members*, a supposed gang that *limited* keeps back, or why nobody would
+    leave. Changes nothing."""
+    if not limited.preemption_may_help:
+        return Refusal(Outcome.USER_QUOTA, "victims make no room within this limit")
+    if not state.guarantee_preemption:
+        return Refusal(Outcome.POLICY_OFF, cycle_limit.why_off(state))
+    if not members[0].spec.allow_preempt_other:
+        return Refusal(Outcome.ASK_MAY_NOT_PREEMPT)
+    if members[0].spec.required_node:
+        return Refusal(Outcome.REQUIRED_NODE)
+    search = UnitSearch(members, state.changes, mends=False, refused={})
+    tools = Tools(state.node_order, index, None)
+    for _ in range(min(MOST_STEPS, max(2, MOST_LOOKS // max(1, len(state.nodes))))):
+        found = search.take_step(state, tools, now_ns)
+        if isinstance(found, UnitPlan):
+            broken = unit_laws.check(state, found)
+            return Refusal(Outcome.LAW_BROKEN, "; ".join(v.detail for v in broken)) if broken else found
+        if found is not None:
+            return found
+    return CUT_SHORT

@@ -1,9 +1,11 @@
-"""Applications and asks that are only supposed: known to nobody, and bound by the limits that would bind them."""
+"""Makes applications and asks that are only supposed: they are in no index, and the limits that would bind them do."""
 
 from __future__ import annotations
 
 from kornel.core.domain.commands import AllocationSpec, ApplicationSpec, CommandRefused, Fault
+from kornel.core.domain.gangs import HARD
 from kornel.core.domain.resources import Resources
+from kornel.core.domain.topology import read_request
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.shapes import Shape
@@ -17,7 +19,7 @@ from kornel.core.telling.what_if.supposition import SupposeAsk
 
 NAME = "what-if"
 LATE = 1 << 62
-"""Arrival numbers of supposed asks: after everything there is."""
+"""The first arrival number of supposed asks, which come after all real ones."""
 
 
 def refuse_question(message: str) -> CommandRefused:
@@ -37,7 +39,8 @@ def find_applicant(state: PartitionState, question: SupposeAsk, now_ns: int) -> 
     if leaf is None or not leaf.leaf or leaf.draining:
         raise refuse_question(f"no leaf queue {path!r} that takes applications")
     width = len(state.types.names)
-    spec = ApplicationSpec(NAME, leaf.path, state.name, question.user, question.groups)
+    style = HARD if question.gang else ""
+    spec = ApplicationSpec(NAME, leaf.path, state.name, question.user, question.groups, gang_style=style)
     application = Application(spec, leaf, question.user or "nobody", now_ns, width)
     application.limit_group = choose_group(leaf, groups_of(spec))
     application.accounts = tuple(
@@ -58,8 +61,8 @@ def _queue_by_rules(state: PartitionState, question: SupposeAsk) -> str:
 
 
 def shape_of(state: PartitionState, resources: Resources) -> Shape:
-    """Returns *resources* as a demand that the partition does not remember. Refused if no node ever had one of its
-    types."""
+    """Returns *resources* as a shape that the partition does not remember. Raises an error if no node ever had one of
+    its types."""
     if resources.has_negative() or resources.is_zero():
         raise refuse_question("an ask needs amounts above 0 and none below")
     known = state.types.known_shapes().get(resources)
@@ -78,7 +81,10 @@ def shape_of(state: PartitionState, resources: Resources) -> Shape:
 def supposed_asks(
     application: Application, shape: Shape, question: SupposeAsk, count: int, now_ns: int
 ) -> list[Allocation]:
-    """Returns the first *count* of the equal asks of *application*."""
+    """Returns *count* of the equal asks that *question* supposes for *application*."""
+    topology = read_request(question.tags)
+    if topology is not None and topology.flaw:
+        raise refuse_question(topology.flaw)
     return [
         Allocation(
             AllocationSpec(
@@ -89,6 +95,10 @@ def supposed_asks(
                 question.priority,
                 allow_preempt_other=question.allow_preempt_other,
                 required_node=question.required_node,
+                task_group=NAME if question.gang else "",
+                placeholder=question.gang,
+                tags=question.tags,
+                topology=topology,
             ),
             application,
             shape,
@@ -100,6 +110,6 @@ def supposed_asks(
 
 
 def ask_again(lost: Allocation, number: int, now_ns: int) -> Allocation:
-    """Returns an ask for what *lost* held, under its own key."""
+    """Returns an ask for what *lost* held, with the key of *lost*."""
     spec = lost.spec._replace(node_id="")
     return Allocation(spec, lost.application, lost.shape, now_ns, LATE + number)

@@ -1,4 +1,4 @@
-"""Suppositions about a partition as it is, for what-if questions, and their forecasts. Plain values.
+"""Defines suppositions about the present partition, for what-if questions, and their forecasts, as plain values.
 
 Amounts are in base units, times Unix nanoseconds.
 """
@@ -15,7 +15,7 @@ from kornel.core.domain.resources import Resources
 class SupposeAsk(NamedTuple):
     """Supposes that ``asks`` equal asks arrive for the leaf ``queue``, or for an existing application.
 
-    application_id  a live application; empty: a new one of ``user`` and ``groups`` in ``queue``
+    application_id  the ID of a live application; empty: a new one of ``user`` and ``groups`` in ``queue``
     """
 
     resources: Resources
@@ -27,16 +27,20 @@ class SupposeAsk(NamedTuple):
     allow_preempt_other: bool = True
     user: str = ""
     groups: tuple[str, ...] = ()
+    gang: bool = False
+    """Tells whether the asks are the members of a Hard gang of a new application, which are placed together or not at
+    all."""
+    tags: tuple[tuple[str, str], ...] = ()
 
 
 class SupposeNodeLost(NamedTuple):
-    """Supposes that a node is lost, and that all that ran there is asked for again."""
+    """Supposes that a node is lost, and that everything that ran there is asked for again."""
 
     node_id: str
 
 
 class SupposeQuota(NamedTuple):
-    """Supposes that a queue has another max or guarantee for the given types; ``None``: none any more."""
+    """Supposes that a queue has another max or guarantee for the given types; ``None``: it has none."""
 
     queue: str
     max: Mapping[str, int | None]
@@ -93,7 +97,7 @@ class Waits(NamedTuple):
 class Enforced(NamedTuple):
     """A queue that would hold more than its max. ``victims`` would be released for that, not before ``not_before_ns``.
 
-    not_before_ns ``None``: the max would not be enforced, only nothing more placed; ``reason`` says why.
+    not_before_ns ``None``: the max would not be enforced, and only further placements would stop; ``reason`` says why.
     """
 
     queue: str
@@ -107,8 +111,8 @@ class Enforced(NamedTuple):
 class Forecast(NamedTuple):
     """The consequences of a supposition, in the order of the decisions.
 
-    displaced  what ran on a lost node and would be asked for again
-    position   for a changed priority, the place among all pending asks of the partition; 0: not asked
+    displaced  the allocations on a lost node that would be asked for again
+    position   for a changed priority, the position among all pending asks of the partition; 0: not asked for
     complete   ``False``: the search was cut short, and ``notes`` say where
     """
 

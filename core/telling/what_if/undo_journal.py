@@ -46,7 +46,7 @@ _SLOTS: Final[dict[type, tuple[tuple[str, ...], Callable[[object], tuple[Any, ..
 
 
 class Journal:
-    """A context at whose end everything that was kept is restored, also after an error."""
+    """A context at whose end everything that was kept is restored, even after an error."""
 
     def __init__(self) -> None:
         self._kept: dict[int, object] = {}
@@ -113,7 +113,7 @@ class Journal:
             stack += [found for found in inside if type(found) in _FOLLOWED]
 
     def _note_record(self, record: Any, but: Collection[str]) -> Iterable[Any]:
-        """Notes the attributes of *record*. Returns what they hold, without those named in *but*."""
+        """Notes the attributes of *record*. Returns their values, without those of the attributes in *but*."""
         kind = type(record)
         if hasattr(record, "__dict__"):
             attributes = vars(record)

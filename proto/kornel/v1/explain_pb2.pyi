@@ -1010,6 +1010,26 @@ class SupposedAsk(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class TagsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     QUEUE_FIELD_NUMBER: _builtins.int
     APPLICATION_ID_FIELD_NUMBER: _builtins.int
     RESOURCES_FIELD_NUMBER: _builtins.int
@@ -1019,6 +1039,8 @@ class SupposedAsk(_message.Message):
     NEVER_PREEMPTS_FIELD_NUMBER: _builtins.int
     USER_FIELD_NUMBER: _builtins.int
     GROUPS_FIELD_NUMBER: _builtins.int
+    GANG_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """Full path of a leaf queue there is. Ignored with an application."""
     application_id: _builtins.str
@@ -1033,6 +1055,10 @@ class SupposedAsk(_message.Message):
     """They may not preempt others."""
     user: _builtins.str
     """Owner of the new application."""
+    gang: _builtins.bool
+    """They are the members of a Hard gang: all are placed by one decision, if need be after preemption, or none. At most
+    1,000, of a new application.
+    """
     @_builtins.property
     def resources(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """What each asks for."""
@@ -1040,6 +1066,10 @@ class SupposedAsk(_message.Message):
     @_builtins.property
     def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Groups of the owner."""
+
+    @_builtins.property
+    def tags(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Tags of each, such as kornel.topology.required."""
 
     def __init__(
         self,
@@ -1053,10 +1083,12 @@ class SupposedAsk(_message.Message):
         never_preempts: _builtins.bool = ...,
         user: _builtins.str = ...,
         groups: _abc.Iterable[_builtins.str] | None = ...,
+        gang: _builtins.bool = ...,
+        tags: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "count", b"count", "groups", b"groups", "never_preempts", b"never_preempts", "priority", b"priority", "queue", b"queue", "required_node", b"required_node", "resources", b"resources", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "count", b"count", "gang", b"gang", "groups", b"groups", "never_preempts", b"never_preempts", "priority", b"priority", "queue", b"queue", "required_node", b"required_node", "resources", b"resources", "tags", b"tags", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

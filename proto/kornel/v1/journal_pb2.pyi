@@ -71,6 +71,8 @@ class _JournalCallEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JournalCa
     """A round of the preemption cycle ran."""
     JOURNAL_CALL_NOTE: _JournalCall.ValueType  # 6
     """Nothing was called: a note for the next core."""
+    JOURNAL_CALL_REFUSAL: _JournalCall.ValueType  # 7
+    """Entries of a command on which the engine had failed were refused, without the engine."""
 
 class JournalCall(_JournalCall, metaclass=_JournalCallEnumTypeWrapper):
     """What of the engine was called."""
@@ -89,6 +91,8 @@ JOURNAL_CALL_PREEMPTION: JournalCall.ValueType  # 5
 """A round of the preemption cycle ran."""
 JOURNAL_CALL_NOTE: JournalCall.ValueType  # 6
 """Nothing was called: a note for the next core."""
+JOURNAL_CALL_REFUSAL: JournalCall.ValueType  # 7
+"""Entries of a command on which the engine had failed were refused, without the engine."""
 Global___JournalCall: _TypeAlias = JournalCall  # noqa: Y015
 
 class _JournalOutcome:
@@ -102,7 +106,7 @@ class _JournalOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Journa
     JOURNAL_OUTCOME_REFUSED: _JournalOutcome.ValueType  # 1
     """The command was refused."""
     JOURNAL_OUTCOME_FAILED: _JournalOutcome.ValueType  # 2
-    """The engine raised an error that is a bug."""
+    """The engine raised an error that is a bug. The core went on as if the call had never been made."""
 
 class JournalOutcome(_JournalOutcome, metaclass=_JournalOutcomeEnumTypeWrapper):
     """How a call of the engine ended."""
@@ -112,7 +116,7 @@ JOURNAL_OUTCOME_UNSPECIFIED: JournalOutcome.ValueType  # 0
 JOURNAL_OUTCOME_REFUSED: JournalOutcome.ValueType  # 1
 """The command was refused."""
 JOURNAL_OUTCOME_FAILED: JournalOutcome.ValueType  # 2
-"""The engine raised an error that is a bug."""
+"""The engine raised an error that is a bug. The core went on as if the call had never been made."""
 Global___JournalOutcome: _TypeAlias = JournalOutcome  # noqa: Y015
 
 @_typing.final
@@ -146,7 +150,7 @@ class JournalRecord(_message.Message):
     """CRC-32 of all effects since the beginning of the epoch, those of this call included. Left out when it had none."""
     @_builtins.property
     def command(self) -> Global___JournalCommand:
-        """What was applied. Set for JOURNAL_CALL_COMMAND only."""
+        """What was applied. Set for JOURNAL_CALL_COMMAND and JOURNAL_CALL_REFUSAL only."""
 
     @_builtins.property
     def beginning(self) -> Global___JournalBeginning:

@@ -11,12 +11,14 @@ from typing import Final
 from kornel.core.domain.commands import TerminationType
 from kornel.core.domain.effects import Effect, PredicatesAsked, PreemptionDecided, Released
 from kornel.core.domain.resources import Resources
+from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.partition.state import PartitionState
 from tests.properties.machine.devices import find_devices_together
 from tests.properties.machine.quotas import Quotas
 from tests.properties.machine.shim_view import ShimView
+from tests.properties.machine.topology import lawful_domains
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, add
 
 _PREEMPTED: Final = TerminationType.PREEMPTED_BY_SCHEDULER
@@ -136,6 +138,16 @@ def check_gang_not_forgotten(state: PartitionState, view: PartitionView, ask: Al
         for node in state.nodes.values()
         if node.schedulable and node.claims is None
     }
+    if any(a.spec.topology is not None and a.spec.topology.wish == Wish.REQUIRED for a in asks):
+        domains = lawful_domains(state, asks)
+    else:
+        domains = [frozenset(rooms)]
+    for names in domains:
+        _check_one_after_the_other(state, asks, {name: dict(rooms[name]) for name in rooms if name in names})
+
+
+def _check_one_after_the_other(state: PartitionState, asks: list[Allocation], rooms: dict[str, Amounts]) -> None:
+    """Raises if each of *asks* finds its place in *rooms*, largest first."""
     left: dict[str, list[Allocation]] = {}
     for waiting in sorted(asks, key=lambda a: -a.shape.resources.get("vcore", 0)):
         for node_id, room in rooms.items():
@@ -150,7 +162,7 @@ def check_gang_not_forgotten(state: PartitionState, view: PartitionView, ask: Al
                 break
         else:
             return
-    raise ContractBroken("forgotten gang", f"{ask.application} fits as a whole")
+    raise ContractBroken("forgotten gang", f"{asks[0].application} fits as a whole")
 
 
 def check_held_gang(state: PartitionState, view: PartitionView, ask: Allocation, limits: Quotas) -> None:

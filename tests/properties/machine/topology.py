@@ -78,6 +78,26 @@ def lawful_nodes(state: PartitionState, ask: Allocation, roomy: Sequence[Node]) 
     return [node for node in roomy if (at := domains[node]) is not None and room[at] >= ask.group.size]
 
 
+def lawful_domains(state: PartitionState, asks: Sequence[Allocation]) -> list[frozenset[str]]:
+    """The domains, each as the names of its nodes, in one of which equal *asks* are to stand, all of them.
+
+    None where they differ, in what they want or in what they say, or come in slices: then nothing is sure.
+    """
+    wanted = asks[0].spec.topology
+    configured = state.config.topology if state.config is not None else ()
+    levels = {level.name: level.attribute for level in configured}
+    alike = all(a.shape is asks[0].shape and a.spec.topology == wanted and not a.spec.required_node for a in asks)
+    same = len({a.spec.task_group for a in asks}) == 1
+    if wanted is None or wanted.level not in levels or wanted.slice_size or not alike or not same:
+        return []
+    found: dict[Domain, set[str]] = {}
+    for node in state.nodes.values():
+        at = _domain_of(levels, wanted.level, dict(node.attributes))
+        if at is not None:
+            found.setdefault(at, set()).add(node.node_id)
+    return [frozenset(names) for names in found.values()]
+
+
 def _nodes_of_members(ask: Allocation) -> Iterable[Node]:
     for other in (*ask.application.allocations.values(), *ask.application.asks.values()):
         node = other.held_on if other.pending else other.node

@@ -131,3 +131,65 @@ def test_a_condemned_connection_is_forgotten_once_it_is_closed(times: Times) -> 
     times.tick()
     keeper._check_connections()
     assert not keeper._condemned
+
+
+class Memory:
+    """The memory of a process, as a test sets it."""
+
+    counts_used = True
+
+    def __init__(self) -> None:
+        self.mib = 100
+
+    def used_bytes(self) -> int:
+        return self.mib << 20
+
+
+class Unfolding:
+    """A keeper that sees one new connection, which is ahead, and the memory of the process."""
+
+    def __init__(self, times: Times) -> None:
+        self.building = False
+        self.memory = Memory()
+        self.sockets = Sockets()
+        self.sockets.connect("10.0.0.1:1")
+        self.keeper = ConnectionKeeper(ConnectionLimits(), structlog.get_logger(), lambda: self.building)
+        self.keeper._sockets = self.sockets  # type: ignore[assignment]
+        self.keeper._memory = self.memory  # type: ignore[assignment]
+        self.keeper._cut_unfolding([], 0)
+        ((self.descriptor, self.peer),) = self.sockets.connections()
+
+    def cuts(self, ahead: int) -> bool:
+        """Whether the connection is cut, being *ahead* by so many bytes."""
+        before = self.keeper.cut
+        self.keeper._cut_unfolding([connections._Ahead(ahead, self.descriptor, self.peer, False)], ahead)
+        return self.keeper.cut > before
+
+
+def test_memory_that_headers_cannot_have_taken_is_nobodys_fault(times: Times) -> None:
+    """A manager that registers while another one brings its cluster is not cut for the memory of that."""
+    unfolding = Unfolding(times)
+    unfolding.memory.mib += 100
+    assert not unfolding.cuts(100_000)
+    assert unfolding.cuts(1_000_000)
+
+
+def test_configurations_that_are_built_may_take_memory(times: Times) -> None:
+    """Of two managers that register at once, the second is not cut for what the first one's configuration takes."""
+    unfolding = Unfolding(times)
+    unfolding.building = True
+    unfolding.memory.mib += 200
+    assert not unfolding.cuts(2_000_000)
+    unfolding.building = False
+    assert not unfolding.cuts(2_000_000), "what was built stays"
+    unfolding.memory.mib += 10
+    assert not unfolding.cuts(2_000_000)
+    unfolding.memory.mib += 10
+    assert unfolding.cuts(2_000_000)
+
+
+def test_headers_are_bounded_while_a_configuration_is_built(times: Times) -> None:
+    unfolding = Unfolding(times)
+    unfolding.building = True
+    unfolding.memory.mib += 300
+    assert unfolding.cuts(10_000_000)

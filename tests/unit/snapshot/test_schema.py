@@ -19,7 +19,7 @@ from kornel.core.snapshot.schema import SCHEMA
 from kornel.core.snapshot.writing import FIXED, FoundObjects, UnknownState, WorkUnderWay, check_fields, write_objects
 from tests.properties.machine import driver
 from tests.properties.machine.world import World
-from tests.properties.test_determinism import EPISODES
+from tests.properties.test_snapshots import RUNS
 
 SHARED_VALUES = {
     "kornel.core.domain.access.NOBODY", "kornel.core.domain.settings.DEFAULT_GOVERNOR",
@@ -91,7 +91,7 @@ def test_objects_of_modules_are_known_by_name() -> None:
                 met.update(shared[id(part)] for part in _objects_of(self) if id(part) in shared)
             return super().next_wakeup_ns()
 
-    for seed in EPISODES[:2]:
+    for seed in RUNS[:2]:
         world = World()
         world.engine = Watched()
         driver.episode(f"determinism/{seed}", 300, world)

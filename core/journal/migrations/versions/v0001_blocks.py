@@ -13,7 +13,8 @@ depends_on = None
 
 def upgrade() -> None:
     """Make the table."""
-    # Only an INTEGER is the key of the rows themselves in SQLite, so that a block is appended and nothing else moves.
+    # In SQLite only an INTEGER can be the key of the rows themselves, with which a new block is appended and no other
+    # row moves.
     key = sa.BigInteger().with_variant(sa.Integer, "sqlite")
     numbers = ("last", "epoch", "life", "at_ns", "chain_before", "chain", "delivered")
     op.create_table(

@@ -1,4 +1,4 @@
-"""Makes the row that says which core leads."""
+"""Makes the table with the row that shows which core leads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the table with its one row, which nobody holds."""
+    """Make the table with its only row: a lease that no core holds."""
     lease = op.create_table(
         "journal_lease",
         sa.Column("one", sa.SmallInteger, primary_key=True, autoincrement=False),

@@ -20,7 +20,7 @@ def upgrade() -> None:
         sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("data", sa.LargeBinary, nullable=False),
     )
-    # It is deflated already; and its head is read without the rest.
+    # It is deflated already, and its head is read without the rest.
     op.execute("ALTER TABLE journal_snapshots ALTER COLUMN data SET STORAGE EXTERNAL")
 
 

@@ -1,5 +1,5 @@
-"""Writes records as YuniKorn's clients know them: field names, what is left out, and how values are written (rest.md 4,
-8).
+"""Writes records as YuniKorn's clients expect them: the names of fields, which fields are left out, and how values are
+written (rest.md 4, 8).
 
-Each table yields the document and its schema. Maps and lists come in a fixed order.
+The document and its schema are made from the same table. Maps and lists have a fixed order.
 """

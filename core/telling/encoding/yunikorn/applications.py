@@ -1,4 +1,4 @@
-"""Applications, their asks and their allocations (rest.md 4.5)."""
+"""Writes applications, their asks and their allocations (rest.md 4.5)."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ APPLICATION: Final = Document(
         "partition": always(TEXT, "partition"),
         "queueName": always(TEXT, "queue"),
         "applicationState": always(one_of(*AppState), "state"),
-        # In milliseconds, where all other times are in nanoseconds.
+        # This time is in milliseconds, whereas all other times are in nanoseconds.
         "startTime": always(
             Kind({"type": "integer", "description": "Milliseconds since the Unix epoch; negative: never ran."}),
             made(_started_ms, "started_ns"),
@@ -189,7 +189,7 @@ APPLICATION: Final = Document(
             ),
             "states",
         ),
-        # The web page of YuniKorn looks for this field, and YuniKorn never sends it.
+        # The web page of YuniKorn reads this field, but YuniKorn never sends it.
         "lastStateChangeTime": if_any(TIME_NS, made(_last_change_ns, "states")),
         "placeholderData": if_any(
             listed(

@@ -1,4 +1,4 @@
-"""Clusters, partitions and their placement rules (rest.md 4.1, 4.3, 4.11)."""
+"""Writes clusters, partitions and their placement rules (rest.md 4.1, 4.3, 4.11)."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ PARTITION: Final = Document(
         "nodeSortingPolicy": always(nested(_NODE_SORTING), ITSELF),
         "preemptionEnabled": always(FLAG, "preemption_enabled"),
         "quotaPreemptionEnabled": always(FLAG, "quota_preemption_enabled"),
-        # Always sent, because the web page of YuniKorn shows "undefined" instead of 0 without it.
+        # This is always sent, because the web page of YuniKorn shows "undefined" instead of 0 without it.
         "totalNodes": always(COUNT, "nodes"),
         "applications": always(
             Kind({"type": "object", "additionalProperties": COUNT.schema, "required": ["total"]}),

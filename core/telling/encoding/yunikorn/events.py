@@ -1,4 +1,4 @@
-"""Entries of the event history, with numbers for codes and without empty fields (rest.md 5)."""
+"""Writes entries of the event history, with numbers for codes and without empty fields (rest.md 5)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def encode_event_line(event: EventRecorded) -> bytes:
 
 
 class EventBatch(NamedTuple):
-    """The head of a batch of events, which is written before them."""
+    """The head of a batch of events, written before the events."""
 
     instance: str
     lowest_id: int

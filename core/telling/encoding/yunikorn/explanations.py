@@ -1,4 +1,5 @@
-"""Explanations, and decisions to preempt: ours, not YuniKorn's, with the names of ``kornel.v1`` in this style."""
+"""Writes explanations and decisions to preempt. YuniKorn has none; the names are those of ``kornel.v1`` in YuniKorn's
+style."""
 
 from __future__ import annotations
 
@@ -271,7 +272,7 @@ EXPLANATION: Final = Document(
 
 
 def write_explanation(found: Report | AskOnNode | NodeReport) -> dict[str, Any]:
-    """Returns the one kind of report that *found* is, as :data:`EXPLANATION` describes it."""
+    """Returns the document with *found*, in the field for its kind of report, as :data:`EXPLANATION` describes it."""
     if isinstance(found, AskReport):
         return {"ask": ASK_REPORT.write(found)}
     if isinstance(found, ApplicationReport):
@@ -285,7 +286,8 @@ def write_explanation(found: Report | AskOnNode | NodeReport) -> dict[str, Any]:
 
 
 class NumberedDecision(NamedTuple):
-    """An attempt to preempt. ``number``: its place among all decisions; ``next_event``: of the event that came next."""
+    """An attempt to preempt. ``number``: its number among all decisions; ``next_event``: the number of the event that
+    came next."""
 
     number: int
     next_event: int
@@ -319,7 +321,7 @@ DECISION: Final = Document(
 
 
 class DecisionBatch(NamedTuple):
-    """The head of a batch of decisions, which stands in front of them."""
+    """The head of a batch of decisions, written before the decisions."""
 
     instance: str
     lowest_id: int

@@ -1,4 +1,4 @@
-"""Nodes, the load of other schedulers on them, and how full they are (rest.md 4.6, 4.7)."""
+"""Writes nodes, the load of other schedulers on them, and how full they are (rest.md 4.6, 4.7)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ NODE: Final = Document(
     NodeView,
     {
         "nodeID": always(TEXT, "node_id"),
-        # Always sent, because the web page of YuniKorn fails without it.
+        # This is always sent, because the web page of YuniKorn fails without it.
         "attributes": always(TAGS, "attributes"),
         "schedulable": always(FLAG, "schedulable"),
         "isReserved": always(TRUTH, "reservations"),
@@ -182,7 +182,7 @@ UTILIZATION: Final = Document(
     {
         "clusterId": always(TEXT, "rm_id"),
         "partition": always(TEXT, "partition"),
-        # Empty for a partition without nodes: the web page of YuniKorn fails without a list.
+        # This is an empty list for a partition without nodes, because the web page of YuniKorn fails without a list.
         "utilizations": always(listed(_TYPE_USE), "types"),
     },
 )

@@ -1,4 +1,4 @@
-"""The kinds of preemption as pages and programs need them to show decisions. YuniKorn has no such document."""
+"""Writes the kinds of preemption as pages and programs need them to show decisions. YuniKorn has no such document."""
 
 from __future__ import annotations
 

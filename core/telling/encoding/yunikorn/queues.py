@@ -1,4 +1,4 @@
-"""Queues (rest.md 4.4)."""
+"""Writes queues (rest.md 4.4)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ QUEUE: Final = Document(
     lambda queue: {
         "queuename": always(TEXT, "path"),
         "status": always(one_of("Active", "Draining", "Stopped"), "status"),
-        # Only some say it; write_queue fills it in.
+        # Only some documents have this field; write_queue adds it.
         "partition": always(TEXT, made(str)),
         "isLeaf": always(FLAG, "leaf"),
         "isManaged": always(FLAG, "managed"),
@@ -93,16 +93,16 @@ QUEUE: Final = Document(
 
 
 def write_queue(view: QueueView, partition: str = "") -> dict[str, Any]:
-    """Returns one queue without those below."""
+    """Returns the document of one queue without its children."""
     document = QUEUE.write(view)
     document["partition"] = partition
     return document
 
 
 class QueueTree:
-    """Queues, each nested in the one above; to be fed with parents before their children.
+    """Nests the documents of queues in those of their parents; parents have to be added before their children.
 
-    *partition*: shown on the first one only, as upstream does; empty: not even there.
+    *partition*: the name that the first queue shows, as in YuniKorn; empty: it shows none.
     """
 
     def __init__(self, partition: str = "") -> None:
@@ -111,7 +111,8 @@ class QueueTree:
         self._known: dict[str, dict[str, Any]] = {}
 
     def add(self, view: QueueView) -> None:
-        """Adds one more queue. One whose parent is not there is left out: it went while the tree was being read."""
+        """Adds a queue. A queue without its parent is left out, because the parent was removed while the tree was being
+        read."""
         document = write_queue(view, self._partition if self._top is None else "")
         if self._top is None:
             self._top = document

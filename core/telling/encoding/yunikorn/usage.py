@@ -1,4 +1,4 @@
-"""The use of users and groups (rest.md 4.12)."""
+"""Writes the usage of users and groups (rest.md 4.12)."""
 
 from __future__ import annotations
 

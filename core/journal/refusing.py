@@ -1,0 +1,57 @@
+"""Refuses entries on which the engine has failed, without the engine.
+
+The core goes on as if such an entry had never come (docs/journal.md). The refusal that its sender gets is recorded in
+the journal like everything else that is sent, so that whoever plays the journal counts it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kornel.core.domain.commands import Command, NodeAction, UpdateAllocations, UpdateApplications, UpdateNodes
+from kornel.core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected
+
+REASON: Final = "set-aside: the core failed on this entry and goes on without it; its log says more"
+
+
+def split_command(command: Command) -> Iterator[Command]:
+    """Yields *command* entry by entry, in the order in which an engine takes them; one that has none as it is."""
+    if isinstance(command, UpdateAllocations):
+        for spec in command.allocations:
+            yield UpdateAllocations(command.rm_id, (spec,))
+        for withdrawn in command.ask_releases:
+            yield UpdateAllocations(command.rm_id, ask_releases=(withdrawn,))
+        for released in command.releases:
+            yield UpdateAllocations(command.rm_id, releases=(released,))
+    elif isinstance(command, UpdateNodes):
+        for node in command.nodes:
+            yield UpdateNodes(command.rm_id, (node,))
+    elif isinstance(command, UpdateApplications):
+        for added in command.add:
+            yield UpdateApplications(command.rm_id, (added,))
+        for removed in command.remove:
+            yield UpdateApplications(command.rm_id, (), (removed,))
+    else:
+        yield command
+
+
+def refuse_entries(command: Command) -> list[Effect]:
+    """Returns the refusals of the entries of *command* that are answered at all: asks, new applications and nodes."""
+    if isinstance(command, UpdateAllocations):
+        return [
+            AllocationRejected(spec.key, spec.application_id, REASON, spec.legacy, spec.partition)
+            for spec in command.allocations
+        ]
+    if isinstance(command, UpdateApplications):
+        return [
+            ApplicationRejected(spec.application_id, REASON, spec.partition, spec.queue, spec.user)
+            for spec in command.add
+        ]
+    if isinstance(command, UpdateNodes):
+        return [
+            NodeRejected(spec.node_id, REASON, spec.partition)
+            for spec in command.nodes
+            if spec.action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN)
+        ]
+    return []

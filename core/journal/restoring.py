@@ -1,0 +1,156 @@
+"""Restores the engine of a core that goes on after a bug: from snapshot and journal, without the call that failed.
+
+What it takes to see the bug again is kept as a bundle: a journal that ends with the call, the snapshot that it begins
+with, and the traceback. ``kornel replay`` makes the call again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import shutil
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy.engine import URL
+from structlog.typing import FilteringBoundLogger
+
+from kornel.core.archive.settings import state_directory
+from kornel.core.domain.commands import Command
+from kornel.core.domain.effects import Effect
+from kornel.core.journal.calls import Beginning
+from kornel.core.journal.following import Follower
+from kornel.core.journal.journal import Journal, JournalUnusable
+from kornel.core.journal.refusing import split_command
+from kornel.core.journal.settings import JournalSettings
+from kornel.core.journal.snapshot_store import SnapshotFiles, opened_snapshots
+from kornel.core.journal.starting import list_usable, play_all
+from kornel.core.journal.store import STORE_ERRORS, JournalStore, describe_error
+
+MOST_BUNDLES: Final = 5
+"""The newest bundles that are kept."""
+
+
+class EngineRestorer:
+    """Restores the engine of *journal*, once there is one."""
+
+    def __init__(self, journal: Callable[[], Journal | None], logger: FilteringBoundLogger) -> None:
+        self._find_journal = journal
+        self._logger = logger
+
+    @property
+    def ready(self) -> bool:
+        """Tells whether there is a journal."""
+        return self._find_journal() is not None
+
+    @property
+    def last_record(self) -> int:
+        """Returns the number of the record of the last call."""
+        return self._journal.status().last_record
+
+    async def restore_engine(self, error: Exception, record: int) -> None:
+        """Makes the engine what it was before its last call, that of *record*, which failed with *error*, and keeps a
+        bundle.
+
+        Others have their turns meanwhile, and see the engine as the call left it. Raises :class:`JournalUnusable`, and
+        :class:`kornel.core.service.status_codes.ServiceError` if the journal cannot be written any more.
+        """
+        journal, began = self._journal, time.perf_counter()
+        await journal.gate.wait_until_durable()
+        follower = await asyncio.to_thread(_play_again, journal.settings, journal.version, self._logger)
+        assert follower.engine is not None, "a journal that is written has an engine"
+        journal.engine.take_state(follower.engine, Beginning(journal.version, False, None, 0))
+        took_s = round(time.perf_counter() - began, 3)
+        bundle = await asyncio.to_thread(self._keep_bundle, journal.settings, record, error)
+        self._logger.error("engine restored, a call was set aside", record=record, took_s=took_s, bundle=bundle)
+
+    def split_command(self, command: Command) -> Iterable[Command]:
+        """Returns *command* entry by entry, in the order in which an engine takes them."""
+        return split_command(command)
+
+    def refuse_entries(self, command: Command, now_ns: int) -> list[Effect]:
+        """Returns the refusals of the entries of *command* that are answered at all; the journal has them."""
+        return self._journal.engine.refuse_entries(command, now_ns)
+
+    @property
+    def _journal(self) -> Journal:
+        journal = self._find_journal()
+        assert journal is not None, "asked only when it is ready"
+        return journal
+
+    def _keep_bundle(self, settings: JournalSettings, failed: int, error: Exception) -> str:
+        """Returns where the bundle is; empty: it could not be written, which must not keep the core from going on."""
+        try:
+            return str(keep_bundle(settings, failed, error))
+        except STORE_ERRORS as problem:
+            self._logger.error("bundle could not be written", problem=describe_error(problem))
+            return ""
+
+
+def _play_again(settings: JournalSettings, version: str, logger: FilteringBoundLogger) -> Follower:
+    with (
+        closing(JournalStore(settings.url, settings.patience_s, read_only=True)) as store,
+        opened_snapshots(settings.url, settings.patience_s, read_only=True) as snapshots,
+    ):
+        follower = Follower(store, version=version)
+        try:
+            play_all(follower, snapshots, logger)
+        except STORE_ERRORS as error:
+            raise JournalUnusable(f"{settings.shown}: {describe_error(error)}") from error
+    if follower.problem is not None:
+        raise JournalUnusable(f"{settings.shown}: {follower.problem.text}")
+    return follower
+
+
+def keep_bundle(settings: JournalSettings, failed: int, error: Exception) -> Path:
+    """Writes what it takes to see again how record *failed* failed with *error*. Returns the directory.
+
+    Raises what the stores raise.
+    """
+    home = _find_home(settings.url)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    bundle = home / f"record-{failed:020}"
+    scratch = bundle.with_name(bundle.name + ".new")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(mode=0o700)
+    try:
+        _copy_records(settings, failed, scratch / "journal.db")
+        said = io.StringIO()
+        traceback.print_exception(error, file=said)
+        (scratch / "traceback.txt").write_text(said.getvalue(), encoding="utf-8")
+        shutil.rmtree(bundle, ignore_errors=True)
+        scratch.rename(bundle)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    for old in sorted(home.glob("record-*"))[:-MOST_BUNDLES]:
+        shutil.rmtree(old, ignore_errors=True)
+    return bundle
+
+
+def _copy_records(settings: JournalSettings, failed: int, path: Path) -> None:
+    """Copies the records from the newest snapshot to *failed* into a journal at *path*, with the snapshot."""
+    with (
+        closing(JournalStore(settings.url, settings.patience_s, read_only=True)) as store,
+        opened_snapshots(settings.url, settings.patience_s, read_only=True) as snapshots,
+        closing(JournalStore(URL.create("sqlite+pysqlite", database=str(path)), settings.patience_s)) as copy,
+    ):
+        end = store.find_end()
+        newest = next((kept for kept in list_usable(store, snapshots, end) if kept.sequence < failed), None)
+        copy.open()
+        for block, life in store.read_blocks(newest.sequence if newest is not None else end.life):
+            if block.first > failed:
+                break
+            copy.append_block(block, life)
+        if newest is not None:
+            SnapshotFiles(Path(f"{path}.snapshots")).add_snapshot(newest.head, snapshots.read_snapshot(newest.sequence))
+
+
+def _find_home(url: URL) -> Path:
+    """Returns where the bundles of the journal at *url* are: beside the file, or where this core keeps its state."""
+    if url.drivername.startswith("sqlite"):
+        return Path(f"{url.database}.faults")
+    return state_directory() / "faults"

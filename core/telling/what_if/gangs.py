@@ -1,0 +1,61 @@
+"""Forecasts for a gang that is only supposed: it is placed by one decision, in idle room or after preemption, or waits.
+
+The engine's own functions choose the nodes and the victims. Both only read: nothing has to be restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kornel.core.domain.reasons import Unschedulable
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.queues import Queue
+from kornel.core.partition.scheduling.gang_places import choose_places, exceeded_limit
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.plan import Refusal
+from kornel.core.telling.preemption.outlook import ReadingIndex, victim_records
+from kornel.core.telling.what_if.sandbox import CUT_SHORT, find_unit_plan
+from kornel.core.telling.what_if.supposition import Forecast, Placed, Preempts, Waits
+
+
+def forecast_gang(state: PartitionState, index: ReadingIndex, members: Sequence[Allocation], now_ns: int) -> Forecast:
+    """Returns where *members*, all of a gang, would be placed at once, who would leave for them, or why they wait."""
+    application, first = members[0].application, members[0]
+    names = first.spec.key, application.application_id, application.queue.path
+    notes: list[str] = []
+    if state.callbacks.predicates or state.callbacks.preemption_predicates:
+        notes.append("the shim, which has the last word, was not asked")
+    limited = exceeded_limit(state, application, members)
+    if limited is None:
+        chosen = choose_places(state, members)
+        if chosen is not None:
+            placed = tuple(
+                Placed(ask.spec.key, application.application_id, application.queue.path, node.node_id)
+                for ask, node in chosen
+            )
+            return Forecast(placed, notes=tuple(notes))
+        limited = NotPlaced(Unschedulable.GANG_INCOMPLETE)
+    found = find_unit_plan(state, index, members, limited, now_ns)
+    complete = found is not CUT_SHORT
+    if isinstance(found, Refusal):
+        why = f"{found.outcome}: {found.detail}" if found.detail else str(found.outcome)
+        waits = (Waits(*names, len(members), _name_reason(limited), why),)
+        return Forecast(waits=waits, complete=complete, notes=tuple(notes))
+    queue, due_ns = application.queue.path, now_ns + application.queue.properties.preemption_delay_ns
+    preempts = tuple(
+        Preempts(
+            place.ask.spec.key, application.application_id, queue, place.node.node_id, due_ns, found.kind,
+            victim_records(place),
+        )
+        for place in found.places
+    )  # fmt: skip
+    notes.append("all members start together, once all victims have left")
+    return Forecast(preempts=preempts, notes=tuple(notes))
+
+
+def _name_reason(reason: NotPlaced) -> str:
+    where = reason.account or reason.queue
+    if where is None:
+        return str(reason.reason)
+    return f"{reason.reason} of {where.path if isinstance(where, Queue) else f'{where.kind} {where.name}'}"
