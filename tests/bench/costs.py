@@ -1,8 +1,9 @@
 """The largest costs of an ask outside the engine, from a sampling profile of a core in this process.
 
 The core is that of :mod:`tests.bench.around`: everything but gRPC, which calls us once for a message. A thread looks a
-thousand times a second at what all others execute. A look that finds the engine counts for it; any other counts for the
-innermost function of ours. Looks share the processor time of the sample, so machine and load move all costs alike.
+thousand times a second at what all others execute. The processor time that a thread has used since the look before
+counts for the engine if the look finds it there, and otherwise for the part to which the innermost function of ours
+belongs. A look comes when a thread lets the interpreter go, so the functions themselves would tell less.
 
 ``python -m tests.bench.costs`` prints them for P2.
 """
@@ -28,33 +29,29 @@ from tests.bench.processes import apart
 LOOK_EACH_S: Final = 0.001
 SHOWN: Final = 3
 ENGINE: Final = "the engine"
-_RESTING: Final = frozenset({"wait", "select", "run_until_complete", "run", "_worker", "get", "poll", "sleep"})
-"""Functions of libraries in which a thread waits. What runs in the event loop has functions of ours above them."""
 
 
 class Sampling:
-    """Looks at all threads now and then; see :class:`tests.bench.around.Watching`."""
+    """Looks at all threads now and then; see :class:`tests.bench.around.Watching`. Counts nanoseconds."""
 
     def __init__(self) -> None:
         self.seen: Counter[CodeType] = Counter()
         self.in_engine = 0
-        self.took_s = 0.0
+        self._spent: dict[int, int] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def begin(self) -> None:
         """Look from here on."""
-        self.took_s = -time.process_time()
         self._thread.start()
 
     def pause(self) -> None:
         """What is left of the sample counts as well."""
 
     def end(self) -> Counter[CodeType]:
-        """Returns in how many looks each function was found."""
+        """Returns what each function took."""
         self._ended.set()
         self._thread.join()
-        self.took_s += time.process_time()
         return self.seen
 
     def _look(self) -> None:
@@ -62,27 +59,27 @@ class Sampling:
         while not self._ended.wait(LOOK_EACH_S):
             for thread, frame in sys._current_frames().items():
                 if thread != own:
-                    self._count(frame)
+                    spent = time.clock_gettime_ns(time.pthread_getcpuclockid(thread))
+                    self._count(frame, spent - self._spent.get(thread, spent))
+                    self._spent[thread] = spent
 
-    def _count(self, innermost: FrameType) -> None:
+    def _count(self, innermost: FrameType, spent_ns: int) -> None:
         found: CodeType | None = None
         frame: FrameType | None = innermost
-        if not innermost.f_code.co_filename.startswith(around.CORE) and innermost.f_code.co_name in _RESTING:
-            return
         while frame is not None:
             name = frame.f_code.co_filename
             if name.startswith(around.ENGINE) and not name.startswith(around.EVENTS):
-                self.in_engine += 1
+                self.in_engine += spent_ns
                 return
             if found is None and name.startswith(around.CORE):
                 found = frame.f_code
             frame = frame.f_back
         if found is not None:
-            self.seen[found] += 1
+            self.seen[found] += spent_ns
 
 
 def costs(workload: Workload) -> list[tuple[str, float]]:
-    """Microseconds of processor time for each ask of *workload*: of the engine, then of each function outside it, the
+    """Microseconds of processor time for each ask of *workload*: of the engine, then of each part around it, the
     largest first."""
     switching = sys.getswitchinterval()
     sampling = Sampling()
@@ -92,22 +89,21 @@ def costs(workload: Workload) -> list[tuple[str, float]]:
             seen = asyncio.run(around.watch(workload, Path(scratch), sampling))
     finally:
         sys.setswitchinterval(switching)
-    looks = sampling.in_engine + seen.total()
-    each_us = sampling.took_s / (workload.asks - workload.batch) / max(1, looks) * 1e6
+    asks = workload.asks - workload.batch
     named = Counter[str]()
-    for code, number in seen.items():
-        named[f"{around.part_of(code)}: {Path(code.co_filename).stem}.{code.co_qualname}"] += number
-    return [(ENGINE, sampling.in_engine * each_us), *((name, n * each_us) for name, n in named.most_common())]
+    for code, spent_ns in seen.items():
+        named[around.part_of(code)] += spent_ns
+    each_us = {ENGINE: sampling.in_engine, **dict(named.most_common())}
+    return [(name, spent_ns / asks / 1e3) for name, spent_ns in each_us.items()]
 
 
 def summary(*, quick: bool) -> str:
     """The largest costs of P2 beside the engine's, in a line each, found in an interpreter of its own."""
-    found = apart(costs, replace(P2_FLAT, nodes=2_000, asks=5_000 if quick else 16_000))
-    (_, engine_us), *others = found
-    lines = [
-        f"per ask of P2: the engine {engine_us:.1f} us, all around it {sum(us for _, us in others):.1f} us; most of it"
-    ]
-    return "\n".join([*lines, *(f"  {us:5.2f} us  {name}" for name, us in others[:SHOWN])])
+    workload = replace(P2_FLAT, nodes=2_000, asks=5_000 if quick else 16_000)
+    (_, engine_us), *others = apart(costs, workload)
+    around_us = sum(us for _, us in others)
+    first = f"an ask of P2 takes {engine_us:.1f} us in the engine and {around_us:.1f} us around it, most of them in"
+    return "\n".join([first, *(f"  {us:5.2f} us  {name}" for name, us in others[:SHOWN])])
 
 
 if __name__ == "__main__":
