@@ -91,7 +91,8 @@ def find_parties(reader: HistoryReader, rows: Sequence[Any]) -> Parties:
 def sum_preemptions(
     reader: HistoryReader, page: Page, conditions: Sequence[ColumnElement[bool]], by: str
 ) -> tuple[list[Sum], bool]:
-    """Returns the sums of what was taken by whom from whom, most victims first, and whether all records were read.
+    """Returns the sums of losses for each pair of a preempting and a losing side, the most victims first, and whether
+    all records were read.
 
     *by*: ``queue``, ``user`` or ``application``.
     """

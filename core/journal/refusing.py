@@ -1,7 +1,7 @@
-"""Refuses entries on which the engine has failed, without the engine.
+"""Refuses entries on which the engine has failed, without calling the engine.
 
-The core goes on as if such an entry had never come (docs/journal.md). The refusal that its sender gets is recorded in
-the journal like everything else that is sent, so that whoever plays the journal counts it too.
+The core continues as if such an entry had never arrived (docs/journal.md). The refusal that its sender gets is recorded
+in the journal like everything else that is sent, so that a replay counts it too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ REASON: Final = "set-aside: the core failed on this entry and goes on without it
 
 
 def split_command(command: Command) -> Iterator[Command]:
-    """Yields *command* entry by entry, in the order in which an engine takes them; one that has none as it is."""
+    """Yields *command* entry by entry, in the order in which an engine handles them. A command without entries is
+    yielded unchanged."""
     if isinstance(command, UpdateAllocations):
         for spec in command.allocations:
             yield UpdateAllocations(command.rm_id, (spec,))
@@ -37,7 +38,7 @@ def split_command(command: Command) -> Iterator[Command]:
 
 
 def refuse_entries(command: Command) -> list[Effect]:
-    """Returns the refusals of the entries of *command* that are answered at all: asks, new applications and nodes."""
+    """Returns the refusals of those entries of *command* that get an answer: asks, new applications and nodes."""
     if isinstance(command, UpdateAllocations):
         return [
             AllocationRejected(spec.key, spec.application_id, REASON, spec.legacy, spec.partition)

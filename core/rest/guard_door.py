@@ -24,7 +24,8 @@ Administers = Callable[[str, str, str, Sequence[str]], bool]
 
 
 class GuardDoor:
-    """Has *guard* decide. Administrators of a queue may see it even without the permission to read everything."""
+    """Lets *guard* decide. Administrators of a queue may see the queue even without the permission to read
+    everything."""
 
     def __init__(self, guard: Guard, administers: Administers) -> None:
         self._guard = guard

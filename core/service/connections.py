@@ -66,10 +66,10 @@ UNFOLDED_TIMES: Final = 6
 and so does its reader."""
 
 HEADER_TIMES: Final = 80
-"""The factor by which headers may take more memory than their bytes: 64 bytes for each, and something for margins."""
+"""The factor by which headers may take more memory than their bytes: 64 bytes for each header, and a margin."""
 BUILDING_BYTES: Final = 256 * 2**20
-"""The memory by which the process may grow besides while a configuration is being read and built: tens of thousands of
-queues take so much."""
+"""The memory by which the process may grow in addition while a configuration is being read and built. Tens of thousands
+of queues take this much."""
 
 SILENT_S: Final = 0.5
 """The time for which a connection may be ahead by more than a little after its last call has ended."""

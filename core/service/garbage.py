@@ -66,7 +66,7 @@ class GarbageKeeper:
 
     @property
     def building(self) -> bool:
-        """Tells whether something large is being made."""
+        """Tells whether a large object is being built."""
         return self._building > 0
 
     def start(self) -> None:
@@ -80,8 +80,8 @@ class GarbageKeeper:
 
     @contextmanager
     def pause_while_building(self) -> Iterator[None]:
-        """Keeps the collector off while something large that will live long is built in another thread, then sets it
-        aside."""
+        """Stops the collector while a large and long-lived object is built in another thread, and sets the object aside
+        afterwards."""
         self._building += 1
         if self._enabled:
             gc.disable()

@@ -30,7 +30,7 @@ class EngineTimer(Protocol):
         """Count a command that was applied."""
 
     def slice_took(self, seconds: float, effects: int, *, more: bool) -> None:
-        """Counts a slice with so many *effects*, which observers have seen. *more* tells whether the cycle goes on with
+        """Counts a slice with *effects* effects, which observers have seen. *more* tells whether the cycle goes on with
         the next slice."""
 
 

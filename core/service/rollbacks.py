@@ -1,7 +1,7 @@
 """Defines rollbacks of the configuration, which texts from before the rollback do not undo.
 
 A shim sends its configuration whenever it registers, and a file is read again whenever an administrator asks for that.
-Neither means that somebody wants another configuration than the one rolled back to. A new text does.
+Neither means that another configuration is wanted than that of the rollback. Only a new text means this.
 """
 
 from __future__ import annotations

@@ -335,12 +335,12 @@ class PartitionReader:
         return node_view(self._state, node, self._kept.allocations) if node is not None else None
 
     def node_summaries(self, after: str = "") -> Iterator[NodeSummary]:
-        """Shows the nodes whose IDs come after *after*, by ID, without what runs there."""
+        """Shows the nodes whose IDs come after *after*, by ID, without their allocations."""
         return node_summaries(self._state, after)
 
     def node_heads(self, render: Callable[[NodeView], bytes]) -> Iterator[tuple[bool, bytes]]:
-        """Yields for each node, by ID, whether it is schedulable, and what *render* makes of it without what runs
-        there.
+        """Yields for each node, by ID, whether it is schedulable, and the result of *render* for the node without its
+        allocations.
 
         *render* is called only for nodes that have changed, so its result must depend on its argument alone.
         """

@@ -74,7 +74,8 @@ def confirm_hold(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
 
 
 def free_allocation(state: PartitionState, allocation: Allocation) -> None:
-    """Takes *allocation*, which has ended, off the books, and wakes whoever waits for what it held."""
+    """Removes *allocation*, which has ended, from the accounts, and wakes the asks and applications that wait for its
+    room."""
     # The books come first: they book victims and placeholders in other ways, and tell them apart by their place.
     ledger.unbook_allocation(state, allocation)
     move_ask(state, allocation, AskMove.END)

@@ -368,8 +368,8 @@ def promise_is_sound(ask: Allocation) -> bool:
 
 
 def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
-    """Books that *ask*, which is in no waiting room now, asks for *shape* from now on; what is claimed, promised or
-    held for it changes as well."""
+    """Books that *ask*, which is in no waiting room now, asks for *shape* from now on. The amounts that are claimed,
+    promised or held for it change as well."""
     before, reserved = ask.shape, ask.reservation
     state.changes += 1
     state.moved[ask.queue] = None

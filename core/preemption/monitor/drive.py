@@ -23,7 +23,7 @@ from kornel.core.partition.asks import moves, reservations
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
-from kornel.core.preemption.gang_losses import SpareMembers
+from kornel.core.preemption.gang_losses import SpareMembers, is_bound
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.monitor import laws as monitor_laws
 from kornel.core.preemption.monitor import noticing
@@ -40,7 +40,7 @@ KILLS_A_PIECE: Final = 64
 """The number of victims that are asked to leave in one piece of work; each costs about as much as a placement."""
 NOTICES_A_PIECE: Final = 256
 LONGEST_PAUSE_NS: Final = 600 * 10**9
-"""The longest pause before something is taken again from a leaf that got back what was taken."""
+"""The longest pause before tasks are taken again from a leaf that got its room back."""
 LOOKS_A_PIECE: Final = 1_000
 _TRIGGERED: Final = Outcome.TRIGGERED
 """Kept as a constant, because reading a member from its class costs as much as a call, and every place needs it."""
@@ -386,6 +386,7 @@ def _allow_place(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePl
 def _evict_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation]) -> None:
     """Asks the shim to release the victims *leaving*, each for the ask that it is mapped to."""
     notices, effects, name = state.notices, state.effects, state.name
+    state.gangs.lost += sum(map(is_bound, leaving))
     moves.mark_victims(state, leaving)
     termination = TerminationType.PREEMPTED_BY_SCHEDULER
     texts: dict[Queue, str] = {}

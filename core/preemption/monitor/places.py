@@ -81,7 +81,7 @@ class Planner:
         """Tells, by leaf and size, whether an ask of that size is no larger than its leaf may preempt for."""
 
     def candidate_for(self, allocation: Allocation) -> Candidate | None:
-        """Returns *allocation* as a candidate; ``None`` if its leaf or its node is not to be touched."""
+        """Returns *allocation* as a candidate; ``None`` if its leaf or its node must be left alone."""
         known = self._candidates.get(allocation.key)
         if known is None:
             leaf, node = self._run.picture.of.get(allocation.queue), allocation.node

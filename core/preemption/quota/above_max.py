@@ -102,7 +102,8 @@ def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amo
 
 
 def _ending_tasks(plan: QuotaPlan, queue: Queue) -> list[Allocation]:
-    """Returns some of the tasks that are being replaced or ended; when they have left, there is more to choose from."""
+    """Returns some of the tasks that are being replaced or ended. Once they have left, other choices become
+    possible."""
     found: list[Allocation] = []
     if any(protection.reason is ProtectedBy.ENDING for protection in plan.protected):
         for leaf in _queues_below(queue):
