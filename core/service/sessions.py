@@ -163,9 +163,9 @@ class Sessions:
 
     def check_stream(self, session: Session) -> None:
         """Raises :class:`Superseded` as :meth:`check` does, and for a connection without a name from an address whose
-        nameless program was superseded: it has dialled again, and does not know yet.
+        nameless program was superseded: it has connected again, and does not know yet.
 
-        Calls that are no streams are left alone, because those who administer the core have no name either.
+        Calls that are no streams are left alone, because administrators of the core have no name either.
         """
         self.check(session)
         if session.key and not session.named and session.host in self._superseded_hosts and session != self._holder:

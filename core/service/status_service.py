@@ -101,7 +101,7 @@ class StatusService:
         return encode_user_explanation(found)
 
     async def _explain_queue(self, request: pb.ExplainQueueRequest) -> pb.ExplainQueueResponse:
-        """Returns the bounds of a queue (config.md 7.3). Its administrators may see them, as may everybody who may
+        """Returns the bounds of a queue (config.md 7.3). Its administrators may see them, and everybody who may
         read."""
         caller().require_for_queue(
             Permission.READ, partial(self._reader.may_administer, request.partition, request.path)

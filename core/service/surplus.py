@@ -1,4 +1,4 @@
-"""Chooses the connections to cut if there are too many, so that nobody can lock others out by holding connections.
+"""Chooses the connections to cut if there are too many, so that no client can lock others out by holding connections.
 
 A new connection has a moment to prove who its caller is. Connections that have proved nothing are cut first, with or
 without a call; of the others, the newest of the identity with the most connections.

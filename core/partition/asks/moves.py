@@ -83,7 +83,7 @@ def free_allocation(state: PartitionState, allocation: Allocation) -> None:
 
 
 def return_allocation(state: PartitionState, allocation: Allocation) -> None:
-    """Frees what *allocation* holds, which the shim could not start; the caller says where it waits."""
+    """Frees the room of *allocation*, which the shim could not start. The caller decides where it waits."""
     move_ask(state, allocation, AskMove.RETURN)
     ledger.unbook_allocation(state, allocation)
     wake_waiting(state)

@@ -1,8 +1,8 @@
-"""Queues that hold more than their max: since when, what protects the rest, and when to try again.
+"""Queues that use more than their max: the time since when, the protection of the rest, and the time of the next try.
 
-A queue is above its max from the moment that the max is lowered, or something is added to it unchecked, until enough
-has left. It is shown all that time, whether or not the max is enforced. What a run could not free is tried again when
-its protection may have changed.
+A queue is above its max from the moment that the max is lowered, or an allocation is added without a check, until
+enough allocations have left. It is shown for all that time, whether or not the max is enforced. The part that a run
+could not free is tried again when its protection may have changed.
 """
 
 from __future__ import annotations
