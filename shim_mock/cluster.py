@@ -25,16 +25,20 @@ from kornel.shim_client import (
     Ask,
     AskRejected,
     AskReleased,
+    Devices,
     NodeRejected,
     Released,
     ShimClient,
     ShimClientError,
     StreamReopened,
     Update,
+    devices_attribute,
+    devices_of,
     resource,
 )
 from kornel.shim_mock.accounts import Accounts
 from kornel.shim_mock.clock import SimulatedClock
+from kornel.shim_mock.devices import DeviceBooks, share_of
 from kornel.shim_mock.lifecycle import HOLDING, IllegalTransition, TaskEvent, TaskState, next_state
 from kornel.shim_mock.queues import ancestors
 from kornel.shim_mock.registration import Registration
@@ -42,6 +46,7 @@ from kornel.shim_mock.scenario import Application, Change, NodeGroup, Scenario, 
 from kornel.si.v1 import si_pb2 as si
 
 REQUIRED_NODE: Final = "yunikorn.apache.org/requiredNode"
+DEVICES_TAG: Final = "kornel.gpu.devices"
 
 
 @dataclass(slots=True)
@@ -57,6 +62,7 @@ class Task:
     created_s: int
     state: TaskState = TaskState.WAITING
     node: str = ""
+    devices: tuple[str, ...] = ()
     victim: bool = False
     termination: si.TerminationType.ValueType = si.UNKNOWN_TERMINATION_TYPE
     attempts: int = 0
@@ -77,6 +83,7 @@ class Task:
             originator=self.originator,
             created_s=self.created_s if again else None,
             tags={REQUIRED_NODE: self.group.node} if self.group.node else {},
+            devices=self.group.devices,
         )
 
 
@@ -117,6 +124,7 @@ class SimulatedCluster:
         self._clock = clock
         self._nodes: dict[str, Mapping[str, int]] = {}
         self._node_used: dict[str, dict[str, int]] = {}
+        self.devices = DeviceBooks()
         self._known_nodes: set[str] = set()
         self._accepted_nodes: dict[str, si.NodeInfo] = {}
         self._drained_nodes: set[str] = set()
@@ -145,11 +153,12 @@ class SimulatedCluster:
             self._nodes[node_id] = group.resources
             self._node_used[node_id] = {}
             self._known_nodes.add(node_id)
+            self.devices.add_node(node_id, group.devices)
             infos.append(
                 si.NodeInfo(
                     nodeID=node_id,
                     action=si.NodeInfo.CREATE,
-                    attributes=group.attributes,
+                    attributes={**group.attributes, **(devices_attribute(group.devices) if group.devices else {})},
                     schedulableResource=resource(group.resources),
                 )
             )
@@ -292,7 +301,7 @@ class SimulatedCluster:
             return
         now_s = self._clock.real_s
         queue, amounts = task.application.queue, task.group.resources
-        task.node = update.node_id
+        task.node, task.devices = update.node_id, devices_of(update.message)
         self.accounts.remove_ask(queue, amounts, hopeless=task.hopeless)
         self.accounts.book_task(queue, amounts, waited_s=now_s - task.asked_s, at_s=now_s)
         self._book_room(task)
@@ -311,6 +320,8 @@ class SimulatedCluster:
             if capacity is not None and used[kind] > capacity.get(kind, 0):
                 held = f"{kind} {used[kind]} of {capacity.get(kind, 0)}"
                 self._note_anomaly(f"task {task.key} overfills node {task.node}: {held}")
+        for wrong in self.devices.use(task.node, task.devices, task.group.devices):
+            self._note_anomaly(f"task {task.key} {wrong}")
 
     def _handle_release(self, update: Released) -> None:
         if not update.wants_confirmation:
@@ -433,6 +444,7 @@ class SimulatedCluster:
         used = self._node_used.get(task.node, {})
         for kind, amount in amounts.items():
             used[kind] = used.get(kind, 0) - amount
+        self.devices.free(task.node, task.devices, task.group.devices)
 
     def _recreate_task(self, task: Task) -> None:
         if task.group.restart and not self.fates[task.application.id].failed:
@@ -570,20 +582,26 @@ class SimulatedCluster:
         This is true if none of them would fit any node even after every evictable task had left. Not evictable are the
         queue's own tasks, and any task whose loss alone would take its queue below its guarantee.
         """
-        waiting: dict[int, Mapping[str, int]] = {}
+        waiting: dict[tuple[int, Devices | None], Mapping[str, int]] = {}
         staying: dict[str, dict[str, int]] = {}
+        held: dict[str, dict[str, int]] = {}
         for task in self.tasks.values():
             amounts = task.group.resources
             own = queue in ancestors(task.application.queue)
             if own and task.state is TaskState.WAITING:
-                waiting[id(amounts)] = amounts
+                waiting[id(amounts), task.group.devices] = amounts
             elif task.state in HOLDING and (own or self._is_protected(task, against=queue)):
                 used = staying.setdefault(task.node, {})
                 for kind, amount in amounts.items():
                     used[kind] = used.get(kind, 0) + amount
+                if task.group.devices is not None:
+                    parts = held.setdefault(task.node, {})
+                    for name in task.devices:
+                        parts[name] = parts.get(name, 0) + share_of(task.group.devices)
         return not any(
             all(amount <= capacity.get(kind, 0) - staying.get(node, {}).get(kind, 0) for kind, amount in wanted.items())
-            for wanted in waiting.values()
+            and self.devices.fits_beside(node, devices, held.get(node, {}))
+            for (_, devices), wanted in waiting.items()
             for node, capacity in self._nodes.items()
         )
 
@@ -623,4 +641,6 @@ def _closed(info: si.NodeInfo) -> si.NodeInfo:
 def _running_allocation(task: Task) -> si.Allocation:
     allocation = task.ask(again=True).to_g3()
     allocation.nodeID = task.node
+    if task.devices:
+        allocation.allocationTags[DEVICES_TAG] = ",".join(task.devices)
     return allocation

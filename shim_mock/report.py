@@ -162,6 +162,9 @@ def _expectation_table(result: RunResult) -> Table:
 
 def _print_oddities(console: Console, result: RunResult) -> None:
     cluster = result.cluster
+    whole, parts, number = cluster.devices.share_in_use()
+    if number:
+        console.print(f"devices: {whole} of {number} in use as a whole, {parts} in part", highlight=False)
     if cluster.lost_confirmations or cluster.duplicated_confirmations:
         console.print(
             f"confirmations: {cluster.lost_confirmations} lost, {cluster.duplicated_confirmations} sent twice"

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import yaml
 
-from kornel.shim_client import Generation
+from kornel.shim_client import Device, Devices, Generation
 from kornel.shim_mock import quantities
 from kornel.shim_mock.documents import Cursor, Findings, compose_document, read_text
 from kornel.shim_mock.expectations import Expectation, parse_expectation
@@ -64,6 +64,7 @@ class NodeGroup:
     resources: Mapping[str, int]
     count: int = 1
     attributes: Mapping[str, str] = field(default_factory=dict)
+    devices: tuple[Device, ...] = ()
     at_s: float = 0.0
     drain_s: float | None = None
     restore_s: float | None = None
@@ -80,8 +81,8 @@ class TaskGroup:
 
     If *runtime_s* is None, they run until they are stopped. If *arrival_per_s* is None, they arrive all at once.
     *originator* marks the first task only. *restart* re-creates lost tasks under new keys, as a ReplicaSet does. *node*
-    is the only node on which they may run, as with pods of a DaemonSet; if it is empty, they may run on any. *keys*
-    replaces the generated keys.
+    is the only node on which they may run, as with pods of a DaemonSet; if it is empty, they may run on any. *devices*
+    is what each wants of the devices of its node; None: nothing. *keys* replaces the generated keys.
     """
 
     name: str
@@ -94,6 +95,7 @@ class TaskGroup:
     originator: bool = False
     restart: bool = False
     node: str = ""
+    devices: Devices | None = None
     keys: tuple[str, ...] = ()
 
     def key(self, application_id: str, index: int) -> str:
@@ -274,7 +276,7 @@ class _Reader:
 
     def _read_node(self, item: Cursor) -> NodeGroup:
         fields = item.fields(
-            "name", "count", "resources", "attributes", "at", "drain", "restore", "remove",
+            "name", "count", "resources", "attributes", "devices", "at", "drain", "restore", "remove",
             required=("name", "resources"),
         )  # fmt: skip
         count = self._read_int(fields, "count", 1, 1, MOST_OF_A_GROUP)
@@ -287,6 +289,7 @@ class _Reader:
                 if "attributes" in fields
                 else {}
             ),
+            devices=tuple(self._read_device(entry) for entry in _items_of(fields.get("devices"))),
             at_s=self._read_duration(fields, "at", 0.0),
             drain_s=self._optional_duration(fields, "drain"),
             restore_s=self._optional_duration(fields, "restore"),
@@ -298,6 +301,26 @@ class _Reader:
         if group.restore_s is not None and (group.drain_s is None or group.restore_s < group.drain_s):
             fields["restore"].reject("needs an earlier drain")
         return group
+
+    def _read_device(self, item: Cursor) -> Device:
+        fields = item.fields("id", "type", "link", required=("id",))
+        kind, link = (fields[name].text() if name in fields else "" for name in ("type", "link"))
+        return Device(_parse_field(fields, "id", _parse_name, ""), kind, link=link)
+
+    def _read_devices(self, item: Cursor) -> Devices | None:
+        """Returns what a task wants of devices; memory of devices is not simulated."""
+        fields = item.fields("count", "fraction", "linked", "types")
+        types = tuple(entry.text() for entry in _items_of(fields.get("types")))
+        try:
+            return Devices(
+                count=self._read_int(fields, "count", 0, 1, 256),
+                fraction=self._read_decimal(fields, "fraction", 0.0, 0.001, 0.999),
+                linked=self._read_flag(fields, "linked", default=False),
+                types=types,
+            )
+        except ValueError as error:
+            item.reject(str(error))
+            return None
 
     def _read_application(self, item: Cursor) -> Application:
         fields = item.fields(
@@ -337,6 +360,7 @@ class _Reader:
     def _read_task(self, item: Cursor) -> TaskGroup:
         fields = item.fields(
             "name", "count", "resources", "priorityClass", "runtime", "arrival", "at", "originator", "restart", "node",
+            "devices",
             required=("name", "resources"),
         )  # fmt: skip
         count = self._read_int(fields, "count", 1, 1, MOST_OF_A_GROUP)
@@ -360,6 +384,7 @@ class _Reader:
             originator=self._read_flag(fields, "originator", default=False),
             restart=self._read_flag(fields, "restart", default=False),
             node=self._required_node(fields["node"]) if "node" in fields else "",
+            devices=self._read_devices(fields["devices"]) if "devices" in fields else None,
         )
 
     def _read_releases(self, section: Cursor | None, seed: int) -> ReleasePolicy:

@@ -8,10 +8,10 @@ over-quota work (best effort and burstable) is submitted first, repeated in its 
 cluster has. When the core has placed all that it can, the latency-sensitive work arrives and has to get its guarantee
 by preemption.
 
-GPUs are counted in thousandths and per node, so two free halves of different cards count as room for one whole task:
-this scenario does not use devices. Guarantees are shares of every type that the cluster has, GPUs included, because a
-type that is not guaranteed to a queue entitles it to nothing: without a GPU guarantee, no victim would leave for a task
-that needs a GPU.
+GPUs are devices of their nodes (docs/devices.md), and a pod with less than a whole one wants a fraction of one device.
+Besides, they are counted in thousandths as a resource. Guarantees are shares of every type that the cluster has, GPUs
+included, because a type that is not guaranteed to a queue entitles it to nothing: without a GPU guarantee, no victim
+would leave for a task that needs a GPU.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final, TypeVar
 
+from kornel.shim_client import Device, Devices
 from kornel.shim_mock import quantities
 from kornel.shim_mock.documents import Findings, InputError, Problem
 from kornel.shim_mock.expectations import parse_expectation
@@ -38,6 +39,7 @@ POD_COLUMNS: Final = (
     *("pod_phase", "creation_time", "deletion_time", "scheduled_time"),
 )
 MIB: Final = 1024 * 1024
+MOST_GPUS: Final = 256
 LATENCY, BURSTABLE, BEST_EFFORT = "root.latency", "root.burstable", "root.best-effort"
 QUEUE_OF_QOS: Final = {"LS": LATENCY, "Guaranteed": LATENCY, "Burstable": BURSTABLE, "BE": BEST_EFFORT}
 CLASS_OF_QUEUE: Final = {
@@ -58,6 +60,7 @@ class TraceNode:
     name: str
     resources: Mapping[str, int]
     model: str
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class TracePod:
     resources: Mapping[str, int]
     queue: str
     created: int
+    devices: Devices | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +173,7 @@ def _make_applications(
             part = members[start : start + PODS_PER_APPLICATION]
             groups: list[TaskGroup] = []
             # Equal resources are one object (see _share_shape), so they can be compared by identity.
-            for _, run in groupby(part, key=lambda member: (id(member[2].resources), arrival_s and member[0])):
+            for _, run in groupby(part, key=lambda member: _alike(member[2], arrival_s and member[0])):
                 same = list(run)
                 groups.append(
                     TaskGroup(
@@ -179,6 +183,7 @@ def _make_applications(
                         priority_class=CLASS_OF_QUEUE[queue],
                         at_s=arrival_s * same[0][0] / max(1, len(pods)),
                         restart=queue != LATENCY,
+                        devices=same[0][2].devices,
                         keys=tuple(key for _, key, _ in same),
                     )
                 )
@@ -190,9 +195,19 @@ def _make_applications(
             )
 
 
+def _alike(pod: TracePod, place: float) -> tuple[object, ...]:
+    """Returns what pods of one task group have in common."""
+    return (id(pod.resources), pod.devices, place)
+
+
 def _make_node_groups(nodes: Iterable[TraceNode]) -> Iterator[NodeGroup]:
     for node in nodes:
-        yield NodeGroup(name=node.name, resources=node.resources, attributes={"si/instance-type": node.model or "cpu"})
+        yield NodeGroup(
+            name=node.name,
+            resources=node.resources,
+            attributes={"si/instance-type": node.model or "cpu"},
+            devices=tuple(Device(str(number), node.model) for number in range(node.gpus)),
+        )
 
 
 def _make_configuration(capacity: Mapping[str, int], inflation: Inflation) -> str:
@@ -323,14 +338,14 @@ def _share_shape(
 
 
 def _read_node(row: _Row, shapes: dict[tuple[int, ...], dict[str, int]]) -> TraceNode:
-    gpu = row.amount("gpu", 10**6) * 1000
-    resources = _share_shape(shapes, row.amount("cpu_milli"), row.amount("memory_mib"), gpu)
-    return TraceNode(row.texts["sn"], resources, row.texts["model"])
+    gpus = row.amount("gpu", MOST_GPUS)
+    resources = _share_shape(shapes, row.amount("cpu_milli"), row.amount("memory_mib"), gpus * 1000)
+    return TraceNode(row.texts["sn"], resources, row.texts["model"], gpus)
 
 
 def _read_pod(row: _Row, shapes: dict[tuple[int, ...], dict[str, int]]) -> TracePod:
-    gpu = row.amount("num_gpu", 10**6) * row.amount("gpu_milli", 1000)
-    resources = _share_shape(shapes, row.amount("cpu_milli"), row.amount("memory_mib"), gpu)
+    number, milli = row.amount("num_gpu", MOST_GPUS), row.amount("gpu_milli", 1000)
+    resources = _share_shape(shapes, row.amount("cpu_milli"), row.amount("memory_mib"), number * milli)
     before = len(row.findings.problems)
     queue = row.parse("qos", _queue_of, LATENCY)
     created = row.parse("creation_time", partial(quantities.parse_integer, least=0, most=quantities.INT64_MAX), 0)
@@ -339,7 +354,17 @@ def _read_pod(row: _Row, shapes: dict[tuple[int, ...], dict[str, int]]) -> Trace
             row.amount(column, quantities.INT64_MAX)
     if not resources and len(row.findings.problems) == before:
         row.findings.add(row.line, "cpu_milli", "the pod asks for nothing")
-    return TracePod(row.texts["name"], resources, queue, created)
+    return TracePod(row.texts["name"], resources, queue, created, _wanted_devices(number, milli, row.texts["gpu_spec"]))
+
+
+def _wanted_devices(number: int, milli: int, models: str) -> Devices | None:
+    """Returns the devices that a pod wants: a part of one, or whole ones, of one of *models*; ``None``: none."""
+    types = tuple(filter(None, models.split("|")))
+    if not number or not milli:
+        return None
+    if number == 1 and milli < 1000:
+        return Devices(fraction=milli / 1000, types=types)
+    return Devices(count=number, types=types)
 
 
 def _queue_of(qos: str) -> str:

@@ -91,6 +91,13 @@ def _preemption_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
     for name, text, value in (
         ("law_checks", "Plans of preemption checked against the laws.", lambda p: p.law_checks),
         ("law_violations", "Plans that broke a law, and were dropped: always a bug.", lambda p: p.law_violations),
+        ("gangs_placed", "Gangs all members of which were placed by one decision.", lambda p: p.gangs_placed),
+        (
+            "gang_plans_called_off",
+            "Plans of preemption for gangs that could not become whole again and were called off.",
+            lambda p: p.gang_plans_called_off,
+        ),
+        ("gang_members_preempted", "Members of gangs that were preempted.", lambda p: p.gang_members_preempted),
     ):
         yield make_counters(f"kornel_{name}_total", text, ["partition"], _by_partition(scrape, value))
     yield make_gauges(

@@ -65,7 +65,18 @@ class NodeDevices:
 
     def has_room(self, request: DeviceRequest, ask: Allocation | None = None) -> bool:
         """Tells whether an ask for *request* finds its devices here now. *ask*: the one, if some may be kept for it."""
-        return self.count_room(request, ask) > 0
+        if request.linked:
+            return self.count_room(request, ask) > 0
+        # The search for a node asks each of them, so nothing is counted further than is needed.
+        missing = request.number or 1
+        for device in self.devices.values():
+            if device.kept_for is not None and device.kept_for is not ask:
+                continue
+            if device.free and 0 < device.share_for(request) <= device.free:
+                missing -= 1
+                if not missing:
+                    return True
+        return False
 
     def could_hold(self, request: DeviceRequest) -> bool:
         """Tells whether an ask for *request* would find its devices here if nobody held any."""

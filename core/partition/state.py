@@ -117,8 +117,9 @@ class PartitionState:
         """The domains that the nodes stand in; ``None``: the configuration names no levels."""
         self.waiting_for_domain: Final[Room] = {}
         """Groups of asks that wait for room in a domain where they may be placed."""
-        self.sharing: Final[dict[Node, None]] = {}
-        """The nodes with a device of which a part is held and a part is free."""
+        self.sharing: Final[dict[Node, int]] = {}
+        """The nodes with a device of which a part is held and a part is free, each with the largest such part, in
+        thousandths."""
         self.waiting_for_turn: Final[Room] = {}
         """Groups of asks that depend on other placements and wait until the line of such asks is shorter."""
         self.autoscaling = False

@@ -24,7 +24,7 @@ from kornel.core.partition.waiting.rooms import look_again
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption import pacing
 from kornel.core.preemption.attempts import RETRY_NS, may_ever_preempt, set_due
-from kornel.core.preemption.gang_losses import describe_torn
+from kornel.core.preemption.gang_losses import describe_torn, is_bound
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 
 REARM_MAX_NS: Final = 600 * 10**9
@@ -156,6 +156,7 @@ def evict_victims(
 ) -> None:
     """Marks *victims* and asks the shim to release them, for *preemptor* or, if there is none, because of their
     queue."""
+    state.gangs.lost += sum(is_bound(victim) for victim in victims)
     moves.mark_victims(state, dict.fromkeys(victims, preemptor))
     state.effects.extend(
         Released(

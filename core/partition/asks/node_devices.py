@@ -32,8 +32,9 @@ def _nodes_with(state: PartitionState, ask: Allocation) -> Iterator[Node]:
     if not request.number and state.sharing:
         begun = {
             node
-            for node in state.sharing
-            if node in state.node_order
+            for node, most in state.sharing.items()
+            if most >= request.share
+            and node in state.node_order
             and node.has_room(shape.pairs)
             and node.devices is not None
             and node.devices.has_room_in_part(request)

@@ -17,14 +17,16 @@ _WHOLE = 1_000
 
 def check(state: PartitionState) -> Iterator[Broken]:
     """Yields everything about devices that does not add up."""
-    sharing: set[Node] = set()
+    sharing: dict[Node, int] = {}
     for node in state.nodes.values():
         yield from _check_node(node)
         devices = [] if node.devices is None else list(node.devices.devices.values())
-        if any(0 < sum(device.holders.values()) < _WHOLE for device in devices if not device.leaving):
-            sharing.add(node)
-    if sharing != set(state.sharing):
-        yield Broken("D1", state.name, f"{list(state.sharing)} have devices held in part, and {sharing} really do")
+        held = [sum(device.holders.values()) for device in devices if not device.leaving]
+        parts = [_WHOLE - share for share in held if 0 < share < _WHOLE]
+        if parts:
+            sharing[node] = max(parts)
+    if sharing != state.sharing:
+        yield Broken("D1", state.name, f"{state.sharing} have devices held in part, and {sharing} really do")
     for application in state.applications.values():
         for ask in application.asks.values():
             if ask.devices and ask.node is None and ask.held_on is None:

@@ -86,9 +86,13 @@ def share_when_running(spec: DeviceSpec, request: DeviceRequest) -> int:
 
 
 def note_parts(state: PartitionState, node: Node) -> None:
-    """Notes whether *node* has a device of which a part is held and a part is free."""
-    if node.devices is not None and any(0 < device.free < WHOLE and not device.leaving for device in node.devices):
-        state.sharing[node] = None
+    """Notes the largest free part of those devices of *node* of which a part is held."""
+    parts = [0]
+    if node.devices is not None:
+        parts += [device.free for device in node.devices if device.free < WHOLE and not device.leaving]
+    most = max(parts)
+    if most:
+        state.sharing[node] = most
     else:
         state.sharing.pop(node, None)
 

@@ -32,8 +32,11 @@ class GangRoom:
 
     def count_again(self, node: Node) -> bool:
         """Counts the places on *node*, which has gained room. Returns whether a gang should try again, because there
-        are more places than before and enough for all members."""
-        more = False
+        are more places than before and enough for all members.
+
+        Members of different sizes may find room together where none of them alone finds more places.
+        """
+        more = len(self.demand) > 1 and any(places_on(node, members) for members in self.demand)
         for at, members in enumerate(self.demand):
             known = self._places[at]
             before, now = known.get(node, 0), places_on(node, members)
@@ -98,13 +101,19 @@ class GangRecord:
     """Keeps the applications whose gangs something has to be done about, in order of arrival."""
 
     __slots__ = (
-        "as_units", "broken", "gathering", "holds", "rooms", "timed_out", "to_match", "totals", "vetting",
-        "waiting_for_turn", "without_room",
+        "as_units", "broken", "called_off", "gathering", "holds", "lost", "placed", "rooms", "timed_out", "to_match",
+        "totals", "vetting", "waiting_for_turn", "without_room",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.as_units = True
         """Tells whether the placeholders of a gang are placed together; otherwise each is placed by itself."""
+        self.placed = 0
+        """The number of gangs that were placed as a whole."""
+        self.called_off = 0
+        """The number of plans for gangs that were called off."""
+        self.lost = 0
+        """The number of members of gangs that were preempted."""
         self.gathering: Final[Room] = {}
         """The gangs that still lack asks for some members, or about which the shim is being asked."""
         self.rooms: Final[dict[Demand, GangRoom]] = {}

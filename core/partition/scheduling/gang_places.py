@@ -147,6 +147,7 @@ def place_gang(state: PartitionState, application: Application, places: Places, 
 def begin_gang(state: PartitionState, application: Application, now_ns: int) -> None:
     """Moves *application* to Running, because all members of its minimum are placed. Further members wait one by one
     from now on."""
+    state.gangs.placed += 1
     pools.regroup_members(state, application)
     if application.state is AppState.ACCEPTED and any(
         group.stated_minimum is not None for group in application.task_groups.values()

@@ -17,10 +17,10 @@ from kornel.core.model.nodes import Node
 from kornel.core.preemption.guarantee.order import Candidate
 from kornel.core.preemption.plan import PreemptionPredicate
 
-MOST_NODES: Final = 64
+MOST_NODES: Final = 16
 """The most nodes with room for the amounts of an ask on which one attempt looks for victims because of devices."""
 
-MOST_ORDERS: Final = 16
+MOST_ORDERS: Final = 4
 """The most devices of one node of which an attempt tries to free a part."""
 
 
@@ -61,9 +61,9 @@ def measure_missing(node: Node, ask: Allocation) -> int:
     return sum(max(0, missing) for missing in shares[: request.number or 1])
 
 
-def list_orders(ask: Allocation, node: Node, offered: Sequence[Candidate]) -> Iterator[list[Candidate]]:
+def list_orders(ask: Allocation, node: Node, offered: Sequence[Candidate]) -> Iterator[tuple[list[Candidate], int]]:
     """Yields *offered*, possible victims on *node*, in orders in which the first ones leave devices for *ask* together:
-    all holders of one device, or of as many as it wants, where they are fewest."""
+    holders of one device, or of as many as it wants, where they are fewest. With each the number of these."""
     request = ask.shape.devices
     if request is None or node.devices is None:
         return
@@ -81,7 +81,7 @@ def list_orders(ask: Allocation, node: Node, offered: Sequence[Candidate]) -> It
         for chosen in choices:
             first = sorted({index for holders in chosen for index in holders})
             rest = [index for index in range(len(offered)) if index not in set(first)]
-            yield [offered[index] for index in (*first, *rest)]
+            yield [offered[index] for index in (*first, *rest)], len(first)
 
 
 def _holders_to_leave(device: Device, request: DeviceRequest, at: Mapping[Allocation, int]) -> list[int] | None:

@@ -3,6 +3,7 @@ K6)."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import chain
 from typing import Final, NamedTuple
@@ -102,8 +103,8 @@ class Approval:
         offered = here + self._reserve(solution)
         needs = self._needs_at(node)
         best: Solution | None = None
-        for order in (offered, *list_orders(self._ask, node, offered)):
-            kept = self._first_enough(node, needs, order, elsewhere, predicate)
+        for order, least in list_orders(self._ask, node, offered):
+            kept = self._first_enough(node, needs, order, least, elsewhere, predicate)
             if kept is not None:
                 victims = tuple(sorted(kept + elsewhere, key=full_order))
                 found = Solution(solution_key(victims, node.node_id), node, victims)
@@ -126,19 +127,26 @@ class Approval:
         node: Node,
         needs: list[int],
         order: list[Candidate],
+        least: int,
         elsewhere: list[Candidate],
         predicate: DevicePredicate,
     ) -> list[Candidate] | None:
-        """Returns the first victims in *order* that cover *needs* and leave the devices of the ask, without those that
-        are not needed for either, tried from the last one on; ``None``: all together are not enough."""
+        """Returns the first victims in *order*, at least so many, that cover *needs* and leave the devices of the ask,
+        without those that are not needed for either, tried from the last one on; ``None``: all together are not
+        enough."""
 
         def is_enough(some: list[Candidate]) -> bool:
             covered = _is_covered(needs, some + elsewhere) if needs else True
             return covered and predicate.has_devices(self._ask, node, _allocations_of(some))
 
-        kept = next((order[:count] for count in range(1, len(order) + 1) if is_enough(order[:count])), None)
-        for victim in reversed(kept or []):
-            rest = [other for other in kept or [] if other is not victim]
+        counts = range(max(1, least), len(order) + 1)
+        # More victims are never less, so the first number that is enough is found by halves.
+        at = bisect_left(counts, True, key=lambda count: is_enough(order[:count]))
+        if at == len(counts):
+            return None
+        kept = order[: counts[at]]
+        for victim in reversed(kept):
+            rest = [other for other in kept if other is not victim]
             if rest and is_enough(rest):
                 kept = rest
         return kept

@@ -422,6 +422,7 @@ def _find_misplaced(state: PartitionState, hold: GangHold) -> list[Allocation]:
 def call_off(state: PartitionState, application: Application, why: str, now_ns: int) -> None:
     """Gives up all places of the gang of *application*, in one decision. No further victim has to leave."""
     hold = state.gangs.holds.pop(application)
+    state.gangs.called_off += 1
     state.gangs.broken.pop(application, None)
     state.guarantee.unit_attempts.pop(application, None)
     if application in state.gangs.vetting:

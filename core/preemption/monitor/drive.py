@@ -23,7 +23,7 @@ from kornel.core.partition.asks import moves, reservations
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
-from kornel.core.preemption.gang_losses import SpareMembers
+from kornel.core.preemption.gang_losses import SpareMembers, is_bound
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.monitor import laws as monitor_laws
 from kornel.core.preemption.monitor import noticing
@@ -386,6 +386,7 @@ def _allow_place(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePl
 def _evict_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation]) -> None:
     """Asks the shim to release the victims *leaving*, each for the ask that it is mapped to."""
     notices, effects, name = state.notices, state.effects, state.name
+    state.gangs.lost += sum(map(is_bound, leaving))
     moves.mark_victims(state, leaving)
     termination = TerminationType.PREEMPTED_BY_SCHEDULER
     texts: dict[Queue, str] = {}

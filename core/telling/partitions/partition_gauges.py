@@ -84,6 +84,8 @@ class PartitionGauges(NamedTuple):
     queues_omitted  the number of queues that are not in ``queues``
     domains         the domains of the outer levels of the topology, all or none of each level
     domains_omitted the number of domains that are not in ``domains``
+    gangs_placed    the number of gangs that were placed as a whole; the two after it: plans for gangs that were called
+                    off, and members of gangs that were preempted
     """
 
     name: str
@@ -109,6 +111,9 @@ class PartitionGauges(NamedTuple):
     queues_omitted: int = 0
     domains: tuple[DomainGauges, ...] = ()
     domains_omitted: int = 0
+    gangs_placed: int = 0
+    gang_plans_called_off: int = 0
+    gang_members_preempted: int = 0
 
 
 DECILES: Final = 10
@@ -176,6 +181,9 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
         law_violations=state.law_violations,
         preemption_attempts=state.preemption_attempts,
         preemptions=state.preemptions,
+        gangs_placed=state.gangs.placed,
+        gang_plans_called_off=state.gangs.called_off,
+        gang_members_preempted=state.gangs.lost,
         stuck=len(state.stuck),
         quotas_due=len(state.enforcement.armed),
         drained=len(state.operator_drains),

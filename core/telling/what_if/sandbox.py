@@ -328,7 +328,7 @@ class Sandbox:
     def _attempt_on_required_node(self, ask: Allocation, due_ns: int) -> PreemptionPlan | Refusal:
         state = self.state
         node = state.nodes.get(ask.spec.required_node)
-        if node is None or not node.could_hold(ask.shape.pairs):
+        if node is None or not node.could_hold_shape(ask.shape):
             return Refusal(Outcome.REQUIRED_NODE, "its node is unknown or smaller than the ask")
         if finding.exceeded_limit(state, ask) is not None:
             return Refusal(Outcome.REQUIRED_NODE, "the quotas must admit it first")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kornel.shim_client import Device, Devices
 from kornel.shim_mock.documents import InputError
 from kornel.shim_mock.generate import generate_trace
 from kornel.shim_mock.trace import (
@@ -128,3 +129,30 @@ def test_guarantees_are_shares_of_the_cluster(tmp_path: Path) -> None:
     scenario = trace_scenario(load_trace(write(tmp_path)), Inflation(latency_percent=50))
     assert scenario.queues[LATENCY].guaranteed == {"vcore": 4000, "memory": 8192 * MIB, "gpu_milli": 1000}
     assert scenario.queues[BEST_EFFORT].guaranteed == {"vcore": 800, "memory": 16384 * MIB // 10, "gpu_milli": 200}
+
+
+def test_gpus_are_devices_and_parts_of_them(tmp_path: Path) -> None:
+    """A node has as many devices as GPUs; less than a whole GPU is a part of one, and a spec names the models."""
+    pods = (
+        "p-1,1000,512,4,1000,,LS,Running,6,,\np-2,1000,512,1,1000,T4|P100,BE,Running,7,,\n"
+        "p-3,1000,512,0,0,,BE,Running,8,,\n"
+    )
+    trace = load_trace(write(tmp_path, pods=f"{','.join(POD_COLUMNS)}\n{POD}{pods}"))
+    assert [pod.devices for pod in trace.pods] == [
+        Devices(fraction=0.5), Devices(count=4), Devices(count=1, types=("T4", "P100")), None,
+    ]  # fmt: skip
+    scenario = trace_scenario(trace, Inflation(factor=1))
+    assert scenario.nodes[0].devices == (Device("0", "T4"), Device("1", "T4"))
+    wanted = {key: group.devices for app in scenario.applications for group in app.tasks for key in group.keys}
+    assert wanted["p-0"] == Devices(fraction=0.5)
+    assert wanted["p-3"] is None
+
+
+def test_pods_with_equal_amounts_and_other_devices_are_no_group(tmp_path: Path) -> None:
+    """Two halves of two GPUs are as much as one whole, and not the same."""
+    pods = "p-1,2000,1024,1,1000,,BE,Running,6,,\np-2,2000,1024,2,500,,BE,Running,6,,\n"
+    trace = load_trace(write(tmp_path, pods=f"{','.join(POD_COLUMNS)}\n{pods}"))
+    scenario = trace_scenario(trace, Inflation(factor=1))
+    assert [(group.devices, group.count) for app in scenario.applications for group in app.tasks] == [
+        (Devices(count=1), 1), (Devices(count=2), 1),
+    ]  # fmt: skip
