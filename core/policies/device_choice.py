@@ -17,8 +17,8 @@ from kornel.core.model.devices import Device, NodeDevices, Taken, link_group
 def choose_devices(
     devices: NodeDevices, request: DeviceRequest, ask: Allocation | None = None
 ) -> tuple[Taken, ...] | None:
-    """Returns the devices that an ask for *request* gets now; ``None``: there are none for it. *ask*: the one, if some
-    may be kept for it."""
+    """Returns the devices that an ask for *request* gets now, or ``None`` if there are none for it. *ask* is that ask,
+    if devices may be kept for it."""
     found = devices.open_to(ask)
     if request.number:
         usable = [device for device in found if device.free == WHOLE and device.share_for(request)]

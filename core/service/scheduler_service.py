@@ -51,7 +51,7 @@ class SchedulerService:
         clock: Clock,
         standing: Standing | None = None,
     ) -> None:
-        """*standing* absent: the core always leads."""
+        """Makes the service. Without *standing*, the core always leads."""
         self._managers = managers
         self._standing = standing or Standing()
         self._lookups = lookups

@@ -71,7 +71,7 @@ class StatusService:
         version: str,
         standing: Standing | None = None,
     ) -> None:
-        """*standing* absent: the core always leads."""
+        """Makes the service. Without *standing*, the core always leads."""
         self._managers = managers
         self._standing = standing or Standing()
         self._reader = managers.reader

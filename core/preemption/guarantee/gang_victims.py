@@ -50,7 +50,7 @@ class GangSearch:
     def __init__(
         self, candidates: Candidates, terms: Terms, solver: Solver, lack: Lack, among: Iterable[Node] | None = None
     ) -> None:
-        """*among*: the only nodes that matter, if these are few."""
+        """Prepares the search. *among* are the only nodes that matter, if these are few."""
         self._candidates = candidates
         self._terms = terms
         self._solver = solver
