@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -113,6 +114,24 @@ def export(
                 echo_json(write_line(record, pseudonyms).decode())
         except RecordDamaged as error:
             raise report_failure(error) from error
+
+
+@journal_app.command("copy")
+def copy(
+    where: Where,
+    to_file: Annotated[Path, typer.Argument(metavar="COPY", help="File of the new SQLite journal.")],
+    last: Last = 0,
+) -> None:
+    """Copy the state behind a record into a journal of its own, which a core can be started on.
+
+    It begins with the newest snapshot before --to, and ends with the block of records that has --to.
+    """
+    from kornel.core.journal.copying import copy_records  # noqa: PLC0415 - takes a while to import
+
+    with _open_journal(where) as (store, snapshots):
+        copied = copy_records(store, snapshots, last or store.find_end().sequence, to_file)
+    began = f"the snapshot behind record {copied.snapshot}" if copied.snapshot else "an empty core"
+    echo_line(f"records {copied.first} to {copied.last} were copied; they begin with {began}")
 
 
 @journal_app.command("prune")

@@ -24,12 +24,13 @@ from kornel.core.archive.settings import state_directory
 from kornel.core.domain.commands import Command
 from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning
+from kornel.core.journal.copying import copy_records
 from kornel.core.journal.following import Follower
 from kornel.core.journal.journal import Journal, JournalUnusable
 from kornel.core.journal.refusing import split_command
 from kornel.core.journal.settings import JournalSettings
-from kornel.core.journal.snapshot_store import SnapshotFiles, opened_snapshots
-from kornel.core.journal.starting import list_usable, play_all
+from kornel.core.journal.snapshot_store import opened_snapshots
+from kornel.core.journal.starting import play_all
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, describe_error
 
 MOST_BUNDLES: Final = 5
@@ -121,7 +122,11 @@ def keep_bundle(settings: JournalSettings, failed: int, error: Exception) -> Pat
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700)
     try:
-        _copy_records(settings, failed, scratch / "journal.db")
+        with (
+            closing(JournalStore(settings.url, settings.patience_s, read_only=True)) as store,
+            opened_snapshots(settings.url, settings.patience_s, read_only=True) as snapshots,
+        ):
+            copy_records(store, snapshots, failed, scratch / "journal.db")
         said = io.StringIO()
         traceback.print_exception(error, file=said)
         (scratch / "traceback.txt").write_text(said.getvalue(), encoding="utf-8")
@@ -132,24 +137,6 @@ def keep_bundle(settings: JournalSettings, failed: int, error: Exception) -> Pat
     for old in sorted(home.glob("record-*"))[:-MOST_BUNDLES]:
         shutil.rmtree(old, ignore_errors=True)
     return bundle
-
-
-def _copy_records(settings: JournalSettings, failed: int, path: Path) -> None:
-    """Copies the records from the newest snapshot to *failed* into a journal at *path*, with the snapshot."""
-    with (
-        closing(JournalStore(settings.url, settings.patience_s, read_only=True)) as store,
-        opened_snapshots(settings.url, settings.patience_s, read_only=True) as snapshots,
-        closing(JournalStore(URL.create("sqlite+pysqlite", database=str(path)), settings.patience_s)) as copy,
-    ):
-        end = store.find_end()
-        newest = next((kept for kept in list_usable(store, snapshots, end) if kept.sequence < failed), None)
-        copy.open()
-        for block, life in store.read_blocks(newest.sequence if newest is not None else end.life):
-            if block.first > failed:
-                break
-            copy.append_block(block, life)
-        if newest is not None:
-            SnapshotFiles(Path(f"{path}.snapshots")).add_snapshot(newest.head, snapshots.read_snapshot(newest.sequence))
 
 
 def _find_home(url: URL) -> Path:

@@ -25,6 +25,7 @@ from tests.bench import (
     recovery,
     responsiveness,
     rest,
+    restart,
 )
 
 PLAIN = end_to_end.Workload()
@@ -59,6 +60,7 @@ def main() -> int:
             end_to_end.report(UNANSWERED, runs, 8_000, "the same: an open question holds up nobody else"),
             preemption.report(1),
             recovery.report(1),
+            restart.report(1),
             responsiveness.report(runs),
             event_streams.report(runs, thorough=options.thorough),
             history.report(5),

@@ -15,6 +15,7 @@ import pytest
 import structlog
 
 from kornel.core.domain.commands import SetOperatorDrain
+from kornel.core.journal.copying import copy_records
 from kornel.core.journal.following import Follower
 from kornel.core.journal.journal import Journal, JournalUnusable
 from kornel.core.journal.reading import read_records
@@ -310,6 +311,27 @@ async def test_the_past_is_pruned_and_the_rest_goes_on(database: str) -> None:
     journal, said = begin(database)
     assert state_of(journal.engine) == before
     assert not warnings(said)
+    journal.close(5)
+
+
+async def test_an_old_state_is_copied_into_a_journal_of_its_own(database: str, tmp_path: Path) -> None:
+    """From the newest snapshot before a record: a core that starts there is where the one was that wrote it."""
+    await make_journal(database)
+    copy = tmp_path / "copy" / "journal.db"
+    with closing(open_store(database)) as store, closing(snapshots_of(database)) as snapshots:
+        oldest = snapshots.list_snapshots()[-1].sequence
+        copied = copy_records(store, snapshots, oldest + 2, copy)
+        assert copied.snapshot == copied.first == oldest
+        assert copied.last >= oldest + 2
+        replay, first = begin_replay(store, snapshots, 1)
+        then = [read.record for read in read_records(store, first) if read.record.sequence <= copied.last]
+        assert replay.play_all(then) is None
+        with pytest.raises(FileExistsError):
+            copy_records(store, snapshots, oldest, copy)
+    journal, said = begin(copy)
+    assert played(said)["snapshot"] == oldest
+    assert replay.engine is not None
+    assert state_of(journal.engine) == state_of(replay.engine)
     journal.close(5)
 
 
