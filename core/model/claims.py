@@ -50,7 +50,8 @@ class Claims:
         return bool(self.reservations or self.victims)
 
     def add(self, reservation: Reservation) -> None:
-        """Hold what the ask of *reservation* needs. What its victims on this node free counts for this claim."""
+        """Hold the amounts that the ask of *reservation* needs. The amounts that its victims on this node free count
+        for this claim."""
         self.reservations[reservation.ask.key] = reservation
         self._begin_claim(reservation)
 

@@ -186,7 +186,7 @@ class _Watched:
     """The time since which it is ahead without a call."""
     round: int = 0
     held_back: bool = False
-    """Set while it may send little ahead."""
+    """Set while the connection may send only a little ahead."""
     is_cut: bool = False
 
 

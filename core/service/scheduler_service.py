@@ -169,7 +169,7 @@ class SchedulerService:
         return self._decoder.allocation_commands(request)
 
     async def _write(self, stream: Stream, context: Context) -> None:
-        """Send what comes for *stream* until it ends. Entries that could not be sent wait for another stream."""
+        """Send the entries for *stream* until it ends. Entries that could not be sent wait for another stream."""
         while True:
             greeting = stream.take_greeting()
             if greeting:

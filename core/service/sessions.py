@@ -97,7 +97,8 @@ class Sessions:
         self._superseded: dict[Session, int | None] = {}
         """The superseded sessions, each with the time until which it is kept; ``None``: as long as there is room."""
         self._superseded_hosts: dict[str, None] = {}
-        """The addresses of superseded programs without a name, whose further connections may come from there."""
+        """The addresses of superseded programs without a name. Further connections from there may come from these
+        programs."""
 
     def admit(self, session: Session, rm_id: str, presence: Presence | None) -> None:
         """Raises :class:`RegistrationHeld` if *session* wants to wait until the holder of *rm_id* is gone, and it is

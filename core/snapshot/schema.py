@@ -142,7 +142,8 @@ from kornel.core.preemption.victim_index import VictimIndex
 from kornel.core.snapshot.kept import Kept, Schema, named_of
 
 VERSION: Final = 1
-"""The version of the tables, which a file names. It changes when files of the one before need to be read otherwise."""
+"""The version of the tables, which every file names. It changes when files of the previous version have to be read in
+another way."""
 
 MEMBERS: Final = (
     AppEvent, AppState, AskPlace, EventChange, EventDetail, EventType, GangScheduling, GuaranteeMode, Ignored,

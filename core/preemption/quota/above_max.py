@@ -87,8 +87,8 @@ def _queues_below(queue: Queue) -> Iterator[Queue]:
 
 
 def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amounts, now_ns: int) -> Remainder:
-    """Returns what *run* left above a max. It is tried again when the numbers have changed, with growing pauses while
-    that is in vain."""
+    """Returns the amounts that *run* left above a max. They are tried again when the numbers have changed, with growing
+    pauses while the tries are in vain."""
     in_vain = not run.records
     pause_ns = min(2 * before.pause_ns, MOST_PAUSE_NS) if before is not None and in_vain else FIRST_PAUSE_NS
     return Remainder(
