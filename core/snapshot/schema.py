@@ -412,7 +412,7 @@ PARTITIONS: Final = (
     Kept(NodeScore, "_binpacking _weights"),
     Kept(Members, "pairs number required_node refused together devices"),
 )
-"""What a partition remembers."""
+"""The records of a partition."""
 
 PREEMPTION: Final = (
     Kept(GovernorBooks, "taken _victims _lost _preempted _turns paused limits denied"),
@@ -460,7 +460,7 @@ PREEMPTION: Final = (
     Kept(Protection, "reason t amount queue of guaranteed held smallest"),
     Kept(Terms, "max delay_ns"),
 )
-"""What preemption remembers."""
+"""The records of preemption."""
 
 SCHEMA: Final = Schema(
     VERSION,
