@@ -45,13 +45,13 @@ IDLE_EXCESS: Final = 200_000
 BUSY_EXCESS: Final = 1_000_000
 IDLE_PART: Final = 4
 BUSY_PART: Final = 2
-"""The constants with ``EXCESS`` are numbers of unaccounted blocks, of about 70 bytes each, that cause a full collection
-while the core is idle, or busy. For a large heap, it is a part of the heap (one ``PART``-th), so that the cost of full
-collections stays in proportion."""
+"""A full collection is made when so many blocks are unaccounted for, of about 70 bytes each: ``IDLE_EXCESS`` while the
+core is idle, ``BUSY_EXCESS`` while it is busy. For a large heap, the limit is one ``PART``-th of the heap, so that the
+cost of full collections stays in proportion."""
 
 
 class GarbageKeeper:
-    """Sets objects aside that live long, always between slices."""
+    """Sets long-lived objects aside, always between slices."""
 
     def __init__(self, *, enabled: bool = True) -> None:
         self._enabled = enabled

@@ -142,7 +142,8 @@ from kornel.core.preemption.victim_index import VictimIndex
 from kornel.core.snapshot.kept import Kept, Schema, named_of
 
 VERSION: Final = 1
-"""The version of the tables, which a file names. It changes when files of the one before need to be read otherwise."""
+"""The version of the tables, which every file names. It changes when files of the previous version have to be read in
+another way."""
 
 MEMBERS: Final = (
     AppEvent, AppState, AskPlace, EventChange, EventDetail, EventType, GangScheduling, GuaranteeMode, Ignored,
@@ -417,7 +418,7 @@ PARTITIONS: Final = (
     Kept(NodeScore, "_binpacking _weights"),
     Kept(Members, "pairs number required_node refused together devices"),
 )
-"""What a partition remembers."""
+"""The records of a partition."""
 
 PREEMPTION: Final = (
     Kept(GovernorBooks, "taken _victims _lost _preempted _turns paused limits denied"),
@@ -465,7 +466,7 @@ PREEMPTION: Final = (
     Kept(Protection, "reason t amount queue of guaranteed held smallest"),
     Kept(Terms, "max delay_ns"),
 )
-"""What preemption remembers."""
+"""The records of preemption."""
 
 SCHEMA: Final = Schema(
     VERSION,

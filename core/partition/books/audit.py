@@ -86,8 +86,7 @@ def _check_nodes(state: PartitionState) -> list[Broken]:
 
 
 def _check_claims(state: PartitionState, node: Node) -> list[Broken]:
-    """Checks the room on *node* that nobody has a claim to against the sums of those who claim room and of the victims
-    that are leaving."""
+    """Checks the unclaimed room on *node* against the sums of the claims and of the leaving victims."""
     holders = [reservation.ask for reservation in node.reservations.values() if reservation.ask.held_on is not node]
     leaving = [a for a in node.allocations.values() if a.preempted and a not in state.stuck]
     needed = [0] * len(node.free)
