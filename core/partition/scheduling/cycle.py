@@ -61,7 +61,8 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
     if state.fair_terms_stale or state.fair_terms_steps is not None:
         unfinished = ledger.advance_fair_terms(state, QUEUES_PER_SLICE)
     if not slices.any_busy(state):
-        return _run_decisions(state, now_ns, budget) or unfinished
+        # A gang may lose a place in this slice, to an ask with a required node: it is given another one in the next.
+        return _run_decisions(state, now_ns, budget) or slices.any_busy(state) or unfinished
     # Asks come first even then, so that asks with a required node preempt before kinds of preemption that are busy.
     # Busy kinds follow in the order of the registry (preemption.md H); a kind that stays busy leaves half of its share
     # to the next one.
