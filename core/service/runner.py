@@ -34,6 +34,7 @@ from kornel.core.domain.commands import (
     StreamCommand,
     UnregisterManager,
     UpdateAllocations,
+    UpdateApplications,
     UpdateConfiguration,
     UpdateNodes,
 )
