@@ -32,10 +32,10 @@ T = TypeVar("T")
 
 
 class Parties(NamedTuple):
-    """Tells what other records know of the two sides of preemptions.
+    """The facts in other records about the two sides of preemptions.
 
     users  by partition and application
-    left   when an allocation was gone, by application and key: all times, the first one in front
+    left   the times at which an allocation left, by application and key, in order
     """
 
     users: Mapping[tuple[str, str], str]

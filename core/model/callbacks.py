@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation
 
 UNSETTLED: Final = -1
-"""Marks a question asked while the last dependent placement may not have been in place at the shim: no number of
-placements says what the shim knew."""
+"""Marks a question that was asked while the last dependent placement may not yet have been in place at the shim, so
+that no number of placements tells what the shim knew."""
 
 MOST_OPEN: Final = 4_096
 """The most questions open at once; with that many, the shim is the slower side, and asks wait in their order

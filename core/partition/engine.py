@@ -99,8 +99,7 @@ class Engine:
         """Effects that were not handed over yet, shared by all partitions to keep their order."""
         self._partitions: dict[str, PartitionState] = {}
         self._operator_drains: dict[str, dict[str, OperatorDrain]] = {}
-        """The nodes that operators drain, by partition. Of all registrations, only that of another manager ends these
-        drains."""
+        """The nodes that operators drain, by partition. These drains end only when another manager registers."""
         self._remains: deque[Iterator[None]] = deque()
         """Removed partitions with records that are still to be freed."""
         self._callbacks = Callbacks()

@@ -1,4 +1,4 @@
-"""Has the guard check each HTTP request, whose caller is known from a client certificate or a bearer token.
+"""Lets the guard check each HTTP request. Its caller is known from a client certificate or a bearer token.
 
 A stream of events whose caller has lost the right to it is cut off, because HTTP has no way to say why in the middle of
 an answer.

@@ -17,7 +17,7 @@ class EffectObserver(Protocol):
 
 
 class CallingObserver:
-    """An ``EffectObserver`` that gives what it sees to a function."""
+    """An ``EffectObserver`` that passes the effects to a function."""
 
     def __init__(self, observe: Callable[[Sequence[Effect]], None]) -> None:
         self.observe = observe

@@ -155,7 +155,7 @@ class Progress:
         self._epoch = epoch
 
     def begin_registration(self, begun: Begun | None) -> None:
-        """Notes that a manager registered; ``None``: it was unregistered, or nobody can know it again."""
+        """Notes that a manager registered. ``None``: it was unregistered, or it cannot be recognized again."""
         self.token, self.session = begun or ("", "")
         self.received = dict.fromkeys(Kind, 0)
         self.decided = dict.fromkeys(Kind, 0)
@@ -197,7 +197,7 @@ class CallContext(Protocol):
 
 
 def read_resumption(context: CallContext) -> Resumption | None:
-    """Returns what the client of a stream says; ``None``: nothing."""
+    """Returns the resumption that the client of a stream asks for, or ``None`` if it asks for none."""
     for key, value in context.invocation_metadata() or ():
         if key == RESUME_KEY and isinstance(value, str):
             epoch, _, received = value.rpartition("/")

@@ -28,8 +28,8 @@ class Rollback:
     version    the number of the version that was rolled back to, whose text is ``text``
     rm_id      the manager whose configuration it is; a text of another manager ends it
     principal  the caller that rolled back, at ``at_ns``
-    brought    the texts that came before it, in any way
-    kept_out   the number of times that one of them has come since and was not applied
+    brought    the texts that arrived before it, from any origin
+    kept_out   the number of times that one of them has arrived since then and was not applied
     """
 
     version: int

@@ -50,7 +50,7 @@ class SchedulerService:
         clock: Clock,
         standing: Standing | None = None,
     ) -> None:
-        """*standing* absent: the core always leads."""
+        """Makes the service. Without *standing*, the core always leads."""
         self._managers = managers
         self._standing = standing or Standing()
         self._lookups = lookups
@@ -168,7 +168,7 @@ class SchedulerService:
         return self._decoder.allocation_commands(request)
 
     async def _write(self, stream: Stream, context: Context) -> None:
-        """Send what comes for *stream* until it ends. Entries that could not be sent wait for another stream."""
+        """Send the entries for *stream* until it ends. Entries that could not be sent wait for another stream."""
         while True:
             greeting = stream.take_greeting()
             if greeting:

@@ -192,12 +192,12 @@ class _Lane:
             self.kept_bytes -= len(self.kept.popleft().raw)
 
     def drop_kept_from(self, number: int) -> None:
-        """Keeps no messages any more with entries from *number* on: they were not sent."""
+        """Drops the messages with entries from *number* on, because they were not sent."""
         while self.kept and self.kept[-1].end > number:
             self.kept_bytes -= len(self.kept.pop().raw)
 
     def drop_kept_before(self, number: int) -> None:
-        """Keeps no messages any more of which all entries are before *number*: they were received."""
+        """Drops the messages all of whose entries are before *number*, because they were received."""
         while self.kept and self.kept[0].end <= number:
             self.kept_bytes -= len(self.kept.popleft().raw)
 

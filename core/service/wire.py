@@ -207,7 +207,8 @@ class Decoder:
                 preempt_self,
                 preempt_other,
             )
-            # What tags say stands last, and the constructor of a named tuple would double what an ask costs.
+            # The values from tags are the last fields. The constructor of a named tuple would double the cost of an
+            # ask.
             spec = _new(AllocationSpec, fields + (_read_tags(tags, ahead_s) if tags else UNTAGGED))
             given_id = message.allocationID or message.UUID
             yield spec._replace(instance=_find_instance(spec.key, given_id)) if given_id else spec

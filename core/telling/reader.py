@@ -1,7 +1,8 @@
-"""The only way to read what an engine holds: ``Reader(engine)[partition]`` answers every question about a partition.
+"""The only way to read the state of an engine: ``Reader(engine)[partition]`` answers every question about a partition.
 
 The services of gRPC, REST, the metrics and, through them, the command line read the engine only through this module.
-The engine knows nothing of it: what is kept from one answer to the next is kept here, and dropped with its partition.
+The engine does not know of it: values that are kept from one answer to the next are kept here, and dropped with their
+partition.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class _Kept:
 
 
 class Reader:
-    """Reads what the partitions of *engine* hold, between two of its turns; each answer is about one moment.
+    """Reads the partitions of *engine* between two of its turns, so that each answer is about one moment.
 
     *now_ns* returns the time of the engine. *absence* returns a sentence about a manager that is gone; empty: it is
     there, or none is registered. Partitions may be named in short or in full.
@@ -387,7 +388,7 @@ class PartitionReader:
         return self._kept.applications.view_of(application) if application is not None else None
 
     def application_summaries(self, after: str = "") -> Iterator[ApplicationSummary]:
-        """Shows the live applications whose IDs come after *after*, by ID, without what they ask for and hold."""
+        """Shows the live applications whose IDs come after *after*, by ID, without their asks and allocations."""
         return self._kept.applications.list_summaries(after)
 
     def finished_applications(self) -> Iterator[ApplicationView]:

@@ -91,7 +91,7 @@ class Planner:
         return known
 
     def give_back(self, reservation: Reservation) -> None:
-        """Count what *reservation* holds as free for others from now on, because it will be dropped or its ask gets
+        """Count the room of *reservation* as free for others from now on, because it will be dropped or its ask gets
         another place."""
         node = reservation.node
         if reservation.ask.key in self._rooms.given_back:

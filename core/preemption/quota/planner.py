@@ -106,8 +106,8 @@ def _prune_victims(choice: Choice, order: VictimOrder) -> Iterator[int]:
 def _find_protections(
     choice: Choice, queue: Queue, spare: SpareMembers
 ) -> Generator[int, None, tuple[Protection, ...]]:
-    """Determines what protects the tasks in *queue* that hold unmet amounts and are no victims. Each task counts once,
-    for the first reason."""
+    """Determines the protection of the tasks in *queue* that hold unmet amounts and are no victims. Each task counts
+    once, for the first reason."""
     unmet = choice.unmet_amounts()
     found: dict[tuple[int, ProtectedBy, Queue, int], list[int]] = {}
     looked = 0
