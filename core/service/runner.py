@@ -34,6 +34,7 @@ from kornel.core.domain.commands import (
     StreamCommand,
     UnregisterManager,
     UpdateAllocations,
+    UpdateApplications,
     UpdateConfiguration,
     UpdateNodes,
 )
@@ -517,7 +518,7 @@ class PartitionRunner:
             greeting = f"{stream.epoch}/{self._progress.received[stream.kind]}"
             self._gate.pass_on(partial(stream.greet, greeting))
 
-    def _note_receipt(self, stream: Stream, command: StreamCommand, *, take_back: bool = False) -> None:
+    def _note_receipt(self, stream: Stream, command: Command, *, take_back: bool = False) -> None:
         """Count the entries of *command*, for a client that sends again what was not applied. *take_back*: they were
         counted and are not applied, because the engine failed."""
         entries = -_count_entries(command) if take_back else _count_entries(command)
@@ -860,13 +861,15 @@ def _allocations_meant(command: UpdateAllocations) -> int:
     return sum(min(max(1, spec.max_allocations), MOST_INSTANCES) for spec in specs)
 
 
-def _count_entries(command: StreamCommand) -> int:
-    """Returns the number of entries of the request from which *command* was made."""
+def _count_entries(command: Command) -> int:
+    """Returns the number of entries of the request from which *command* was made; 0 for one that no stream carries."""
     if isinstance(command, UpdateAllocations):
         return len(command.allocations) + len(command.ask_releases) + len(command.releases)
     if isinstance(command, UpdateNodes):
         return len(command.nodes)
-    return len(command.add) + len(command.remove)
+    if isinstance(command, UpdateApplications):
+        return len(command.add) + len(command.remove)
+    return 0
 
 
 def _settle(waiting: asyncio.Future[None]) -> None:
