@@ -107,7 +107,8 @@ class RecordingEngine(Engine):
         """Returns the refusals of the entries of *command*, because this engine has failed on them and must not get
         them again."""
         effects = refuse_entries(command)
-        self._record_call(EngineCall(CallKind.REFUSAL, now_ns, command), CallOutcome.DONE, effects)
+        call = EngineCall(CallKind.REFUSAL, now_ns, command, receipt=self._take_receipt())
+        self._record_call(call, CallOutcome.DONE, effects)
         return effects
 
     def take_state(self, other: Engine, beginning: Beginning) -> None:

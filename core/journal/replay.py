@@ -280,7 +280,8 @@ class Replay:
                 begun = receipt if isinstance(receipt, Begun) and outcome is CallOutcome.DONE else None
                 self.progress.begin_registration(begun)
             return
-        self.progress.note_receipt(receipt)
+        if outcome is not CallOutcome.FAILED:  # What was set aside is applied entry by entry, or refused.
+            self.progress.note_receipt(receipt)
         if effects:
             self.progress.note_decided(effects)
 

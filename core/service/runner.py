@@ -501,6 +501,7 @@ class PartitionRunner:
             self._metrics.commands_refused += 1
             if self._failure is not None:
                 self._unanswered = stream, command
+                self._note_receipt(stream, command, take_back=True)
             else:
                 self._switchboard.end_stream(stream, error, flush=False)
         else:
@@ -517,13 +518,15 @@ class PartitionRunner:
             greeting = f"{stream.epoch}/{self._progress.received[stream.kind]}"
             self._gate.pass_on(partial(stream.greet, greeting))
 
-    def _note_receipt(self, stream: Stream, command: StreamCommand) -> None:
-        """Count the entries of *command*, for a client that sends again what was not applied."""
-        entries = _count_entries(command)
+    def _note_receipt(self, stream: Stream, command: StreamCommand, *, take_back: bool = False) -> None:
+        """Count the entries of *command*, for a client that sends again what was not applied. *take_back*: they were
+        counted and are not applied, because the engine failed."""
+        entries = -_count_entries(command) if take_back else _count_entries(command)
         if entries and stream.epoch and stream.epoch == self._progress.epoch:
             receipt = Received(stream.kind, self._progress.received[stream.kind] + entries)
             self._progress.note_receipt(receipt)
-            self._on_receipt(receipt)
+            if not take_back:
+                self._on_receipt(receipt)
 
     def _attach(self, stream: CallbackStream, subscription: Subscription) -> None:
         try:
@@ -788,6 +791,7 @@ class PartitionRunner:
         parts = list(self._restorer.split_command(command))
         failures, silent = int(len(parts) == 1), False
         for part in parts:
+            self._note_receipt(stream, part)
             if failures < MOST_FAILURES and len(parts) > 1:
                 try:
                     self._hand_over(self._apply(part))
@@ -796,7 +800,9 @@ class PartitionRunner:
                 except EngineFault:
                     failures += 1
                     assert self._failure is not None, "it has just failed"
+                    self._note_receipt(stream, part, take_back=True)
                     await self._restore_engine(*self._failure)
+                    self._note_receipt(stream, part)
             refused = self._restorer.refuse_entries(part, self._clock.now_ns())
             silent = silent or not refused
             self._hand_over(refused)
