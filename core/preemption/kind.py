@@ -200,7 +200,7 @@ class Driver:
     begin_again     another core continues with the partition, from a journal
     in_round        its turn in a round of the preemption cycle, in the order of ``preemption.policies``
     tries_again     tells whether this turn tries a reserved ask again, if something has changed for it; ``None``: none
-    wants_round     tells whether that turn could achieve anything now; if this is false for all kinds, there are no rounds
+    wants_round     tells whether that turn could achieve anything now; without such a kind there are no rounds
     offer_due       a slice or a round begins: offers the asks whose next attempt is due
     resume          offers the asks that had to wait while another kind was busy; returns whether there were any
     is_busy         tells whether it has work that continues from slice to slice
