@@ -9,15 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kornel.core.domain.commands import Command, NodeAction, UpdateAllocations, UpdateApplications, UpdateNodes
+from kornel.core.domain.commands import (
+    Command,
+    NodeAction,
+    StreamCommand,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateNodes,
+)
 from kornel.core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected
 
 REASON: Final = "set-aside: the core failed on this entry and goes on without it; its log says more"
 
 
-def split_command(command: Command) -> Iterator[Command]:
-    """Yields *command* entry by entry, in the order in which an engine handles them. A command without entries is
-    yielded unchanged."""
+def split_command(command: StreamCommand) -> Iterator[StreamCommand]:
+    """Yields *command* entry by entry, in the order in which an engine handles them."""
     if isinstance(command, UpdateAllocations):
         for spec in command.allocations:
             yield UpdateAllocations(command.rm_id, (spec,))
@@ -28,13 +34,11 @@ def split_command(command: Command) -> Iterator[Command]:
     elif isinstance(command, UpdateNodes):
         for node in command.nodes:
             yield UpdateNodes(command.rm_id, (node,))
-    elif isinstance(command, UpdateApplications):
+    else:
         for added in command.add:
             yield UpdateApplications(command.rm_id, (added,))
         for removed in command.remove:
             yield UpdateApplications(command.rm_id, (), (removed,))
-    else:
-        yield command
 
 
 def refuse_entries(command: Command) -> list[Effect]:

@@ -21,7 +21,7 @@ from sqlalchemy.engine import URL
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.settings import state_directory
-from kornel.core.domain.commands import Command
+from kornel.core.domain.commands import Command, StreamCommand
 from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning
 from kornel.core.journal.copying import copy_records
@@ -71,7 +71,7 @@ class EngineRestorer:
         bundle = await asyncio.to_thread(self._keep_bundle, journal.settings, record, error)
         self._logger.error("engine restored, a call was set aside", record=record, took_s=took_s, bundle=bundle)
 
-    def split_command(self, command: Command) -> Iterable[Command]:
+    def split_command(self, command: StreamCommand) -> Iterable[StreamCommand]:
         """Returns *command* entry by entry, in the order in which an engine handles them."""
         return split_command(command)
 

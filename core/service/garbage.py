@@ -24,9 +24,13 @@ YOUNG_THRESHOLD: Final = 20_000
 """The number of new objects after which the collector looks at them, which takes 3 to 5 ms in which nothing else is
 done."""
 OLDER_THRESHOLDS: Final = (50, 1_000)
-FREEZE_EVERY: Final = 4_000
-"""The number of entries after which survivors are set aside, small enough that the collection before takes only a few
-milliseconds."""
+FREEZE_EVERY: Final = 500
+"""The number of entries after which all objects are set aside: before the collector would look at them by itself."""
+LOOK_EVERY: Final = 8
+"""The collector looks at one in so many of these lots before it is set aside, as a sample. Setting aside costs nothing,
+but a look takes a millisecond, and it hardly ever finds anything."""
+FEW_FOUND: Final = 100
+"""If a sample finds more garbage, the collector looks at what comes next, too, until it finds no more."""
 LOOK_EVERY_S: Final = 10.0
 RECORDS_PER_QUEUE: Final = 4
 """The number of records that take as many blocks of memory as a queue with its configuration."""
@@ -52,6 +56,8 @@ class GarbageKeeper:
     def __init__(self, *, enabled: bool = True) -> None:
         self._enabled = enabled
         self._since = 0
+        self._unseen = 0
+        """The number of times that objects were set aside since the last sample."""
         self._building = 0
         self._blocks = self._records = 0
         """The blocks of memory in use, and the records that the engine held, at the last full collection; or the least
@@ -93,7 +99,10 @@ class GarbageKeeper:
         self._since += entries
         if self._enabled and self._since >= FREEZE_EVERY:
             self._since = 0
-            gc.collect(1)
+            self._unseen += 1
+            if self._unseen >= LOOK_EVERY:
+                found = gc.collect(1)
+                self._unseen = LOOK_EVERY if found > FEW_FOUND else 0
             gc.freeze()
 
     def collect_unseen(self, records: int, *, idle: bool) -> int:

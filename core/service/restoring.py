@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from kornel.core.domain.commands import Command
+from kornel.core.domain.commands import Command, StreamCommand
 from kornel.core.domain.effects import Effect
 
 
@@ -27,7 +27,7 @@ class Restorer(Protocol):
         Raises the error that prevents this; the engine cannot be used then.
         """
 
-    def split_command(self, command: Command) -> Iterable[Command]:
+    def split_command(self, command: StreamCommand) -> Iterable[StreamCommand]:
         """Returns *command* entry by entry, in the order in which an engine handles them."""
 
     def refuse_entries(self, command: Command, now_ns: int) -> list[Effect]:
@@ -44,7 +44,7 @@ class NoRestorer:
         """Raises *error*."""
         raise error
 
-    def split_command(self, command: Command) -> Iterable[Command]:
+    def split_command(self, command: StreamCommand) -> Iterable[StreamCommand]:
         """Returns *command*."""
         return [command]
 

@@ -31,9 +31,9 @@ from kornel.core.domain.commands import (
     Fault,
     RegisterManager,
     SetOperatorDrain,
+    StreamCommand,
     UnregisterManager,
     UpdateAllocations,
-    UpdateApplications,
     UpdateConfiguration,
     UpdateNodes,
 )
@@ -105,7 +105,6 @@ MOST_LAST_SLICES: Final = 500
 """The most slices that a core still runs when it ends, to finish work that continues from slice to slice: before that,
 no snapshot can be taken."""
 
-StreamCommand = UpdateNodes | UpdateApplications | UpdateAllocations
 CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration | SetOperatorDrain
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.domain.commands import UpdateApplications
+from kornel.core.domain.commands import StreamCommand, UpdateApplications
 from kornel.core.service.clock import Clock
 from kornel.core.service.connections import LINK, MESSAGE_BYTES
 from kornel.core.service.managers import Managers, Place
@@ -26,7 +26,6 @@ from kornel.core.service.plain_asks import PlainAsks, PlainReader
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.resuming import RESUME_KEY, Kind
 from kornel.core.service.rpc import MARKS, Context, Handler, Requests, bidirectional, end_call, unary
-from kornel.core.service.runner import StreamCommand
 from kornel.core.service.standing import Standing
 from kornel.core.service.status_codes import NotLeading, OtherManagerOnStream, ServiceError, ShuttingDown
 from kornel.core.service.streams import Batch, Stream

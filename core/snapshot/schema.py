@@ -192,6 +192,11 @@ FUNCTIONS: Final = {
 """Functions that are called later: by timers, when the shim has answered, and for the keys of an order."""
 
 
+def _find_due(queue: Queue) -> dict[Application, None]:
+    applications = queue.applications.values()
+    return {each: None for each in applications if any(group.due for group in each.groups.values())}
+
+
 def _no_text(_: object) -> str:
     return ""
 
@@ -363,6 +368,7 @@ MODEL: Final = (
         " claims depth draining dynamic_terms fair_terms guaranteed held_back leaf limits managed"
         " max max_applications name newcomers order parent parked path pending preempted_count"
         " preempted_total preempting priority promised properties running siblings submit_acl used waiting",
+        derived={"with_due": _find_due},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
     Kept(TaskGroup, "asks count free name replaced shape stated_minimum timed_out topology"),
