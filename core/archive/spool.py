@@ -278,7 +278,8 @@ def _sync_names(directory: Path) -> None:
 
 
 def _move_odd_files(directory: Path) -> list[str]:
-    """Set aside everything named like a segment that no writer would name so, or that is no file. Returns the names."""
+    """Set aside entries with names like those of segments that are no segments of a writer, or no files. Returns the
+    names."""
     with os.scandir(directory) as entries:
         odd = [entry.name for entry in entries if entry.name.endswith(_SUFFIX) and _number_of(entry) is None]
     aside = SetAside(directory)

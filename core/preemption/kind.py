@@ -197,18 +197,18 @@ class Driver:
     """The acts of a kind in a partition, by occasion.
 
     configured      a new configuration is in force
-    begin_again     another core goes on with the partition, from a journal
+    begin_again     another core continues with the partition, from a journal
     in_round        its turn in a round of the preemption cycle, in the order of ``preemption.policies``
     tries_again     tells whether this turn tries a reserved ask again, if something has changed for it; ``None``: none
-    wants_round     tells whether that turn could achieve anything now; if no kind's could, there are no rounds
+    wants_round     tells whether that turn could achieve anything now; without such a kind there are no rounds
     offer_due       a slice or a round begins: offers the asks whose next attempt is due
     resume          offers the asks that had to wait while another kind was busy; returns whether there were any
     is_busy         tells whether it has work that continues from slice to slice
-    advance         continues that work for about so many decisions
+    advance         continues that work for about the given number of decisions
     serve_unplaced  makes room for an ask of a group with due asks, which found no node; returns the cost in
                     decisions, and whether the group may stay where it is, because it has preempted or has more to try
     serve_unit      makes room for all members of a gang that found no places; returns the same
-    serve_reserved  makes room for an ask with a reservation, kept back by a limit or by nothing; returns whether it did
+    serve_reserved  makes room for an ask with a reservation, which a limit may keep back; returns whether it did
     end_slice       a slice ends
     note_arrival    an allocation holds an amount on a node without any check
     note_amendment  an allocation has got another priority, other tags or another preemption policy

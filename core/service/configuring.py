@@ -194,7 +194,8 @@ class Configurator:
 
     @property
     def lags_behind(self) -> bool:
-        """Tells whether the file should be in force but differs from what is, because it changed between two cores."""
+        """Tells whether the file should be in force but differs from the text in force, because it changed between two
+        cores."""
         return bool(self._runner.rm_id) and self._file_holds and self._last.config != self._default
 
     async def register(self, command: RegisterManager) -> Outcome:

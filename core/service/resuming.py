@@ -37,8 +37,8 @@ RESUME_KEY: Final = "kornel-resume"
 has applied. A registration is answered with the epoch alone."""
 
 KEPT_BYTES: Final = 32 * 1024 * 1024
-"""The most bytes of each kind of stream that are kept after they were sent: more than connections hold that have taken
-them and not delivered them."""
+"""The most bytes of each kind of stream that are kept after they were sent. This is more than connections can have
+accepted without delivering it."""
 
 MOST_EPOCHS: Final = 1_000
 """The most epochs of one registration that are remembered."""
@@ -109,9 +109,9 @@ class ProgressValues(NamedTuple):
 
 
 class Progress:
-    """The number of entries that went each way since a manager registered.
+    """The number of entries sent and received since a manager registered.
 
-    token     names the registration; empty: nobody has registered
+    token     names the registration; empty: no manager has registered
     session   name of the program that registered; empty: it gave none
     received  entries that it has sent and that were applied
     decided   entries that were decided for it
@@ -145,7 +145,7 @@ class Progress:
 
     @property
     def epoch(self) -> str:
-        """Returns the name of the epoch for clients; empty: nobody has registered."""
+        """Returns the name of the epoch for clients; empty: no manager has registered."""
         return f"{self.token}.{self._epoch}" if self.token else ""
 
     def begin_epoch(self, epoch: str) -> None:

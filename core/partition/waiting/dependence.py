@@ -139,7 +139,7 @@ def note_acknowledged(callbacks: Callbacks, state: PartitionState, key: str, nod
 
 
 def note_awaited(callbacks: Callbacks, inquiry: Inquiry) -> None:
-    """Notes that the shim, which has answered *inquiry*, has in place what it was to await."""
+    """Notes that the shim, which has answered *inquiry*, has the placement in place for which it had to wait."""
     if inquiry.awaited is not None and inquiry.awaited is callbacks.unsettled:
         callbacks.unsettled = None
 

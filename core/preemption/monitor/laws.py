@@ -307,8 +307,8 @@ class _After:
                         found.append(Violation(Law.GUARANTEE_KEPT, detail))
 
     def _beyond_quota(self, ask: Allocation, before: Mapping[tuple[_Level, int], int]) -> Iterator[Violation]:
-        """Yields queues on the path that end above their max, or above what they held if that was more, and users and
-        groups that end above their limits."""
+        """Yields queues on the path that end above their max (or above their former usage, if that was more), and users
+        and groups that end above their limits."""
         for (level, t), held in before.items():
             if level.held_amount(t) > max(level.queue.max[t], held):
                 yield Violation(Law.SUFFICIENT, f"{ask.key} would exceed the max of {level.queue.path}")

@@ -29,8 +29,8 @@ TRIES_A_PIECE: Final = 200
 LOOKS_PER_TRY: Final = 5
 """The number of allocations that can be looked at in the time of one attempt to select one."""
 ENOUGH: Final = 2
-"""Tasks that amount to this many times what a leaf has to give up are looked at first. That is usually enough, and
-sorting the rest costs more.
+"""The tasks examined first amount to this many times what a leaf has to give up. That is usually enough, and sorting
+the rest costs more.
 """
 
 _OFFERED: Final = 0
