@@ -157,13 +157,14 @@ class Cores:
             module = ["-c", OTHER_VERSION, version]
         if bugs:
             module = ["-c", PLANTED]
+        prepared = module[0] == "-m"
         command = [
-            sys.executable if ahead_s else python(), *module, "serve", "--grpc", address, "--ready-file", str(ready),
+            python() if prepared else sys.executable, *module, "serve", "--grpc", address, "--ready-file", str(ready),
             "--rest-address", "off", "--history", "off", "--journal", self._journal, *options,
         ]  # fmt: skip
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out)  # noqa: ASYNC220 - forks once
-        core = CoreProcess(process, "", log, None, not ahead_s)  # type: ignore[arg-type]
+        core = CoreProcess(process, "", log, None, prepared)  # type: ignore[arg-type]
         self._started.append(core)
         async with asyncio.timeout(PATIENCE_S):
             while not ready.exists():
