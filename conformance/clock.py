@@ -26,7 +26,7 @@ class Clock(Protocol):
 
     @property
     def patience_s(self) -> float:
-        """The longest time for which :meth:`advance_time` may be asked; cases that need more are gaps."""
+        """The longest time that may be passed to :meth:`advance_time`; cases that need more are gaps."""
 
     async def now_ns(self) -> int:
         """Returns the core's time, nanoseconds since the Unix epoch."""

@@ -1,4 +1,4 @@
-"""Devices of simulated nodes: which tasks run on which of them, and whether the core may have put them there."""
+"""The devices of simulated nodes: it records which tasks use them, and checks the choices of the core."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class DeviceBooks:
         self._types: dict[str, dict[str, str]] = {}
 
     def add_node(self, node_id: str, devices: Sequence[Device]) -> None:
-        """Notes the *devices* that a node has, nothing of which is in use."""
+        """Notes the *devices* of a node, which are all free."""
         if devices:
             self._used[node_id] = {device.device_id: 0 for device in devices}
             self._types[node_id] = {device.device_id: device.type for device in devices}
 
     def use(self, node_id: str, names: Sequence[str], wants: Devices | None) -> Iterator[str]:
-        """Books the devices called *names* for a task with *wants*. Yields in words what the core got wrong."""
+        """Books the devices called *names* for a task with *wants*. Yields the mistakes of the core in words."""
         if wants is None:
             if names:
                 yield f"got devices {', '.join(names)} and wants none"
@@ -49,14 +49,15 @@ class DeviceBooks:
                 yield f"overfills device {name} of {node_id}: {used[name]} of {WHOLE} thousandths"
 
     def free(self, node_id: str, names: Iterable[str], wants: Devices | None) -> None:
-        """Takes the devices called *names* back from a task with *wants*."""
+        """Frees the devices called *names*, which a task with *wants* used."""
         used = self._used.get(node_id, {})
         for name in names:
             if wants is not None and name in used:
                 used[name] -= share_of(wants)
 
     def fits_beside(self, node_id: str, wants: Devices | None, staying: Mapping[str, int]) -> bool:
-        """Tells whether a task with *wants* would find its devices on a node of which only *staying* is in use."""
+        """Tells whether a task with *wants* would find its devices on a node on which only the parts in *staying* are
+        in use."""
         if wants is None:
             return True
         share = share_of(wants)
@@ -68,7 +69,8 @@ class DeviceBooks:
         return len(usable) >= (wants.count or 1)
 
     def share_in_use(self) -> tuple[int, int, int]:
-        """Returns how many devices are in use as a whole, how many in part, and how many there are."""
+        """Returns the number of devices that are fully used, the number that are used in part, and the number of all
+        devices."""
         amounts = [amount for used in self._used.values() for amount in used.values()]
         whole = sum(amount == WHOLE for amount in amounts)
         return whole, sum(0 < amount < WHOLE for amount in amounts), len(amounts)

@@ -82,7 +82,7 @@ class TaskGroup:
     If *runtime_s* is None, they run until they are stopped. If *arrival_per_s* is None, they arrive all at once.
     *originator* marks the first task only. *restart* re-creates lost tasks under new keys, as a ReplicaSet does. *node*
     is the only node on which they may run, as with pods of a DaemonSet; if it is empty, they may run on any. *devices*
-    is what each wants of the devices of its node; None: nothing. *keys* replaces the generated keys.
+    is the request of each task for devices of its node; None: it wants none. *keys* replaces the generated keys.
     """
 
     name: str
@@ -308,7 +308,7 @@ class _Reader:
         return Device(_parse_field(fields, "id", _parse_name, ""), kind, link=link)
 
     def _read_devices(self, item: Cursor) -> Devices | None:
-        """Returns what a task wants of devices; memory of devices is not simulated."""
+        """Returns the request of a task for devices. Memory of devices is not simulated."""
         fields = item.fields("count", "fraction", "linked", "types")
         types = tuple(entry.text() for entry in _items_of(fields.get("types")))
         try:

@@ -9,9 +9,9 @@ cluster has. When the core has placed all that it can, the latency-sensitive wor
 by preemption.
 
 GPUs are devices of their nodes (docs/devices.md), and a pod with less than a whole one wants a fraction of one device.
-Besides, they are counted in thousandths as a resource. Guarantees are shares of every type that the cluster has, GPUs
-included, because a type that is not guaranteed to a queue entitles it to nothing: without a GPU guarantee, no victim
-would leave for a task that needs a GPU.
+In addition, they are counted as a resource, in thousandths. Guarantees are shares of every type that the cluster has,
+GPUs included, because a type that is not guaranteed to a queue entitles it to nothing: without a GPU guarantee, no
+victim would leave for a task that needs a GPU.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def _make_applications(
 
 
 def _alike(pod: TracePod, place: float) -> tuple[object, ...]:
-    """Returns what pods of one task group have in common."""
+    """Returns the values that all pods of a task group have in common."""
     return (id(pod.resources), pod.devices, place)
 
 

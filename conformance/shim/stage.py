@@ -174,12 +174,16 @@ class Stage:
         watched = run is None or not self.known.confirms or to_the_end
         if watched:
             await self._watch_until(began + self.patience.watch_s)
-        finished = self.ended and self.process.status == 0 and not self.core.books.running
+        books = self.core.books
+        finished = self.ended and self.process.status == 0 and not (books.running or books.asks)
         if self.ended and not finished:
-            self.findings.mark_broken(check, self.process.end)
+            waiting = f", although {len(books.asks)} of its asks wait" if books.asks else ""
+            self.findings.mark_broken(check, self.process.end + waiting)
         elif not self.ended and not self.is_connected():
             self.findings.mark_broken(check, "the shim runs on, but closed a stream")
         seen = f"seen to run on for {time.monotonic() - began:.0f} s" if watched and not self.ended else ""
+        if finished:
+            seen = "it ended with status 0 and left nothing behind"
         self.findings.mark_kept(check, seen=seen + ", and to confirm a release" if seen and confirmed else seen)
 
     async def _watch_until(self, moment: float) -> None:

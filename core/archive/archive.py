@@ -1,12 +1,12 @@
 """Brings the history from the engine to the disk, without the engine ever waiting.
 
 The event loop puts records into a bounded queue. A thread takes them from there in large batches and appends them to
-the spool; from then on they count as *stored*. A process of its own moves them from the spool to the database, and
-tries again as long as the database does not accept them (:mod:`kornel.core.archive.committer`); it does not share the
+the spool; from then on they count as *stored*. A separate process moves them from the spool to the database, and tries
+again as long as the database does not accept them (:mod:`kornel.core.archive.committer`); it does not share the
 interpreter with the engine.
 
-What is stored is never dropped. When the spool is full, or cannot be written, the queue fills; when that is full, the
-newest records are dropped and counted.
+Stored records are never dropped. If the spool is full or cannot be written, the queue fills up; if the queue is full
+too, the newest records are dropped and counted.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class Archive:
         )
 
     def close(self, patience_s: float) -> None:
-        """Stores what is queued, lets the database accept what it can within *patience_s* seconds, and stops."""
+        """Stores the queued records, gives the database *patience_s* seconds to accept records, and stops."""
         deadline = time.monotonic() + patience_s
         self._closing.set()
         self._something.set()
@@ -307,7 +307,8 @@ class Archive:
         return True
 
     def _encode_batch(self, batch: list[tuple[int, Sequence[Kept]]]) -> Iterator[tuple[int, bytes]]:
-        """Yields *batch* in frames; the number of each follows what is stored when it is asked for."""
+        """Yields *batch* in frames; each frame gets its number when it is requested, so it follows the last stored
+        record."""
         try:
             records, payload = encode_batch(batch, self._stored + 1)
         except Exception:  # noqa: BLE001 - which record it is comes out below

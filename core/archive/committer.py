@@ -1,9 +1,9 @@
 """The committing process: moves the spool's records to the database, and keeps the database from growing.
 
-``python -m kornel.core.archive.committer``, started and watched by :mod:`kornel.core.archive.supervisor`. It may die at
-any moment: what it had not committed is still in the spool, and what it had committed but not removed is committed
-again, which changes nothing. It runs at low priority, so that the engine gets the processor if both want it, and it
-ends with the core, in whatever way the core ends.
+``python -m kornel.core.archive.committer``, started and watched by :mod:`kornel.core.archive.supervisor`. It may be
+killed at any time: uncommitted records are still in the spool, and records that were committed but not removed are
+committed again, which changes nothing. It runs at low priority, so that the engine gets the processor if both need it,
+and it ends with the core, however the core ends.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ QUIET_S: Final = 0.3
 
 
 class Core:
-    """Reads the messages of the core, and ends the process as soon as the core is gone."""
+    """Reads the messages of the core, and ends the process as soon as the core has ended."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
@@ -100,11 +100,11 @@ class Committer:
         self._told: Report | None = None
 
     def run(self) -> None:
-        """Commit until the core closes the spool, and leave a complete database."""
+        """Commit until the core closes the spool, then close the database, which completes its file."""
         try:
             self._commit_for_long()
         finally:
-            # A database that no longer answers keeps its data in its own way.
+            # A database that no longer answers cannot be closed in an orderly way.
             with suppress(SQLAlchemyError, OSError):
                 self._database.close()
 
@@ -160,7 +160,7 @@ class Committer:
             return False
         committed, refused = self._database.store_frames(frames)
         if refused:
-            # If the disk has no room for them, they must not hold up the others; they are counted all the same.
+            # If the disk has no room for them, they must not delay the others; they are counted anyway.
             with suppress(OSError):
                 self._set_aside.put_records(refused)
         self._spool.mark_stored(frames[-1])
@@ -185,18 +185,18 @@ def _send(pipe: int, report: Report) -> None:
 
 
 def main() -> None:
-    """Commit until the core closes the spool, or is gone."""
+    """Commit until the core closes the spool or has ended."""
     # Signals to the whole group are meant for the core; this process ends when the core does.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # A sandbox may forbid it; then the process runs at full priority.
+    # A sandbox may forbid this; the process then runs at full priority.
     with suppress(OSError):
         os.nice(NICE)
     # Only reports go to the original standard output, whatever a library prints.
     reports = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     Committer(Core(sys.stdin.fileno()), partial(_send, reports)).run()
-    # The reading thread would delay an orderly exit, for which there is nothing to do.
+    # The reading thread would delay an orderly exit, and there is nothing to clean up.
     os._exit(0)
 
 

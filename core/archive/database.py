@@ -21,7 +21,7 @@ from kornel.core.archive.spool import Frame
 from kornel.core.archive.tables import TABLES
 
 PRUNED_AT_ONCE: Final = 1_000
-"""The most rows of a table that are removed in one transaction, so that nobody waits long for it."""
+"""The most rows of a table that are removed in one transaction, so that other transactions do not wait long for it."""
 
 AGE_STEP_NS: Final = 3_600 * SECOND_NS
 """The largest difference in age between rows that one pass removes for their age.
@@ -76,13 +76,13 @@ def connect(
 ) -> Engine:
     """Returns an engine for *url*; nothing is opened yet. Raises ``ImportError`` without the driver.
 
-    *durable*: what is committed survives a loss of power. *what*: what is kept there, shown in the database's list of
+    *durable*: commits survive a power failure. *what*: the kind of data, which the database shows in its list of
     connections.
     """
     if url.drivername.startswith("sqlite"):
         return _configure_sqlite(url, patience_s, read_only=read_only, durable=durable)
     milliseconds = int(patience_s * 1_000)
-    # The spool drops what is committed, so that has to be on the server's disk, whatever the role's default is.
+    # The spool drops committed records, so they have to be on the server's disk, whatever the role's default is.
     on_disk = "on" if durable else "off"
     settings = f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds} -c synchronous_commit={on_disk}"
     if read_only:
@@ -122,7 +122,7 @@ def _configure_sqlite(url: URL, patience_s: float, *, read_only: bool, durable: 
             cursor.execute("PRAGMA query_only = 1")
         else:
             _write_ahead(cursor, patience_s)
-            # With FULL, what is committed survives a loss of power.
+            # With FULL, commits survive a power failure.
             cursor.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         cursor.close()
 
@@ -211,7 +211,7 @@ class Database:
         refused: list[Refused] = []
         with self._engine.begin() as connection:
             for name, insert, rows in zip(TABLES, self._inserts, batches, strict=True):
-                # What is refused is halved until single records are left, so a few bad ones among thousands cost few
+                # A refused batch is halved until single records are left, so a few bad records among thousands cost few
                 # attempts.
                 waiting = [rows] if rows else []
                 while waiting:

@@ -60,7 +60,7 @@ class Report:
     segment, offset  the place in the spool before which everything is committed or set aside
     damaged          segments of the spool of which a part could not be read, since the process began
     problem          why the database cannot be written; empty: it can
-    bug              a traceback that somebody should see
+    bug              a traceback that an operator should see
     """
 
     committed: int = 0

@@ -32,10 +32,10 @@ T = TypeVar("T")
 
 
 class Parties(NamedTuple):
-    """Tells what other records know of the two sides of preemptions.
+    """The facts in other records about the two sides of preemptions.
 
     users  by partition and application
-    left   when an allocation was gone, by application and key: all times, the first one in front
+    left   the times at which an allocation left, by application and key, in order
     """
 
     users: Mapping[tuple[str, str], str]
@@ -91,7 +91,8 @@ def find_parties(reader: HistoryReader, rows: Sequence[Any]) -> Parties:
 def sum_preemptions(
     reader: HistoryReader, page: Page, conditions: Sequence[ColumnElement[bool]], by: str
 ) -> tuple[list[Sum], bool]:
-    """Returns the sums of what was taken by whom from whom, most victims first, and whether all records were read.
+    """Returns the sums of losses for each pair of a preempting and a losing side, the most victims first, and whether
+    all records were read.
 
     *by*: ``queue``, ``user`` or ``application``.
     """

@@ -1,4 +1,5 @@
-"""Sets aside records that the database will never accept, so that an operator can find them and others are not held up.
+"""Sets aside records that the database will never accept, so that an operator can find them and other records are not
+delayed.
 
 The directory ``set-aside`` of the spool has them as lines of JSON in ``records.jsonl``, together with files in the
 spool whose names are not those of a writer. No program reads them again: an operator reads and removes them. Both sides
@@ -97,7 +98,7 @@ def _make_line(refused: Refused) -> bytes:
 
 
 def _shorten_value(value: Any) -> Any:
-    """Return *value* in a form that JSON has, cut if it is absurdly long."""
+    """Return *value* in a form that JSON can express, shortened if it is absurdly long."""
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     if isinstance(value, str):
@@ -110,7 +111,7 @@ def _shorten_value(value: Any) -> Any:
 def _text_of(value: Any) -> str:
     try:
         return repr(value).encode(errors="replace").decode()[:LONGEST_TEXT]
-    except ValueError:  # Python refuses to write a number with so many digits.
+    except ValueError:  # Python refuses to write a number with this many digits.
         return f"a {type(value).__name__} that cannot be written down"
 
 

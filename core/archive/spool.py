@@ -1,12 +1,14 @@
-"""The spool: records that the database has not taken yet, in files that survive the process and the machine.
+"""The spool: files with records that the database has not accepted yet. They survive a crash of the process and of the
+machine.
 
-A spool is a directory of segments, numbered, written only at their end. A segment is a row of frames: a header with
-length, checksum, run, number of the first record and number of records, then the records. What
-:meth:`SpoolWriter.append` has returned for is on the disk. A frame that was cut short when the process died was never
-promised to anybody; it and what follows in its segment are left out.
+A spool is a directory of numbered segments, which are written only at their end. A segment is a sequence of frames: a
+header with length, checksum, run, number of the first record and number of records, then the records. Once
+:meth:`SpoolWriter.append` has returned, a frame is on the disk. A frame that is incomplete because the process was
+killed does not count as stored; the rest of its segment is ignored.
 
-Two processes share it without a word about each frame: the core appends, the committing process reads and removes. A
-segment gets nothing more once there is a later one. Either side has one process at a time: it holds a lock.
+Two processes share the spool without messages about single frames: the core appends, and the committing process reads
+and removes. Nothing is appended to a segment once there is a later one. On either side there is one process at a time,
+which holds a lock.
 """
 
 from __future__ import annotations
@@ -29,21 +31,22 @@ from kornel.core.archive.set_aside import SetAside
 SEGMENT_BYTES: Final = 4 * 2**20
 
 _HEADER: Final = struct.Struct("<4sIIQQI")
-"""Magic, length of the payload, checksum of everything else, run, first record, records."""
+"""The magic number, length of the payload, checksum of everything else, run, first record, records."""
 _SUMMED: Final = struct.Struct("<IQQI")
 _MAGIC: Final = b"KSP1"
 _SUFFIX: Final = ".spool"
 _NAME: Final = re.compile(r"([0-9]{16})\.spool", re.ASCII)
 _HIGHEST: Final = 10**12
-"""No writer ever gets there, at 4 MiB a segment: numbers go on from the highest one, and have to stay numbers."""
+"""The highest number of a segment. No writer reaches it with segments of 4 MiB. It is checked because numbers continue
+after the highest one in the directory, and must not outgrow the names of files."""
 
 
 class SpoolUnusable(Exception):
-    """The directory cannot be a spool: somebody else's, or out of reach."""
+    """The directory cannot be a spool: another core uses it, or it cannot be accessed."""
 
 
 class Place(NamedTuple):
-    """A place in the spool: so many bytes into a segment. Places compare as they follow each other."""
+    """A position in the spool: a segment, and an offset in it. Positions are ordered as they follow each other."""
 
     segment: int
     offset: int
@@ -51,7 +54,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Records *first* to *first* + *records* - 1 of *run*. ``end``: the place behind it."""
+    """Records *first* to *first* + *records* - 1 of *run*. ``end`` is the position after it."""
 
     run: int
     first: int
@@ -63,7 +66,8 @@ class Frame:
 class SpoolWriter:
     """Writes the spool, in the core. Raises :class:`SpoolUnusable` if *directory* is no spool, or has a writer.
 
-    *limit*: bytes that wait at most; the last frame may reach past it. One thread appends, any may ask.
+    *limit* is the most bytes that may wait; the last frame may exceed it. Only one thread appends; any thread may
+    query.
     """
 
     def __init__(self, directory: Path, limit: int, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -79,19 +83,19 @@ class SpoolWriter:
                 self._lock.close()
                 raise SpoolUnusable(f"{directory}: another core writes its history there")
             self.odd: Final = tuple(_move_odd_files(directory))
-            """Names of files that look like segments and are none. They were set aside."""
+            """The names of files that look like segments but are none. They were set aside."""
             self._sizes = _segment_sizes(directory)
         except OSError as error:
             raise SpoolUnusable(f"{directory}: {error.strerror or error}") from error
         self.first_segment: Final = max(self._sizes, default=0) + 1
-        """The first one of this writer: those before it get nothing more."""
+        """The first segment of this writer. Nothing is appended to earlier ones."""
         self._next = self.first_segment
         self._file: int | None = None
         self._writing = 0
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that are not done with."""
+        """The bytes that wait to be stored elsewhere."""
         with self._guard:
             done = self._done
             return sum(size for number, size in self._sizes.items() if number >= done.segment) - min(
@@ -100,11 +104,12 @@ class SpoolWriter:
 
     @property
     def full(self) -> bool:
-        """No more is to be appended."""
+        """Tells whether the spool is full, so that nothing more may be appended."""
         return self.waiting_bytes >= self._limit
 
     def append(self, run: int, first: int, records: int, payload: bytes) -> None:
-        """Put a frame on the disk. Raises ``OSError``; then it is not there, and the next one is not affected."""
+        """Write a frame to the disk. Raises ``OSError``; the frame is then not stored, and the next one is not
+        affected."""
         checksum = zlib.crc32(payload, zlib.crc32(_SUMMED.pack(len(payload), run, first, records)))
         header = _HEADER.pack(_MAGIC, len(payload), checksum, run, first, records)
         file = self._begin_segment() if self._file is None else self._file
@@ -112,7 +117,7 @@ class SpoolWriter:
             _write_all(file, header + payload)
             os.fdatasync(file)
         except OSError:
-            # What the file holds now is unknown; readers stop at the last good frame.
+            # The content of the file is unknown now; readers stop after the last good frame.
             self._end_segment()
             raise
         with self._guard:
@@ -122,7 +127,7 @@ class SpoolWriter:
             self._end_segment()
 
     def mark_stored(self, place: Place) -> None:
-        """Note that all before *place* is stored elsewhere."""
+        """Note that everything before *place* is stored elsewhere."""
         with self._guard:
             if place > self._done:
                 self._done = place
@@ -131,12 +136,12 @@ class SpoolWriter:
                         del self._sizes[number]
 
     def end_writing(self) -> None:
-        """Append no more. The directory stays ours until :meth:`close`."""
+        """Append nothing more. The directory stays locked until :meth:`close`."""
         if self._file is not None:
             self._end_segment()
 
     def close(self) -> None:
-        """Leave the directory to somebody else."""
+        """Unlock the directory for another core."""
         self.end_writing()
         self._lock.close()
 
@@ -151,7 +156,7 @@ class SpoolWriter:
         try:
             _sync_names(self._directory)
         except OSError:
-            # The next try has another segment.
+            # The next try uses another segment.
             os.close(file)
             _segment_path(self._directory, number).unlink(missing_ok=True)
             raise
@@ -171,14 +176,16 @@ class SpoolWriter:
             if empty or ended < self._done.segment:
                 del self._sizes[ended]
         if empty:
-            # A disk without room must not fill with names of files.
+            # A full disk must not be filled with empty files.
             _segment_path(self._directory, ended).unlink(missing_ok=True)
 
 
 class SpoolReader:
-    """The committing side: frames, first in first out, from the oldest segment on; what is done with is removed.
+    """The committing side: it reads frames in order, from the oldest segment on, and removes those that are stored
+    elsewhere.
 
-    *sealed_before*: segments with lower numbers get nothing more. Waits for a reader that is still there.
+    *sealed_before*: nothing is appended to segments with lower numbers. The constructor waits for an earlier reader to
+    end.
     """
 
     def __init__(self, directory: Path, sealed_before: int = 0) -> None:
@@ -187,18 +194,19 @@ class SpoolReader:
         self._lock = (directory / "reader.lock").open("wb")
         _lock_file(self._lock, wait=True)
         self.place = Place(min(_segment_sizes(directory), default=sealed_before), 0)
-        """The place before which everything is stored elsewhere."""
+        """The position before which everything is stored elsewhere."""
         self.damaged: set[int] = set()
-        """Segments of which a part could not be read."""
+        """The segments of which a part could not be read."""
 
     def read(self, most_records: int, *, most_bytes: int = 2**62, ended: bool = False) -> list[Frame]:
-        """Returns the oldest frames that are not done with, of *most_records* and *most_bytes* or a single one.
+        """Returns the oldest waiting frames, up to *most_records* and *most_bytes*, but at least one.
 
-        *ended*: the writer appends no more.
+        *ended* says that the writer appends nothing more.
         """
         frames: list[Frame] = []
         records = size = 0
-        # Listed before any is read: what has a later one now is whole, however little of it was there a moment ago.
+        # The segments are listed before any is read: a segment with a later one now is complete, even if it was not a
+        # moment ago.
         numbers = sorted(number for number in _segment_sizes(self._directory) if number >= self.place.segment)
         for number in numbers:
             start = self.place.offset if number == self.place.segment else 0
@@ -216,28 +224,28 @@ class SpoolReader:
                     if _is_damaged(file, good):
                         self.damaged.add(number)
             except FileNotFoundError:
-                continue  # The disk was full, and the writer took it back.
+                continue  # The disk was full, and the writer has removed it.
             if not frames:
                 self._move_to(Place(number + 1, 0))
         return frames
 
     @property
     def waiting_bytes(self) -> int:
-        """About so many bytes are not done with."""
+        """The approximate number of bytes that wait to be stored elsewhere."""
         sizes = _segment_sizes(self._directory)
         return sum(sizes.values()) - min(self.place.offset, sizes.get(self.place.segment, 0))
 
     def mark_stored(self, frame: Frame) -> None:
-        """Note that *frame* and all before it are stored elsewhere."""
+        """Note that *frame* and all frames before it are stored elsewhere."""
         self._move_to(frame.end)
 
     def close(self) -> None:
-        """Leave the rest to somebody else."""
+        """Unlock the rest for another process."""
         self._lock.close()
 
     def _move_to(self, place: Place) -> None:
-        # Only what it has passed itself: numbers begin again in an empty directory, and what has a lower one may be of
-        # a core that came after its own.
+        # It removes only segments that it has read itself: numbers begin again in an empty directory, so segments with
+        # lower numbers may belong to a later core.
         for number in _segment_sizes(self._directory):
             if self.place.segment <= number < place.segment:
                 _segment_path(self._directory, number).unlink(missing_ok=True)
@@ -253,11 +261,11 @@ def _lock_file(file: BufferedWriter, *, wait: bool) -> bool:
 
 
 def _make_directory(directory: Path) -> None:
-    """Make *directory* and those above it, so that they are still there after a crash of the machine."""
+    """Make *directory* and its parents, so that they survive a crash of the machine."""
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     for made in missing:
-        with suppress(PermissionError):  # Who may write to a directory need not be able to open it.
+        with suppress(PermissionError):  # A process that may write to a directory need not be able to open it.
             _sync_names(made.parent)
 
 
@@ -270,19 +278,19 @@ def _sync_names(directory: Path) -> None:
 
 
 def _move_odd_files(directory: Path) -> list[str]:
-    """Set aside what is called like a segment, but not as a writer calls one, or is no file. Returns the names."""
+    """Set aside everything named like a segment that no writer would name so, or that is no file. Returns the names."""
     with os.scandir(directory) as entries:
         odd = [entry.name for entry in entries if entry.name.endswith(_SUFFIX) and _number_of(entry) is None]
     aside = SetAside(directory)
     for name in odd:
-        # Whoever cannot move it still does not read it.
+        # If it cannot be moved, it is still not read.
         with suppress(OSError):
             aside.move_here(directory / name)
     return odd
 
 
 def _segment_sizes(directory: Path) -> dict[int, int]:
-    """Returns bytes of each segment by its number."""
+    """Returns the bytes of each segment by its number."""
     sizes = {}
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -296,7 +304,7 @@ def _segment_sizes(directory: Path) -> dict[int, int]:
 
 
 def _number_of(entry: os.DirEntry[str]) -> int | None:
-    """Return the number of the segment *entry*; ``None``: it is none, whatever its name says."""
+    """Return the number of the segment *entry*, or ``None`` if it is no segment in spite of its name."""
     found = _NAME.fullmatch(entry.name)
     if found is None or not entry.is_file(follow_symlinks=False):
         return None
@@ -305,7 +313,7 @@ def _number_of(entry: os.DirEntry[str]) -> int | None:
 
 
 def _read_frames(file: BufferedReader, number: int, start: int) -> Iterator[Frame]:
-    """Yields whole frames of a segment from *start*, up to the first that is not whole."""
+    """Yields the complete frames of a segment from *start* up to the first incomplete one."""
     size = os.fstat(file.fileno()).st_size
     file.seek(start)
     at = start
@@ -322,8 +330,8 @@ def _read_frames(file: BufferedReader, number: int, start: int) -> Iterator[Fram
 
 
 def _is_damaged(file: BufferedReader, good: int) -> bool:
-    """Tells whether what follows *good* bytes is more than the beginning of one frame, as a process leaves it that
-    died."""
+    """Tells whether the rest of *file* after *good* bytes is more than the incomplete frame of a process that was
+    killed."""
     file.seek(0, os.SEEK_END)
     size = file.tell()
     file.seek(good)

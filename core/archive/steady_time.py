@@ -1,7 +1,7 @@
 """Provides a clock for the removal of old records, which only gives the time after clocks have run evenly for a while.
 
 A wall clock may be wrong for seconds until it is corrected, and one such reading could remove everything that is kept.
-So at every call, each clock is compared with monotonic time, which nobody can set. A clock that has jumped is trusted
+So at every call, each clock is compared with monotonic time, which cannot be set. A clock that has jumped is trusted
 again only after it has run evenly for long enough. Of several clocks, the slowest one counts.
 """
 

@@ -1,4 +1,4 @@
-"""The tables as queries see them. The package ``migrations`` makes them.
+"""The tables, for queries. The package ``migrations`` creates them.
 
 The key of every row is ``run``, the number of one run of a core, with ``seq``, which counts the run's records from 1
 without a gap; so writing a row twice has no effect. Times are Unix nanoseconds.

@@ -122,7 +122,7 @@ def copy(
     to_file: Annotated[Path, typer.Argument(metavar="COPY", help="File of the new SQLite journal.")],
     last: Last = 0,
 ) -> None:
-    """Copy the state behind a record into a journal of its own, which a core can be started on.
+    """Copy the state after a record into a separate journal, with which a core can be started.
 
     It begins with the newest snapshot before --to, and ends with the block of records that has --to.
     """
@@ -144,7 +144,8 @@ def prune(
         ),
     ] = DEFAULT_KEEP,
 ) -> None:
-    """Remove the snapshots and records that are too old or too much, but none that the next core needs to start.
+    """Remove the snapshots and records that exceed the limits of age or size, but none that the next core needs to
+    start.
 
     A core does so by itself whenever it has made a snapshot.
     """

@@ -1,4 +1,4 @@
-"""``kornel unregister``, and asking before something is lost that only a shim can bring back."""
+"""``kornel unregister``. It asks for consent if it would remove data that only a shim can report again."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 
 
 class ConfigurationClient(Connected):
-    """The calls about the configurations of *manager*, which need not be named while it is the only one."""
+    """The calls about the configurations of *manager*, which may be empty if there is only one manager."""
 
     def __init__(self, address: str, timeout_s: float, manager: str = "") -> None:
         super().__init__(address, timeout_s)

@@ -1,7 +1,7 @@
 """Asks a core over a plain socket whether it serves, for probes that run every few seconds.
 
-Importing gRPC costs ten times the processor time of the question. So this module speaks only as much HTTP/2 as the call
-needs, and understands only the answer SERVING. For any other answer, callers ask again with :mod:`.calls`.
+Importing gRPC costs ten times the processor time of the question. So this module implements only as much HTTP/2 as the
+call needs, and understands only the answer SERVING. For any other answer, callers ask again with :mod:`.calls`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NoPlainAnswer(Exception):
 
 
 class TlsFiles:
-    """The files for a TLS connection: the authority's certificate, and the caller's certificate and key. Empty:
+    """The files for a TLS connection: the authority's certificate, and the caller's certificate and key. Empty paths:
     none."""
 
     __slots__ = ("ca", "certificate", "key", "server_name")
@@ -70,7 +70,7 @@ def _open_connection(address: str, tls: TlsFiles, timeout_s: float) -> socket.so
     if not tls.ca:
         raise NoPlainAnswer("no authority is named")
     context = ssl.create_default_context(cafile=tls.ca)
-    # gRPC accepts authorities that do not follow RFC 5280 strictly, so this does as well.
+    # gRPC accepts authorities that do not follow RFC 5280 strictly, so this module does so as well.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.set_alpn_protocols(["h2"])
     if tls.certificate:

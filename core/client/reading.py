@@ -47,7 +47,8 @@ class Reader(Connected):
         return whole
 
     def list_domains(self, request: pb.ListDomainsRequest, most: int = 0) -> pb.ListDomainsResponse:
-        """Returns domains as *request* wants them, *most* of them; 0: all. ``next_page_token``: there are more."""
+        """Returns the domains that *request* selects, at most *most* of them; 0: all. If there are more,
+        ``next_page_token`` is set."""
         whole = pb.ListDomainsResponse()
         self._gather_pages(self._read.ListDomains, request, whole, "domains", most)
         return whole

@@ -154,7 +154,7 @@ class Field:
         return default
 
     def unsigned(self, default: int = 0, *, least: int = 0) -> int:
-        """Returns the value, *default* if it is absent; otherwise it has to be from *least* to 2^64-1, in plain decimal
+        """Returns the value, or *default* if it is absent. A value has to be from *least* to 2^64-1, in plain decimal
         digits without quotes."""
         if not self.given:
             return default
@@ -168,7 +168,7 @@ class Field:
         return default
 
     def number(self, default: float = 0.0, *, most: float = math.inf) -> float:
-        """Returns the value, *default* if it is absent; otherwise it has to be finite and from 0 to *most*."""
+        """Returns the value, or *default* if it is absent. A value has to be finite and from 0 to *most*."""
         if not self.given:
             return default
         if isinstance(self.node, ScalarNode) and self.node.plain and _NUMBER.fullmatch(self.node.text):
@@ -181,7 +181,7 @@ class Field:
         return default
 
     def choice(self, choices: Iterable[str], default: str) -> str:
-        """Returns the value, *default* if it is absent or empty; otherwise it has to be exactly one of *choices*."""
+        """Returns the value, or *default* if it is absent or empty. A value has to be exactly one of *choices*."""
         written = self.text()
         allowed = list(choices)
         if not written:

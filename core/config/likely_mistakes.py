@@ -1,4 +1,5 @@
-"""Warns of what is allowed but probably not meant: amounts in other units, other names of well-known resource types."""
+"""Warns of texts that are allowed but probably not meant: amounts in other units, other names of well-known resource
+types."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def load(text: str, *, unavailable_resolvers: Mapping[str, str] = MappingProxyTy
     """Returns *text* as a configuration; empty text stands for ``DEFAULT_CONFIGURATION``.
 
     *unavailable_resolvers*: types of resolver that are refused because they do not work on this machine, with the
-    reason. A replay of what happened elsewhere needs no resolver, so the engine refuses none.
+    reason. A replay of recorded calls needs no resolver, so the engine refuses none.
 
     Raises only ConfigError, whatever the text is; the error has every problem found. Warnings alone do not cause it;
     they are in the result.

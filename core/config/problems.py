@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 MOST_ERRORS: Final = 500
-"""The number of errors after which reading stops, because nobody would read more, and a hostile text then costs
+"""The number of errors after which reading stops, because more of them would not be read, and a hostile text then costs
 less."""
 
 MOST_WARNINGS: Final = 1000

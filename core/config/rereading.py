@@ -1,8 +1,8 @@
 """Reads one text after another, where most differ from the last one in a few lines.
 
-The result is always what :func:`kornel.core.config.loader.load` makes of the text. Queues in lines that have not
-changed are not read again (:mod:`kornel.core.config.folding`), but everything that concerns the whole tree is computed
-and checked over the whole tree. A text with errors, or with anything unusual, is read in full.
+The result is always the same as that of :func:`kornel.core.config.loader.load`. Queues in lines that have not changed
+are not read again (:mod:`kornel.core.config.folding`), but everything that concerns the whole tree is computed and
+checked over the whole tree. A text with errors, or with anything unusual, is read in full.
 """
 
 from __future__ import annotations

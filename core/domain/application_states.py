@@ -38,8 +38,7 @@ class AppState(StrEnum):
     COMPLETED = "Completed"
     """The application has ended well. Its ID may be used again."""
     FAILING = "Failing"
-    """The placeholders were not placed in time, or the partition was removed; what runs of the application is
-    released."""
+    """The placeholders were not placed in time, or the partition was removed; its running tasks are released."""
     FAILED = "Failed"
     """The application has ended, and nothing of it is left."""
     RESUMING = "Resuming"
@@ -58,7 +57,7 @@ class AppEvent(StrEnum):
     COMPLETE = "completeApplication"
     """Nothing of it runs or waits any more; the second time, nothing came for 30 s."""
     FAIL = "failApplication"
-    """Placeholders waited too long, or the partition was removed; the second time, all is released."""
+    """Placeholders waited too long, or the partition was removed. At the second time, everything is released."""
     RESUME = "resumeApplication"
     """Placeholders waited too long, and the gang's style is soft."""
     EXPIRE = "expireApplication"

@@ -42,7 +42,7 @@ class AskPlace(IntEnum):
     REPLACING = 6
     """The ask takes the place of a placeholder, which was asked to leave, once the shim confirms."""
     PLACED = 7
-    """The ask is an allocation, and nobody has asked for its end."""
+    """The ask is an allocation, and its end has not been requested."""
     PREEMPTED = 8
     """The allocation is a victim: its release was asked for, and it stays booked until its exit is confirmed."""
     RELEASED = 9

@@ -309,6 +309,9 @@ Command = (
     | AnswerCallbacks
 )
 
+StreamCommand = UpdateNodes | UpdateApplications | UpdateAllocations
+"""The commands that arrive on a stream: entries of one kind."""
+
 
 class Fault(IntEnum):
     """The reasons to refuse a command, which the service turns into status codes."""

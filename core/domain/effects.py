@@ -221,7 +221,7 @@ class EventRecorded(NamedTuple):
 
 class PlacementRecorded(NamedTuple):
     """The entries of the event history about one placement, which :mod:`kornel.core.domain.event_records` makes of it
-    when somebody reads them. ``key``: of the ask, as the shim knows it."""
+    when they are read. ``key``: of the ask, as the shim knows it."""
 
     at_ns: int
     key: str

@@ -26,7 +26,7 @@ def format_quantities(amounts: Mapping[str, int]) -> str:
 
 
 def format_count(number: int, thing: str, things: str = "") -> str:
-    """Returns *number* of *thing* as people say it: ``1 ask``, ``2 asks``. *things*: a plural that is not regular."""
+    """Returns *number* of *thing* in words: ``1 ask``, ``2 asks``. *things*: a plural that is not regular."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {things or thing + 's'}"
 
 

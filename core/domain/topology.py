@@ -52,7 +52,7 @@ class TopologyRequest(NamedTuple):
     flaw: str = ""
 
     def describe_request(self) -> str:
-        """Returns the request as people say it: ``required: rack, in slices of 4``."""
+        """Returns the request in words: ``required: rack, in slices of 4``."""
         size = f", in slices of {self.slice_size}" if self.slice_size else ""
         return f"{self.wish}: {self.level}{size}"
 
@@ -67,7 +67,7 @@ def name_level(attribute: str) -> str:
 
 
 def read_request(tags: Iterable[tuple[str, str]]) -> TopologyRequest | None:
-    """Returns what *tags* say about the topology; ``None``: nothing."""
+    """Returns the request about the topology in *tags*, or ``None`` if there is none."""
     said = {key: value for key, value in tags if key in TOPOLOGY_TAGS}
     wishes = [(_WISHES[key], value) for key, value in said.items() if key in _WISHES]
     if not said:

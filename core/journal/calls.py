@@ -1,4 +1,4 @@
-"""One call of the engine as a value: what decides, and nothing that only shows."""
+"""One call of the engine as a value, with everything that influences decisions and nothing else."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kornel.core.service.resuming import Receipt
 
 
 class CallKind(IntEnum):
-    """The calls of the engine that have a bearing on what it decides, and notes for the core after this one, which are
-    no calls; the numbers are those of ``JournalCall``."""
+    """The kinds of calls that influence the decisions of the engine, and notes for the next core, which are no calls.
+    The numbers are those of ``JournalCall``."""
 
     BEGIN = 1
     RECORD_EVENTS = 2
@@ -23,7 +23,7 @@ class CallKind(IntEnum):
 
 
 class CallOutcome(IntEnum):
-    """The ways in which a call ends; the numbers are those of ``JournalOutcome``. After FAILED the core goes on as if
+    """The ways in which a call ends; the numbers are those of ``JournalOutcome``. After FAILED the core continues as if
     the call had never been made."""
 
     DONE = 0
@@ -32,7 +32,8 @@ class CallOutcome(IntEnum):
 
 
 class Beginning(NamedTuple):
-    """A core of *version* that begins to write. *afresh*: with an empty engine. The rest: its options."""
+    """A core of *version* begins to write. *afresh* says that it does so with an empty engine. The other fields are its
+    options."""
 
     version: str
     afresh: bool
@@ -41,8 +42,8 @@ class Beginning(NamedTuple):
 
 
 class EngineCall(NamedTuple):
-    """One call. ``command`` for COMMAND and REFUSAL, ``budget`` for SLICE, ``beginning`` for BEGIN alone. ``receipt``:
-    where a command came from, if the core after this one has to know. ``note``: of NOTE alone, a ``JournalNote``."""
+    """One call. ``command`` for COMMAND and REFUSAL, ``budget`` for SLICE, ``beginning`` only for BEGIN. ``receipt``:
+    the source of a command, if the next core has to know it. ``note``: only for NOTE, a ``JournalNote``."""
 
     kind: CallKind
     now_ns: int
@@ -54,7 +55,7 @@ class EngineCall(NamedTuple):
 
 
 class CallResult(NamedTuple):
-    """The result of a call: how it ended, the number of its effects, and the sum of all effects so far."""
+    """The result of a call: its outcome, the number of its effects, and the sum of all effects so far."""
 
     outcome: CallOutcome
     effects: int

@@ -1,4 +1,4 @@
-"""Holds back what a call decided until its record is durable."""
+"""Holds back the effects of a call until its record is durable."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from kornel.core.service.status_codes import JournalFull, JournalUnavailable, Se
 
 
 class Responses(Protocol):
-    """Counts of the responses to a manager."""
+    """Counts the responses to a manager."""
 
     def count_entered(self) -> tuple[int, ...]:
-        """Returns how many of each kind were ever handed over to be sent."""
+        """Returns the number of responses of each kind that were ever passed on for sending."""
 
     def count_gone(self) -> tuple[int, ...]:
-        """Returns how many of them need not be sent again by the next core: the transport has taken them."""
+        """Returns the number of those that the transport has accepted, so that the next core need not send them
+        again."""
 
 
 class _Mark(NamedTuple):
-    """Once as many responses are gone as had *entered*, those of all records up to *sequence* are."""
+    """Once *entered* responses were sent, those of all records up to *sequence* were sent."""
 
     sequence: int
     entered: tuple[int, ...]
 
 
 class JournalGate:
-    """The gate of a core with a journal. Used from the event loop's thread only.
+    """The gate of a core with a journal. It is used only from the event loop's thread.
 
-    *responses*: those that left through the gate; ``None``: nobody counts them.
+    *responses* returns the counts of responses that have passed the gate, or ``None`` if they are not counted.
     """
 
     def __init__(
@@ -49,23 +50,23 @@ class JournalGate:
         self.durable = committer.added
         """The number of the last record that is durable."""
         self.problem: StoreProblem | None = None
-        """The reason why nothing becomes durable; ``None``: all is well."""
+        """The reason why nothing becomes durable; ``None``: there is none."""
         self._stopping = False
         self._bug: Exception | None = None
         self._news = asyncio.Event()
 
     @property
     def waiting(self) -> int:
-        """Returns how much waits to leave."""
+        """Returns the number of sets of effects that wait at the gate."""
         return len(self._queue)
 
     @property
     def behind(self) -> int:
-        """Returns how many records are not durable yet."""
+        """Returns the number of records that are not durable yet."""
         return self._committer.added - self.durable
 
     def pass_on(self, act: Callable[[], None]) -> None:
-        """Calls *act* once the record of the last call is durable, behind what was passed on before."""
+        """Calls *act* once the record of the last call is durable, after everything that was passed on earlier."""
         if not self._holds_back or (not self._queue and self._committer.added <= self.durable):
             act()
         else:
@@ -73,13 +74,13 @@ class JournalGate:
             self._committer.commit_soon()
 
     def check_intake(self) -> None:
-        """Raises :class:`ServiceError` while the store takes nothing."""
+        """Raises :class:`ServiceError` while the store does not accept records."""
         if self.problem is not None:
             raise _refusal_for(self.problem)
 
     async def wait_for_room(self) -> None:
-        """Returns when the engine may go on. Raises :class:`ServiceError` when another core has taken over."""
-        # What has been sent is known between two turns: nothing is decided and not yet passed on.
+        """Returns when the engine may continue. Raises :class:`ServiceError` if another core has taken over."""
+        # Between two turns the delivered records are known, because every decision has been passed on.
         self._note_delivered()
         while True:
             if self._bug is not None:
@@ -93,7 +94,8 @@ class JournalGate:
             await self._news.wait()
 
     async def wait_until_passed(self) -> None:
-        """Returns when all records are durable and nothing waits. Raises :class:`ServiceError` if that never comes."""
+        """Returns when all records are durable and nothing waits. Raises :class:`ServiceError` if that never
+        happens."""
         if self._holds_back:
             self._committer.commit_soon()
             while self.behind or self._queue:
@@ -104,7 +106,7 @@ class JournalGate:
 
     async def wait_until_durable(self) -> None:
         """Returns when all records are durable, whether or not anything waits for that. Raises :class:`ServiceError` if
-        it never comes."""
+        that never happens."""
         self._committer.commit_soon()
         while self.behind:
             if self.problem is not None and (self.problem.lost or self._stopping):
@@ -113,12 +115,12 @@ class JournalGate:
             await self._news.wait()
 
     def stop(self) -> None:
-        """Have nobody wait for a store that takes nothing."""
+        """Stop all waiting for a store that does not accept records."""
         self._stopping = True
         self._news.set()
 
     def note_durable(self, sequence: int) -> None:
-        """Let out everything up to record *sequence*, which is durable."""
+        """Release everything up to record *sequence*, which is durable."""
         self.durable = max(self.durable, sequence)
         queue = self._queue
         while queue and queue[0][0] <= sequence:
@@ -130,7 +132,7 @@ class JournalGate:
         self._news.set()
 
     def note_problem(self, problem: StoreProblem | None) -> None:
-        """Note that the store takes nothing because of *problem*, or takes everything again."""
+        """Note that the store does not accept records because of *problem*, or, with ``None``, accepts them again."""
         self.problem = problem
         self._news.set()
 
@@ -141,7 +143,7 @@ class JournalGate:
         gone = responses.count_gone()
         self._settle_mark(gone)
         if self._mark is None and self.durable > self._committer.delivered:
-            # All that may leave has left, so the records that are durable have no other responses.
+            # Everything that may leave has left, so the durable records have no other responses.
             self._mark = _Mark(self.durable, responses.count_entered())
             self._settle_mark(gone)
 

@@ -1,4 +1,4 @@
-"""The journal of one core: opened, played, written, closed."""
+"""The journal of one core: it is opened, replayed, written and closed."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class JournalStatus(NamedTuple):
 
     last_record     number of the last record
     last_durable    number of the last record that is durable
-    sets_waiting    sets of effects that wait for that at the gate
-    problem         what is wrong; empty: nothing
+    sets_waiting    sets of effects that wait at the gate until their record is durable
+    problem         the present problem; empty: none
     last_commit_ns  time of the first record of the block that was committed last; 0: none yet
-    commits         the times that commits took
-    snapshots       the snapshots that the next core begins with
+    commits         the durations of commits
+    snapshots       the snapshots with which the next core begins
     """
 
     journal: str
@@ -86,22 +86,22 @@ class Journal:
         self._logger = logger
         self._epoch = writer.epoch
         self.engine = engine
-        """The engine, as the journal left it, whose calls are written from now on."""
+        """The engine in its state at the end of the journal. Its calls are written from now on."""
         self.untold = replay.list_untold()
-        """The effects that may not have arrived when the last core ended; they are sent once more."""
+        """The effects that may not have arrived when the last core ended; they are sent again."""
         self.configured = replay.configured
-        """The configuration that the engine goes on with; ``None``: nobody is registered."""
+        """The configuration with which the engine continues; ``None``: no manager is registered."""
         self.kept = replay.kept
-        """The versions of the configuration that the cores before this one noted, and more are added to."""
+        """The versions of the configuration that earlier cores have noted. Further ones are added."""
         self.progress = replay.progress
-        """The entries that went each way between the manager and the cores before this one."""
+        """The progress of the entries sent and received between the manager and the earlier cores."""
         self.progress.begin_epoch(name_epoch(end.at_ns))
         self.last_ns = end.at_ns
-        """The core's time goes on from here."""
+        """The time from which the core's clock continues."""
         self.responses: Responses | None = None
-        """The responses of the core, which are sent once more by the next one if the transport has not taken them."""
+        """The counts of the core's responses. The next core sends those again that the transport has not accepted."""
         self.on_problem: Callable[[str], None] = lambda problem: None
-        """Called in the event loop with what is wrong, and with an empty text when it is over."""
+        """Called in the event loop with a problem, and with an empty text when it is over."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._committer = Committer(
             store,
@@ -131,7 +131,7 @@ class Journal:
     ) -> Journal:
         """Opens the journal and makes the engine from it. Raises :class:`JournalUnusable`.
 
-        *beginning*: the version of this core and its options.
+        *beginning* contains the version of this core and its options.
         """
         try:
             durable = settings.sync is JournalSync.FULL
@@ -170,8 +170,8 @@ class Journal:
         return epoch.begin_journal(settings, store, logger)
 
     def keep_snapshots(self, version: str, began: Started, steps: int) -> None:
-        """Have snapshots made once this core writes. *version*: of this core. *began*: how it came to its beginning,
-        with so many *steps* behind its snapshot."""
+        """Have snapshots made once this core writes. *version* is that of this core. *began* describes the beginning of
+        its replay, after which *steps* records and effects were replayed."""
         self.version = version
         self._snapshots = SnapshotKeeper(
             self._settings,
@@ -183,7 +183,7 @@ class Journal:
         )
 
     def start(self) -> None:
-        """Begin to write, for the event loop that runs."""
+        """Begin to write, for the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._committer.start()
         if self._snapshots is not None:
@@ -192,12 +192,12 @@ class Journal:
             self._lease.on_lost = lambda reason: self._note_problem(StoreProblem(reason, lost=True))
 
     def take_note(self, note: ConfigurationNote) -> None:
-        """Have *note* written for the core after this one."""
+        """Write *note* for the next core."""
         self.kept.take_note(note)
         self.engine.record_note(encode_note(note, self.kept.history).SerializeToString())
 
     async def hand_over(self) -> None:
-        """Have another core lead, once nothing more is to be written."""
+        """Let another core lead, once nothing more is to be written."""
         if self._lease is not None:
             await self._lease.hand_over()
 
@@ -207,11 +207,12 @@ class Journal:
         return self._settings
 
     def has_work_under_way(self) -> bool:
-        """Tells whether the engine does something from slice to slice, so that no snapshot could be taken now."""
+        """Tells whether the engine has work that continues from slice to slice, so that no snapshot could be taken
+        now."""
         return has_work_under_way(self.engine)
 
     def status(self) -> JournalStatus:
-        """Returns the state as of now."""
+        """Returns the present state."""
         committer, problem = self._committer, self.gate.problem
         return JournalStatus(
             journal=self._settings.shown,
@@ -228,7 +229,7 @@ class Journal:
         )
 
     def close(self, patience_s: float) -> None:
-        """Block while what was decided is written, for at most *patience_s* seconds, and let go of the store."""
+        """Block while all decisions are written, for at most *patience_s* seconds, and close the store."""
         all_written = self._loop is None or self._committer.close(patience_s)
         if not all_written:
             self._logger.error(
@@ -252,14 +253,15 @@ class Journal:
         self.on_problem(problem.text if problem is not None else "")
 
     def _call_in_loop(self, call: Callable[[], None]) -> None:
-        """Has the event loop make *call*; the thread may outlive the loop."""
+        """Makes *call* in the event loop. The thread may outlive the loop."""
         if self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(call)
 
 
 class NextEpoch:
-    """The epoch that a core begins which takes over where *follower* is. *started*: how it came there."""
+    """The epoch of a core that takes over at the position of *follower*. *started* describes the beginning of its
+    replay."""
 
     def __init__(
         self,
@@ -272,8 +274,8 @@ class NextEpoch:
         lease: LeaseKeeper | None = None,
         afresh: bool = False,
     ) -> None:
-        """*lease*: the one that it has taken, if there is one. *afresh*: with an empty engine. Nothing is written
-        before :meth:`append_first`."""
+        """Prepares the epoch. *lease* is the lease that the core has taken, if there is one. *afresh* says that it
+        begins with an empty engine. Nothing is written before :meth:`append_first`."""
         at = follower.point
         self._follower = follower
         self._lease = lease
@@ -287,12 +289,13 @@ class NextEpoch:
         self._end = StoreEnd(self._block.last, epoch, life, at_ns, self._block.chain, delivered)
 
     def append_first(self, store: JournalStore) -> None:
-        """Writes the first record of the epoch; may be called again after an error. Raises as
-        :meth:`JournalStore.append_block` does: :class:`StoreMoved` if there is more to be played before."""
+        """Writes the first record of the epoch. It may be called again after an error. Raises the errors of
+        :meth:`JournalStore.append_block`, such as :class:`StoreMoved` if there are further records to be replayed
+        first."""
         store.append_block(self._block, self._end.life)
 
     def begin_journal(self, settings: JournalSettings, store: JournalStore, logger: FilteringBoundLogger) -> Journal:
-        """Returns the journal of the epoch, whose first record is written."""
+        """Returns the journal of the epoch, whose first record has been written."""
         replay = self._follower.replay
         if self._afresh:
             replay.begin_afresh(self._beginning)
@@ -326,10 +329,10 @@ def follow_to_end(
     logger: FilteringBoundLogger,
     others_lead: Callable[[], bool] = lambda: False,
 ) -> Started:
-    """Brings *follower* to the end of the journal, or behind it without playing, as the settings say.
+    """Brings *follower* to the end of the journal, with or without replaying it, as the settings say.
 
-    *others_lead*: tells whether another core leads. What it writes in another version need not be played: it leaves a
-    snapshot when it ends. Raises :class:`JournalUnusable`, and what the stores raise.
+    *others_lead* tells whether another core leads. Records that it writes in another version need not be replayed,
+    because it leaves a snapshot when it ends. Raises :class:`JournalUnusable`, and the errors of the stores.
     """
     if settings.afresh:
         follower.skip_to_end()

@@ -1,6 +1,6 @@
-"""The engine of a core with a journal: each call is written that it gets, once there is a journal to write to.
+"""The engine of a core with a journal. Once there is a journal to write to, each of its calls is written.
 
-A call is written when it has been made, with how it ended; what it decided waits for that at the gate. Hints
+A call is written after it has been made, with its outcome; its effects wait for that at the gate. Hints
 (``prepare_configuration``, ``build_ahead``) decide nothing and are not written.
 """
 
@@ -20,14 +20,15 @@ from kornel.core.snapshot.engines import move_engine
 
 
 class Recorder(Protocol):
-    """Writes calls down. Must be quick, may not wait."""
+    """Writes calls. It has to be quick and must not wait."""
 
     def add(self, call: EngineCall, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
-        """Have *call* written, with what came of it. *effects* are shared and must not be changed."""
+        """Add *call* to the records to be written, with its outcome and effects. *effects* are shared and must not be
+        changed."""
 
 
 class RecordingEngine(Engine):
-    """An engine whose calls are written, from :meth:`record_calls` on."""
+    """An engine whose calls are written from :meth:`record_calls` on."""
 
     _recorder: Recorder | None = None
     _receipt: Receipt | None = None
@@ -41,8 +42,8 @@ class RecordingEngine(Engine):
         )
 
     def begin_again(self, beginning: Beginning) -> None:
-        """Makes this an empty engine with the options of *beginning*, as :meth:`begin_empty` does a new one; whoever
-        reads it, reads on."""
+        """Makes this engine empty, with the options of *beginning*, like a new one of :meth:`begin_empty`. Objects that
+        refer to this engine stay valid."""
         observer = self._observer
         self.__init__(  # type: ignore[misc]
             reservation_delay_ns=beginning.reservation_delay_ns, reservation_percent=beginning.reservation_percent
@@ -50,16 +51,16 @@ class RecordingEngine(Engine):
         self.observe_ignored(observer)
 
     def record_calls(self, recorder: Recorder, now_ns: int) -> None:
-        """Have calls written by *recorder* from now on. *now_ns*: the time, for calls that are given none."""
+        """Have calls written by *recorder* from now on. *now_ns* is the time for calls without a time."""
         self._recorder = recorder
         self._last_ns = now_ns
 
     def note_receipt(self, receipt: Receipt) -> None:
-        """Have the next command written with *receipt*."""
+        """Note *receipt*, to be written with the next command."""
         self._receipt = receipt
 
     def apply(self, command: Command, now_ns: int) -> list[Effect]:
-        """Does what *command* says and returns what there is to answer, in order."""
+        """Carries out *command*, and returns its effects in order."""
         call = EngineCall(CallKind.COMMAND, now_ns, command, receipt=self._take_receipt())
         try:
             effects = super().apply(command, now_ns)
@@ -70,7 +71,7 @@ class RecordingEngine(Engine):
         return effects
 
     def update_in_steps(self, command: UpdateConfiguration, now_ns: int) -> Generator[None, None, list[Effect]]:
-        """Does what :meth:`apply` does with *command*, and yields often; the journal has it as the one call it is."""
+        """Does the same with *command* as :meth:`apply`, and yields often. In the journal it is one call."""
         call = EngineCall(CallKind.COMMAND, now_ns, command, receipt=self._take_receipt())
         try:
             effects = yield from super().update_in_steps(command, now_ns)
@@ -103,19 +104,21 @@ class RecordingEngine(Engine):
         return effects
 
     def refuse_entries(self, command: Command, now_ns: int) -> list[Effect]:
-        """Returns the refusals of the entries of *command*, on which this engine has failed and which it does not get
-        again."""
+        """Returns the refusals of the entries of *command*, because this engine has failed on them and must not get
+        them again."""
         effects = refuse_entries(command)
-        self._record_call(EngineCall(CallKind.REFUSAL, now_ns, command), CallOutcome.DONE, effects)
+        call = EngineCall(CallKind.REFUSAL, now_ns, command, receipt=self._take_receipt())
+        self._record_call(call, CallOutcome.DONE, effects)
         return effects
 
     def take_state(self, other: Engine, beginning: Beginning) -> None:
-        """Makes this the engine that *other* is, which is given up; whoever reads it, reads on."""
+        """Gives this engine the state of *other*, which must not be used any more. Objects that refer to this engine
+        stay valid."""
         self.begin_again(beginning)
         move_engine(other, self)
 
     def record_note(self, note: bytes) -> None:
-        """Has *note* written, a ``JournalNote`` for the core after this one."""
+        """Writes *note*, a ``JournalNote`` for the next core."""
         self._record_call(EngineCall(CallKind.NOTE, self._last_ns, note=note), CallOutcome.DONE, ())
 
     def record_events(self) -> None:

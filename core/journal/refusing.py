@@ -1,7 +1,7 @@
-"""Refuses entries on which the engine has failed, without the engine.
+"""Refuses entries on which the engine has failed, without calling the engine.
 
-The core goes on as if such an entry had never come (docs/journal.md). The refusal that its sender gets is recorded in
-the journal like everything else that is sent, so that whoever plays the journal counts it too.
+The core continues as if such an entry had never arrived (docs/journal.md). The refusal that its sender gets is recorded
+in the journal like everything else that is sent, so that a replay counts it too.
 """
 
 from __future__ import annotations
@@ -9,14 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kornel.core.domain.commands import Command, NodeAction, UpdateAllocations, UpdateApplications, UpdateNodes
+from kornel.core.domain.commands import (
+    Command,
+    NodeAction,
+    StreamCommand,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateNodes,
+)
 from kornel.core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected
 
 REASON: Final = "set-aside: the core failed on this entry and goes on without it; its log says more"
 
 
-def split_command(command: Command) -> Iterator[Command]:
-    """Yields *command* entry by entry, in the order in which an engine takes them; one that has none as it is."""
+def split_command(command: StreamCommand) -> Iterator[StreamCommand]:
+    """Yields *command* entry by entry, in the order in which an engine handles them."""
     if isinstance(command, UpdateAllocations):
         for spec in command.allocations:
             yield UpdateAllocations(command.rm_id, (spec,))
@@ -27,17 +34,15 @@ def split_command(command: Command) -> Iterator[Command]:
     elif isinstance(command, UpdateNodes):
         for node in command.nodes:
             yield UpdateNodes(command.rm_id, (node,))
-    elif isinstance(command, UpdateApplications):
+    else:
         for added in command.add:
             yield UpdateApplications(command.rm_id, (added,))
         for removed in command.remove:
             yield UpdateApplications(command.rm_id, (), (removed,))
-    else:
-        yield command
 
 
 def refuse_entries(command: Command) -> list[Effect]:
-    """Returns the refusals of the entries of *command* that are answered at all: asks, new applications and nodes."""
+    """Returns the refusals of those entries of *command* that get an answer: asks, new applications and nodes."""
     if isinstance(command, UpdateAllocations):
         return [
             AllocationRejected(spec.key, spec.application_id, REASON, spec.legacy, spec.partition)

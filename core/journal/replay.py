@@ -1,7 +1,7 @@
-"""Decides again what a journal says was decided, and compares.
+"""Repeats the calls in a journal, and compares their results with those in the journal.
 
-An engine gets the calls of the records in their order with their times. How each call ended, how many effects it had
-and the sum of all effects have to be what the record says.
+An engine gets the calls of the records in their order and with their times. The outcome of each call, the number of its
+effects and the sum of all effects have to be those in the record.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from kornel.core.service.resuming import Begun, Progress, ProgressValues
 from kornel.v1 import journal_pb2 as pb
 
 TOLD_AGAIN_NS: Final = 120 * 10**9
-"""The time before the end of the journal of which effects are sent again: what the transport took need not have
-arrived, and a connection that is dead is noticed after a minute."""
+"""Effects of this time before the end of the journal are sent again: the transport may have accepted them without
+delivering them, because a dead connection is noticed only after a minute."""
 
 _SHOWN: Final = 5
 
 
 class Difference(NamedTuple):
-    """The first record that was decided otherwise. ``effects``: what the engine decided now."""
+    """The first record with another result. ``effects`` are those of the replay."""
 
     sequence: int
     call: EngineCall
@@ -58,20 +58,20 @@ class Difference(NamedTuple):
 
 
 class Configured(NamedTuple):
-    """A command that brought a configuration into force, and when."""
+    """A command that brought a configuration into force, and its time."""
 
     command: RegisterManager | UpdateConfiguration
     at_ns: int
 
 
 class ReplayNotes(NamedTuple):
-    """Everything that a replay knows besides the engine, of values that a snapshot can hold.
+    """Everything in a replay besides the engine, as values that a snapshot can contain.
 
-    Fields are written by name, and one that a file of an earlier version lacks has its default.
+    Fields are written by name. A field that is missing in a file of an earlier version gets its default.
 
     recent      effects that may not have arrived: of each record its number, its time and its effects
-    configured  the last configuration that was accepted, and when; ``None``: nobody is registered
-    progress    the entries that went each way: the fields of ``ProgressValues``
+    configured  the last accepted configuration, and its time; ``None``: no manager is registered
+    progress    the entries sent and received: the fields of ``ProgressValues``
     kept        the versions of the configuration: a ``JournalNote``, as text in which each character is a byte
     """
 
@@ -85,12 +85,12 @@ NOTHING_NOTED: Final = ReplayNotes()
 
 
 class ReplayImpossible(Exception):
-    """The records cannot be played from where they begin."""
+    """The records cannot be replayed from their beginning."""
 
 
 @contextmanager
 def pause_collecting() -> Iterator[None]:
-    """Keeps the collector of cycles from looking at a growing cluster again and again while records are played."""
+    """Prevents the garbage collector from examining a growing cluster again and again while records are replayed."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -101,7 +101,8 @@ def pause_collecting() -> Iterator[None]:
 
 
 class Replay:
-    """Plays records into an engine. ``engine``: as of the last record; ``None``: none has begun yet."""
+    """Replays records in an engine. ``engine`` is the engine after the last record, or ``None`` if none has begun
+    yet."""
 
     def __init__(self, make_engine: Callable[[Beginning], RecordingEngine] = RecordingEngine.begin_empty) -> None:
         self._make_engine = make_engine
@@ -113,13 +114,13 @@ class Replay:
         self.last_effects: Sequence[Effect] = ()
         """The outcome and the effects of the last call."""
         self.failure: Exception | None = None
-        """The error of the last call that failed here."""
+        """The error of the last call that failed in this replay."""
         self.configured: Configured | None = None
-        """The last configuration that was accepted of whoever is registered now."""
+        """The last accepted configuration of the registered manager."""
         self.progress = Progress()
-        """The entries that went each way between the manager and the core since it registered."""
+        """The progress of the entries sent and received between the manager and the core since the registration."""
         self.kept = KeptConfigurations()
-        """The versions of the configuration, and whose text is in force."""
+        """The versions of the configuration, and the origin of the text in force."""
         self._sum = 0
         self._recent: deque[tuple[int, int, Sequence[Effect]]] = deque()
         self._delivered = 0
@@ -137,7 +138,7 @@ class Replay:
         delivered: int,
         notes: ReplayNotes = NOTHING_NOTED,
     ) -> None:
-        """Goes on with *engine*, which is where these numbers were those of the journal, and *notes* were taken."""
+        """Continues with *engine*, whose state is that of the journal at these numbers and *notes*."""
         self.engine = engine
         self._sum, self.last_ns, self._delivered = effects_sum, at_ns, delivered
         self._recent = deque(notes.recent)
@@ -148,14 +149,14 @@ class Replay:
             self._add_note(notes.kept.encode("latin-1"))
 
     def take_notes(self) -> ReplayNotes:
-        """Returns everything that going on from here takes besides the engine."""
+        """Returns everything that is needed to continue from here, besides the engine."""
         configured = tuple(self.configured) if self.configured is not None else None
         note = self.kept.as_note()
         kept = encode_note(note, self.kept.history).SerializeToString().decode("latin-1") if note is not None else ""
         return ReplayNotes(list(self._recent), cast("Any", configured), tuple(self.progress.as_values()), kept)
 
     def begin_afresh(self, beginning: Beginning) -> None:
-        """Goes on with an empty engine."""
+        """Continues with an empty engine."""
         self.engine = self._make_engine(beginning)
         self._recent.clear()
         self.configured = None
@@ -163,17 +164,17 @@ class Replay:
         self.progress.begin_registration(None)
 
     def play(self, record: Record, delivered: int = 0) -> Difference | None:
-        """Makes the call of *record*. Returns how it came out differently, if it did.
+        """Makes the call of *record*. Returns the difference if it had another result.
 
-        *delivered*: the record up to which the transport had taken everything at that time. Raises
-        :class:`ReplayImpossible` where the engine has not begun.
+        *delivered* is the record up to which the transport had accepted everything at that time. Raises
+        :class:`ReplayImpossible` if no engine has begun.
         """
         self.records += 1
         self.last_ns = max(self.last_ns, record.call.now_ns)
         self._delivered = max(self._delivered, delivered)
         outcome = record.result.outcome
         effects: Sequence[Effect] = ()
-        if outcome is not CallOutcome.FAILED:  # The core that made such a call has gone on as if it had not.
+        if outcome is not CallOutcome.FAILED:  # The core that made such a call has continued as if it had not.
             outcome, effects = self._make_call(record.call)
         self.outcome, self.last_effects = outcome, effects
         self.effects += len(effects)
@@ -192,18 +193,18 @@ class Replay:
         return None
 
     def repeat_failure(self, record: Record) -> Exception | None:
-        """Makes the call of *record*, which failed in the core that made it, and was played last. Returns how it fails
-        now; ``None``: it does not. Nothing can be played behind it."""
+        """Makes the call of *record*, the last replayed record, which failed in the core that made it. Returns the
+        error with which it fails now, or ``None`` if it does not fail. Nothing can be replayed after this."""
         self.failure = None
         self._make_call(record.call)
         return self.failure
 
     def play_all(self, records: Iterable[Record]) -> Difference | None:
-        """Plays *records* up to the first that comes out differently, which is returned."""
+        """Replays *records* up to the first one with another result, and returns that difference."""
         return next((found for record in records if (found := self.play(record)) is not None), None)
 
     def describe_last(self, record: Record) -> str:
-        """Returns the call of *record*, which was played last, and its effects."""
+        """Returns the call of *record*, which was replayed last, and its effects, as text."""
         call = record.call
         what = call.kind.name.lower() if call.command is None else str(call.command)
         lines = [f"{record.sequence} {call.now_ns} {what}"]
@@ -212,7 +213,7 @@ class Replay:
         return "\n".join(lines + [f"  {effect}" for effect in self.last_effects])
 
     def list_untold(self) -> list[Effect]:
-        """Returns the effects that may not have arrived at the manager that is registered now, in order."""
+        """Returns the effects that may not have arrived at the registered manager, in order."""
         return [effect for _, _, effects in self._recent for effect in effects]
 
     def _make_call(self, call: EngineCall) -> tuple[CallOutcome, Sequence[Effect]]:
@@ -279,7 +280,8 @@ class Replay:
                 begun = receipt if isinstance(receipt, Begun) and outcome is CallOutcome.DONE else None
                 self.progress.begin_registration(begun)
             return
-        self.progress.note_receipt(receipt)
+        if outcome is not CallOutcome.FAILED:  # What was set aside is applied entry by entry, or refused.
+            self.progress.note_receipt(receipt)
         if effects:
             self.progress.note_decided(effects)
 
@@ -287,7 +289,7 @@ class Replay:
         recent = self._recent
         command = record.call.command
         if isinstance(command, RegisterManager | UnregisterManager) and outcome is CallOutcome.DONE:
-            recent.clear()  # What a registration lets go of is no shim's to hear.
+            recent.clear()  # Effects of the removal of an earlier registration are sent to no shim.
         elif sent := [effect for effect in effects if type(effect) is not EventRecorded]:
             # Events are not sent with the responses, and there are more of them than of everything else.
             recent.append((record.sequence, record.call.now_ns, sent))
@@ -297,7 +299,7 @@ class Replay:
 
 
 def name_epoch(at_ns: int) -> str:
-    """Returns the name of the epoch that began at *at_ns*. Of two that have the same number, one was lost with the
+    """Returns the name of the epoch that began at *at_ns*. If two epochs have the same number, one was lost with the
     newest commits of a database, and the other one began at another time."""
     return f"{at_ns:x}"
 

@@ -1,7 +1,8 @@
-"""Restores the engine of a core that goes on after a bug: from snapshot and journal, without the call that failed.
+"""Restores the engine of a core after a bug, from snapshot and journal and without the call that failed, so that the
+core can continue.
 
-What it takes to see the bug again is kept as a bundle: a journal that ends with the call, the snapshot that it begins
-with, and the traceback. ``kornel replay`` makes the call again.
+Everything that is needed to reproduce the bug is kept as a bundle: a journal that ends with the call, the snapshot with
+which it begins, and the traceback. ``kornel replay`` makes the call again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sqlalchemy.engine import URL
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.settings import state_directory
-from kornel.core.domain.commands import Command
+from kornel.core.domain.commands import Command, StreamCommand
 from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning
 from kornel.core.journal.copying import copy_records
@@ -33,7 +34,7 @@ from kornel.core.journal.starting import play_all
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, describe_error
 
 MOST_BUNDLES: Final = 5
-"""The newest bundles that are kept."""
+"""The most bundles that are kept, which are the newest ones."""
 
 
 class EngineRestorer:
@@ -54,11 +55,12 @@ class EngineRestorer:
         return self._journal.status().last_record
 
     async def restore_engine(self, error: Exception, record: int) -> None:
-        """Makes the engine what it was before its last call, that of *record*, which failed with *error*, and keeps a
-        bundle.
+        """Restores the state of the engine before its last call, that of *record*, which failed with *error*, and keeps
+        a bundle.
 
-        Others have their turns meanwhile, and see the engine as the call left it. Raises :class:`JournalUnusable`, and
-        :class:`kornel.core.service.status_codes.ServiceError` if the journal cannot be written any more.
+        Other tasks run meanwhile, and see the engine in the state in which the call left it. Raises
+        :class:`JournalUnusable`, and :class:`kornel.core.service.status_codes.ServiceError` if the journal cannot be
+        written any more.
         """
         journal, began = self._journal, time.perf_counter()
         await journal.gate.wait_until_durable()
@@ -69,12 +71,12 @@ class EngineRestorer:
         bundle = await asyncio.to_thread(self._keep_bundle, journal.settings, record, error)
         self._logger.error("engine restored, a call was set aside", record=record, took_s=took_s, bundle=bundle)
 
-    def split_command(self, command: Command) -> Iterable[Command]:
-        """Returns *command* entry by entry, in the order in which an engine takes them."""
+    def split_command(self, command: StreamCommand) -> Iterable[StreamCommand]:
+        """Returns *command* entry by entry, in the order in which an engine handles them."""
         return split_command(command)
 
     def refuse_entries(self, command: Command, now_ns: int) -> list[Effect]:
-        """Returns the refusals of the entries of *command* that are answered at all; the journal has them."""
+        """Returns the refusals of those entries of *command* that get an answer, and records them in the journal."""
         return self._journal.engine.refuse_entries(command, now_ns)
 
     @property
@@ -84,7 +86,8 @@ class EngineRestorer:
         return journal
 
     def _keep_bundle(self, settings: JournalSettings, failed: int, error: Exception) -> str:
-        """Returns where the bundle is; empty: it could not be written, which must not keep the core from going on."""
+        """Returns the path of the bundle, or an empty text if it could not be written, which must not prevent the core
+        from continuing."""
         try:
             return str(keep_bundle(settings, failed, error))
         except STORE_ERRORS as problem:
@@ -108,9 +111,9 @@ def _play_again(settings: JournalSettings, version: str, logger: FilteringBoundL
 
 
 def keep_bundle(settings: JournalSettings, failed: int, error: Exception) -> Path:
-    """Writes what it takes to see again how record *failed* failed with *error*. Returns the directory.
+    """Writes everything that is needed to reproduce the failure of record *failed* with *error*. Returns the directory.
 
-    Raises what the stores raise.
+    Raises the errors of the stores.
     """
     home = _find_home(settings.url)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -137,7 +140,8 @@ def keep_bundle(settings: JournalSettings, failed: int, error: Exception) -> Pat
 
 
 def _find_home(url: URL) -> Path:
-    """Returns where the bundles of the journal at *url* are: beside the file, or where this core keeps its state."""
+    """Returns the directory for the bundles of the journal at *url*: next to the file, or where this core keeps its
+    state."""
     if url.drivername.startswith("sqlite"):
         return Path(f"{url.database}.faults")
     return state_directory() / "faults"

@@ -1,7 +1,7 @@
-"""A core that stands by: it follows the journal, and takes over when nobody leads.
+"""A standby: a core that follows the journal, and takes over when no core leads.
 
-All that touches the database is done by one thread; what it reads is played in the event loop, a few milliseconds at a
-time, so that whoever asks sees the state between two records.
+One thread makes all accesses to the database. The records that it reads are replayed in the event loop, a few
+milliseconds at a time, so that queries see the state between two records.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from kornel.core.service.configuration_keeping import ConfigurationState, KeptCo
 from kornel.core.service.standing import Role, Standing
 
 POLL_S: Final = 0.04
-"""The pause between two looks at the journal."""
+"""The pause between two queries for new records."""
 
 LOOK_S: Final = 0.2
-"""The longest time between two looks at the lease."""
+"""The longest time between two queries of the lease."""
 
 CLOSING_S: Final = 2.0
-"""The time for which a database that does not answer is waited for at the end."""
+"""The longest wait at the end for a database that does not answer."""
 
 TURN_S: Final = 0.004
-"""The time for which records are played before others have their turn."""
+"""The time for which records are replayed before other tasks may run."""
 
 T = TypeVar("T")
 
@@ -55,13 +55,14 @@ class FollowedClock(Protocol):
         """Returns the core's own time."""
 
     def follow_time(self, at_ns: int, not_before_ns: int) -> None:
-        """Have it show *at_ns*, the leader's time by now (0: unknown), and nothing before *not_before_ns*."""
+        """Set the clock to *at_ns*, the present time of the leader (0: unknown), but never before *not_before_ns*."""
 
 
 class Standby:
-    """A core's part in a journal that it shares. Use: :meth:`open`, then :meth:`start` and :meth:`stop`.
+    """The part of one core in a journal that several cores share. Use: :meth:`open`, then :meth:`start` and
+    :meth:`stop`.
 
-    Once it leads, the journal that ``on_lead`` gets is all there is to stop.
+    Once it leads, only the journal that was passed to ``on_lead`` has to be closed.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Standby:
         self._beginning = beginning
         self._logger = logger
         self.engine: Final = RecordingEngine.begin_empty(beginning)
-        """The engine, which is where the leader's was; the same object in all lives."""
+        """The engine, which follows that of the leader. It is the same object in all lives."""
         self._follower = Follower(store, version=beginning.version, make_engine=self._empty_engine)
         self.standing: Final = Standing(shared=True)
         """The standing of the core."""
@@ -92,7 +93,8 @@ class Standby:
         self._on_configured: Callable[[Configured | None, KeptConfigurations], None] = lambda configured, kept: None
         self._on_problem: Callable[[str], None] = lambda problem: None
         self._waits_for_end = False
-        """Tells whether another version leads, so that this core begins with the snapshot that it leaves at its end."""
+        """Tells whether a core of another version leads, so that this core begins with the snapshot that the leader
+        leaves at its end."""
         self._free_since_s = math.inf
         self._tried_snapshot = 0
         self._configured: tuple[Configured | None, ConfigurationState | None] = (None, None)
@@ -102,7 +104,7 @@ class Standby:
 
     @classmethod
     def open(cls, settings: JournalSettings, beginning: Beginning, *, logger: FilteringBoundLogger) -> Standby:
-        """Opens the journal and plays all that it holds. Raises :class:`JournalUnusable`."""
+        """Opens the journal and replays everything in it. Raises :class:`JournalUnusable`."""
         durable = settings.sync is JournalSync.FULL
         try:
             store = JournalStore(settings.url, settings.patience_s, durable=durable, fenced=True)
@@ -125,12 +127,12 @@ class Standby:
 
     @property
     def sequence(self) -> int:
-        """Returns the number of the last record that was played."""
+        """Returns the number of the last replayed record."""
         return self._follower.sequence
 
     @property
     def last_ns(self) -> int:
-        """Returns the time of the last record that was played."""
+        """Returns the time of the last replayed record."""
         return self._follower.replay.last_ns
 
     async def start(
@@ -142,16 +144,16 @@ class Standby:
         on_configured: Callable[[Configured | None, KeptConfigurations], None],
         on_problem: Callable[[str], None],
     ) -> None:
-        """Looks once who leads, takes over if nobody does, and follows from then on.
+        """Checks once which core leads, takes over if none does, and follows the journal from then on.
 
-        *address*: where others find this core when it leads. Called in the event loop: *on_lead* when this core takes
-        over, *on_configured* with each configuration that comes into force before, and with all versions that the
-        leader has noted, *on_problem* with what is wrong, and with an empty text when it is over.
+        *address* is the address of this core for others when it leads. The event loop calls *on_lead* when this core
+        takes over; before that, *on_configured* with each configuration that comes into force and with all versions
+        that the leader has noted; and *on_problem* with a problem, and with an empty text when it is over.
         """
         self._clock, self._address = clock, address
         self._on_lead, self._on_configured, self._on_problem = on_lead, on_configured, on_problem
         self._note_configuration()
-        # A core that is started again need not wait for the lease of its own former process.
+        # A core that was started again need not wait for the lease of its former process to expire.
         await self._look_once(is_gone)
         if self._settings.afresh and not self.standing.leads:
             raise JournalUnusable(
@@ -161,12 +163,12 @@ class Standby:
         self._task = asyncio.create_task(self._follow_for_ever(), name="standby")
 
     async def stop(self) -> None:
-        """Follow no more."""
+        """Stop following."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         if not self.standing.leads:
-            # What the thread has begun it ends, and gives its connection back.
+            # The thread finishes what it has begun, and returns its connection.
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSING_S):
                     await asyncio.to_thread(self._threads.shutdown)
@@ -188,13 +190,13 @@ class Standby:
                 await asyncio.sleep(POLL_S)
                 await self._look_once()
         except Exception as error:
-            # Whoever asks has to learn that nothing is followed any more.
+            # Callers have to learn that this core no longer follows.
             self._logger.critical("bug in the standby, it follows no more", exc_info=error)
             self.standing.give_up(f"bug in the standby: {type(error).__name__}: {error}")
             self._on_problem(self.standing.problem)
 
     async def _look_once(self, is_gone: Callable[[str], bool] = lambda holder: False) -> None:
-        """Plays what is new, and takes over if nobody leads."""
+        """Replays the new records, and takes over if no core leads."""
         began = time.monotonic()
         try:
             if began - self._looked_s >= min(LOOK_S, max(0.0, self._lease.left_ms / 1_000)):
@@ -218,8 +220,8 @@ class Standby:
                 self._report_problem("")
 
     async def _begin_at_end(self) -> bool:
-        """Begins with the snapshot that the leader of another version has left behind its last record. Returns false
-        while there is none; a leader that is gone for long without leaving one never will."""
+        """Begins with the snapshot that the leader of another version has left after its last record. Returns false
+        while there is none; a leader that ended long ago without leaving one never will."""
         problem = self._follower.problem
         assert problem is not None, "it waits because of that"
         if self._lease.free and await self._in_thread(self._restore_end):
@@ -237,7 +239,7 @@ class Standby:
         return False
 
     def _restore_end(self) -> bool:
-        """Restores the snapshot behind the last record of the journal, if there is one that can be used."""
+        """Restores the snapshot after the last record of the journal, if there is a usable one."""
         end = self._store.find_end()
         with opened_snapshots(self._settings.url, self._settings.patience_s, read_only=True) as snapshots:
             newest = next(list_usable(self._store, snapshots, end), None)
@@ -255,7 +257,8 @@ class Standby:
         return True
 
     async def _follow_once(self, began: float) -> bool:
-        """Plays what one look finds. Returns whether that was nothing, so that this core is where the journal ends."""
+        """Replays the records that one query finds. Returns whether there were none, so that this core is at the end of
+        the journal."""
         fetched = await self._in_thread(self._follower.fetch_blocks)
         self.standing.records_behind = self._follower.behind
         await self._play_fetched(fetched)
@@ -277,8 +280,8 @@ class Standby:
         self._note_configuration()
 
     async def _take_over(self, gone: str) -> None:
-        """Takes the lease, if it still can be had, plays what was written until then, and leads. *gone*: a holder that
-        has ended; empty: none is known to have."""
+        """Takes the lease if it is still free, replays everything that was written until then, and leads. *gone* is a
+        holder that is known to have ended, or empty."""
         began = time.perf_counter()
         epoch = await self._in_thread(partial(self._table.take_lease, self._holder, self._address, gone=gone))
         self._looked_s = -math.inf
@@ -307,7 +310,7 @@ class Standby:
         keeper.close()
 
     async def _begin_epoch(self, keeper: LeaseKeeper) -> Journal | None:
-        """Returns the journal that this core writes; ``None``: what it would go on from is not what was written.
+        """Returns the journal that this core writes, or ``None`` if its state is not that at the end of the journal.
 
         Raises :class:`StoreTaken` if another core has taken the lease meanwhile.
         """
@@ -322,7 +325,7 @@ class Standby:
                 await self._in_thread(partial(epoch.append_first, self._store))
                 return epoch.begin_journal(self._settings, self._store, self._logger)
             except StoreMoved:
-                epoch = None  # The leader before this one had written more, which is to be played first.
+                epoch = None  # The former leader had written further records, which have to be replayed first.
             except STORE_ERRORS as error:
                 self._report_problem(describe_error(error))
                 self._store.forget_connections()
@@ -351,7 +354,7 @@ class Standby:
     def _note_problem(self) -> None:
         problem = self._follower.problem
         if problem is not None and problem.obstacle is Obstacle.VERSION and not self._lease.free:
-            # It ends one day, and leaves a snapshot.
+            # It ends some day, and then leaves a snapshot.
             self._waits_for_end, self._free_since_s = True, math.inf
         elif problem is not None and self.standing.role is not Role.UNFIT:
             self.standing.give_up(problem.text)

@@ -1,6 +1,6 @@
-"""Judges whether victims leave the devices that an ask wants, and which of them are needed for that.
+"""Judges whether victims free the devices that an ask wants, and which victims are needed for this.
 
-It binds every kind of preemption that serves asks with devices. It counts what would be left of each device itself.
+It binds every kind of preemption that serves asks with devices. It counts the remaining part of each device by itself.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _WHOLE = 1_000
 def leaves_enough(
     node: Node, ask: Allocation, victims: Collection[Allocation], given_up: Mapping[Allocation, object]
 ) -> bool:
-    """Tells whether *ask* finds its devices on *node* once *victims* are gone, and those that leave it already.
+    """Tells whether *ask* finds its devices on *node* once *victims* have left, and those that are leaving already.
 
-    *given_up*: victims that did not leave in time, and that nobody counts on.
+    *given_up*: victims that did not leave in time, and are no longer expected to leave.
     """
     request = ask.shape.devices
     if request is None:

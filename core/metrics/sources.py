@@ -93,7 +93,7 @@ class JournalGauges(Protocol):
 
     @property
     def commits(self) -> Durations:
-        """The times that commits took."""
+        """The durations of commits."""
 
     @property
     def snapshots(self) -> SnapshotGauges:
@@ -117,7 +117,7 @@ class SnapshotGauges(Protocol):
 
     @property
     def problem(self) -> str:
-        """The reason why the last one could not be made; empty: it could."""
+        """The reason why the last one could not be made; empty: it was made."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Timings:
         self.upstream_attempts = Durations(UPSTREAM_BOUNDS_S)
 
     def of_engine(self) -> EngineTimings:
-        """Returns the timer of another engine."""
+        """Returns a timer for one more engine."""
         return EngineTimings(self)
 
 

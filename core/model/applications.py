@@ -1,4 +1,4 @@
-"""Applications: their asks in order, what they hold, and their state."""
+"""Applications: their asks in order, their allocations, and their state."""
 
 from __future__ import annotations
 

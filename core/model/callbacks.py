@@ -10,11 +10,12 @@ if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation
 
 UNSETTLED: Final = -1
-"""Marks a question asked while the last dependent placement may not have been in place at the shim: no number of
-placements says what the shim knew."""
+"""Marks a question that was asked while the last dependent placement may not yet have been in place at the shim, so
+that no number of placements tells what the shim knew."""
 
 MOST_OPEN: Final = 4_096
-"""The most questions open at once; with so many, the shim is the slower side, and asks wait in their order instead."""
+"""The most questions open at once; with that many, the shim is the slower side, and asks wait in their order
+instead."""
 
 Decide = Callable[[Mapping[str, str], int], None]
 """Called with the refusals, node ID to reason, and the time."""
@@ -26,7 +27,7 @@ DecideVictims = Callable[[int | None, int], None]
 class Inquiry:
     """An open question about one ask. Exactly one of *decide* and *decide_victims* is given.
 
-    *drop* is called when nobody will answer, or when the answer is no longer wanted.
+    *drop* is called when no answer will come, or when the answer is no longer wanted.
     """
 
     __slots__ = (

@@ -50,7 +50,8 @@ class Claims:
         return bool(self.reservations or self.victims)
 
     def add(self, reservation: Reservation) -> None:
-        """Hold what the ask of *reservation* needs. What its victims on this node free counts for this claim."""
+        """Hold the amounts that the ask of *reservation* needs. The amounts that its victims on this node free count
+        for this claim."""
         self.reservations[reservation.ask.key] = reservation
         self._begin_claim(reservation)
 
@@ -104,8 +105,7 @@ class Claims:
         unbook_amounts(self.held, reservation.pairs)
 
     def expect_exit(self, victim: Allocation) -> None:
-        """Note that *victim* is going to leave and to free what it holds, for its preemptor if that has a claim
-        here."""
+        """Note that *victim* is going to leave and to free its room, for its preemptor if that has a claim here."""
         pairs, leaving, unowned = victim.shape.pairs, self.leaving, self.unowned
         self.victims[victim.key] = pairs
         for t, amount in pairs:
@@ -187,8 +187,8 @@ class Claims:
         return self._can_serve(reservation, free, before)
 
     def room_for_all(self, reservations: Collection[Reservation], free: Vector) -> bool:
-        """Tells whether *free* holds what all *reservations* claim at once, with what claims before them still need
-        left alone."""
+        """Tells whether *free* is enough for all *reservations* at once, without the room that earlier claims still
+        need."""
         before = [0] * len(free)
         total = [0] * len(free)
         left = len(reservations)

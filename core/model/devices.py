@@ -1,7 +1,8 @@
-"""The devices of a node, and which allocations hold them. Rules: docs/devices.md.
+"""The devices of a node, and the allocations that hold them. Rules: docs/devices.md.
 
-A device is held in thousandths. Asks for whole devices take all of one, so nobody shares with them; parts may be held
-by several. The sums follow every change, so that whether an ask fits is known from a look at the devices of one node.
+Shares of a device are counted in thousandths. An ask for whole devices takes all of each, so it shares them with no
+other; several allocations may hold parts of the same device. The sums are updated at every change, so the devices of
+one node are enough to tell whether an ask fits there.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Taken(NamedTuple):
-    """A device with the thousandths of it that somebody is to hold."""
+    """A device, and the thousandths of it that an allocation is to hold."""
 
     device_id: str
     share: int
 
 
 class Device:
-    """One device of a node. ``free``: the thousandths that nobody holds."""
+    """One device of a node. ``free`` is the number of its thousandths that no allocation holds."""
 
     __slots__ = ("free", "holders", "kept_for", "leaving", "spec")
 
@@ -31,14 +32,16 @@ class Device:
         self.spec = spec
         self.free = WHOLE
         self.holders: dict[Allocation, int] = {}
-        """The thousandths of each allocation that holds some of it."""
+        """The thousandths that each of its holders holds."""
         self.kept_for: Allocation | None = None
-        """The ask that has preempted for the device, and is the only one that gets it meanwhile."""
+        """The ask that has preempted for the device. No other ask may get it meanwhile."""
         self.leaving = False
-        """Tells whether its node reports it no more. Nobody else gets it, and it is gone once nobody holds it."""
+        """Tells whether its node no longer reports it. No further ask gets it, and it is removed once it has no
+        holder."""
 
     def share_for(self, request: DeviceRequest) -> int:
-        """Returns the thousandths of it that *request* would take; 0: it does not do, however free it is."""
+        """Returns the thousandths of it that *request* would take, or 0 if it does not suit the request even when it is
+        free."""
         if self.leaving or (request.types and self.spec.type not in request.types):
             return 0
         if request.number:
@@ -64,10 +67,11 @@ class NodeDevices:
         return iter(self.devices.values())
 
     def has_room(self, request: DeviceRequest, ask: Allocation | None = None) -> bool:
-        """Tells whether an ask for *request* finds its devices here now. *ask*: the one, if some may be kept for it."""
+        """Tells whether an ask for *request* finds its devices here now. *ask* is that ask, if devices may be kept for
+        it."""
         if request.linked:
             return self.count_room(request, ask) > 0
-        # The search for a node asks each of them, so nothing is counted further than is needed.
+        # The search for a node asks this for each node, so it counts no further than necessary.
         missing = request.number or 1
         for device in self.devices.values():
             if device.kept_for is not None and device.kept_for is not ask:
@@ -79,15 +83,15 @@ class NodeDevices:
         return False
 
     def could_hold(self, request: DeviceRequest) -> bool:
-        """Tells whether an ask for *request* would find its devices here if nobody held any."""
+        """Tells whether an ask for *request* would find its devices here if none were held."""
         return self.count_empty(request) > 0
 
     def count_empty(self, request: DeviceRequest) -> int:
-        """Returns how many asks for *request* would find their devices here if nobody held any."""
+        """Returns the number of asks for *request* that would find their devices here if none were held."""
         return self._count_asks([(device, WHOLE) for device in self], request)
 
     def count_room(self, request: DeviceRequest, ask: Allocation | None = None) -> int:
-        """Returns how many asks for *request* find their devices here now."""
+        """Returns the number of asks for *request* that find their devices here now."""
         return self._count_asks([(device, device.free) for device in self.open_to(ask)], request)
 
     def open_to(self, ask: Allocation | None) -> list[Device]:
@@ -95,13 +99,14 @@ class NodeDevices:
         return [device for device in self if device.kept_for is None or device.kept_for is ask]
 
     def has_room_in_part(self, request: DeviceRequest) -> bool:
-        """Tells whether an ask for a part of a device finds it on one of which others hold a part already."""
+        """Tells whether an ask for a part of a device finds it on a device of which others hold a part already."""
         return any(0 < device.share_for(request) <= device.free < WHOLE for device in self.open_to(None))
 
     def has_room_without(
         self, leaving: Iterable[Allocation], request: DeviceRequest, ask: Allocation | None = None
     ) -> bool:
-        """Tells whether an ask for *request* finds its devices here once the allocations *leaving* hold none."""
+        """Tells whether an ask for *request* finds its devices here once the allocations *leaving* have given up
+        theirs."""
         gone = set(leaving)
         free = [
             (device, device.free + sum(share for holder, share in device.holders.items() if holder in gone))
@@ -110,7 +115,7 @@ class NodeDevices:
         return self._count_asks(free, request) > 0
 
     def keep(self, ask: Allocation, names: Iterable[str]) -> None:
-        """Have nobody but *ask* get the devices called *names*, and no others be kept for it."""
+        """Keep exactly the devices called *names* for *ask*, so that no other ask gets them."""
         kept = set(names)
         for device in self:
             if device.kept_for is ask:
@@ -120,7 +125,7 @@ class NodeDevices:
 
     @staticmethod
     def _count_asks(free: Sequence[tuple[Device, int]], request: DeviceRequest) -> int:
-        """Returns how many asks for *request* find their devices where so many thousandths of each are *free*."""
+        """Returns the number of asks for *request* that find their devices if the thousandths in *free* are free."""
         if not request.number:
             return sum(left // share for device, left in free if (share := device.share_for(request)))
         usable = [device for device, left in free if left == WHOLE and device.share_for(request)]
@@ -133,19 +138,19 @@ class NodeDevices:
         return sum(size // request.number for size in groups.values())
 
     def book_parts(self, holder: Allocation, taken: Iterable[Taken]) -> None:
-        """Have *holder* hold what *taken* says."""
+        """Book the parts *taken* for *holder*."""
         for device_id, share in taken:
             device = self.devices[device_id]
             device.holders[holder] = share
             device.free -= share
 
     def put_on_paper(self, taken: Iterable[Taken]) -> None:
-        """Have nobody known hold what *taken* says: in a copy that a choice is made on."""
+        """Count the parts *taken* as used without a holder, in a copy on which a choice is made."""
         for device_id, share in taken:
             self.devices[device_id].free -= share
 
     def give_back(self, holder: Allocation) -> list[Taken]:
-        """Have *holder* hold none any more. Returns what it held."""
+        """Free all parts that *holder* holds, and return them."""
         held: list[Taken] = []
         for device in list(self):
             share = device.holders.pop(holder, 0)
@@ -157,18 +162,19 @@ class NodeDevices:
         return held
 
     def hand_over(self, holder: Allocation, successor: Allocation) -> None:
-        """Have *successor* hold what *holder* held."""
+        """Pass all parts that *holder* holds on to *successor*."""
         for device in self:
             share = device.holders.pop(holder, 0)
             if share:
                 device.holders[successor] = share
 
     def held_by(self, holder: Allocation) -> list[Taken]:
-        """Returns what *holder* holds."""
+        """Returns the parts that *holder* holds."""
         return [Taken(device.spec.device_id, device.holders[holder]) for device in self if holder in device.holders]
 
     def report_anew(self, specs: Sequence[DeviceSpec]) -> None:
-        """Have the node report *specs* from now on. A device that is no longer among them stays while it is held."""
+        """Replace the reported devices by *specs*. A device that is no longer among them stays as long as it is
+        held."""
         before = self.devices
         self.devices = {}
         for spec in specs:
@@ -183,7 +189,7 @@ class NodeDevices:
                 self.devices[device_id] = device
 
     def copy(self) -> NodeDevices:
-        """Returns the same devices in a record of their own."""
+        """Returns a copy of the devices."""
         written = NodeDevices(())
         for device in self:
             other = written.devices[device.spec.device_id] = Device(device.spec)
@@ -196,5 +202,5 @@ class NodeDevices:
 
 
 def link_group(device: Device) -> str:
-    """Returns the name of the link group of *device*; one without is a group of its own."""
+    """Returns the name of the link group of *device*. A device without links is a group by itself."""
     return f"link {device.spec.link}" if device.spec.link else f"device {device.spec.device_id}"

@@ -27,7 +27,7 @@ class GroupOrder:
         self._entries: list[Entry] = []
         self.groups: dict[AskGroup, Entry] = {}
         """The groups, each with its entry, which is never later than its head; an entry that is too early is corrected
-        when it comes to the top. Code that runs for every ask looks up a group here, and changes nothing."""
+        when it comes to the top. Code that runs for every ask only looks up a group here."""
 
     def __len__(self) -> int:
         return len(self.groups)

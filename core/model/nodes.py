@@ -101,7 +101,8 @@ class Node:
         return True
 
     def has_devices(self, request: DeviceRequest | None, ask: Allocation | None = None) -> bool:
-        """Tells whether an ask for *request* finds its devices here now. *ask*: the one, if some may be kept for it."""
+        """Tells whether an ask for *request* finds its devices here now. *ask* is that ask, if devices may be kept for
+        it."""
         return request is None or (self.devices is not None and self.devices.has_room(request, ask))
 
     def has_room_for(self, shape: Shape) -> bool:
@@ -126,7 +127,7 @@ class Node:
         return self.fits_holder(own) if own is not None and own.node is self else self.has_room_for(ask.shape)
 
     def has_amounts_for(self, ask: Allocation) -> bool:
-        """Tells the same of the amounts of *ask* alone, whatever devices it wants."""
+        """Tells whether there is room for the amounts of *ask*, regardless of its devices."""
         own = ask.reservation
         if own is None or own.node is not self:
             return self.has_room(ask.shape.pairs)

@@ -56,7 +56,7 @@ class Queue:
         "limits", "managed", "max", "max_applications", "name", "newcomers", "order", "parent", "parked", "path",
         "pending",
         "preempted_count", "preempted_total", "preempting", "priority", "promised", "properties", "running", "siblings",
-        "submit_acl", "used", "waiting",
+        "submit_acl", "used", "waiting", "with_due",
     )  # fmt: skip
 
     def __init__(
@@ -110,8 +110,8 @@ class Queue:
         self.siblings: Final[KeyedHeap[Any] | None] = parent.order if parent is not None else None
         """The order of its parent, in which it is while something below is active; ``None`` for the root."""
         self.newcomers: KeyedHeap[Application] | None = None
-        """The applications of a leaf sorted ``stateaware`` that could start but have not, of which one at a time
-        may."""
+        """The applications of a leaf sorted ``stateaware`` that could start but have not started. Only one of them at a
+        time may."""
         if leaf and properties.sort_policy is SortPolicy.STATE_AWARE:
             self.newcomers = KeyedHeap(order_key)
         self.parked: dict[Shape, Room] = {}
@@ -130,6 +130,9 @@ class Queue:
         """The users and groups that a limit of this queue binds at present."""
         self.priority = NOTHING_WAITS
         """The priority that this queue shows its parent (preemption.md G)."""
+        self.with_due: dict[Application, None] = {}
+        """The applications of a leaf of which an attempt to preempt may be due, and perhaps others. A round looks at no
+        others, because nearly all applications of a large cluster have none."""
         self._priorities: dict[int, int] = {}
         self._lineage: tuple[Queue, ...] = (self, *(parent.lineage() if parent is not None else ()))
 
@@ -151,6 +154,7 @@ class Queue:
         self._lineage = ()
         self.children.clear()
         self.applications.clear()
+        self.with_due.clear()
         self.parked.clear()
         self.held_back.clear()
         self.allocating.clear()

@@ -32,7 +32,7 @@ OTHER_TYPES: Final = "(types that no node has)"
 """The name of the index that all other types share that are not offered."""
 
 _NAMED_KEPT: Final = 4_096
-"""The number of vectors whose amounts by name are cached, because nodes are alike, and so is what is on them."""
+"""The number of vectors whose amounts by name are cached, because nodes and their loads are often equal."""
 
 
 class TooManyTypes(ValueError):
@@ -89,7 +89,8 @@ class Shape:
 
 
 class KnownTypes(NamedTuple):
-    """Resource types with their indexes: those that are only asked for, the shared one, and free ones."""
+    """Resource types with their indexes: types that are only asked for, the index that several types share, and free
+    indexes."""
 
     names: tuple[str, ...]
     indexes: Mapping[str, int]

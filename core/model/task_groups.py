@@ -56,8 +56,8 @@ class TaskGroup:
         return self.count > self.replaced + self.timed_out
 
     def minimum(self, *, hard: bool) -> int:
-        """Returns how many members have to run for any of them to be of use, as the shim said; otherwise all remaining
-        placeholders of a *hard* gang, or one."""
+        """Returns the number of members that have to run for any of them to be useful. If the shim has not given it, it
+        is all remaining placeholders for a *hard* gang, and one otherwise."""
         if self.stated_minimum is not None:
             return self.stated_minimum
         return self.count - self.timed_out if hard else 1

@@ -95,7 +95,7 @@ class Account:
         return {t: most - self.used[t] for t, most in self.limit.max.items()}
 
     def open(self) -> bool:
-        """Tells whether one more application may start to hold something."""
+        """Tells whether one more application may begin to use resources."""
         return not self.max_applications or len(self.holders) < self.max_applications
 
     def charge_pairs(self, pairs: Pairs) -> None:

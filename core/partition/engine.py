@@ -84,11 +84,11 @@ class Engine:
         self.rm_id: str = ""
         """The ID of the registered manager; empty: none is registered."""
         self.manager: RegisteredManager | None = None
-        """The registered manager as it described itself; ``None``: nobody is registered."""
+        """The registered manager as it described itself; ``None``: none is registered."""
         self.checksum: str = ""
-        """The checksum of the configuration in force; empty while nobody is registered."""
+        """The checksum of the configuration in force; empty while no manager is registered."""
         self.configuration: Configuration | None = None
-        """The configuration in force, with its warnings; ``None`` while nobody is registered."""
+        """The configuration in force, with its warnings; ``None`` while no manager is registered."""
         self._prepared: tuple[str, Configuration] | None = None
         self._built: dict[str, configure.Building] = {}
         """Partitions that were built ahead of their registration, by name."""
@@ -99,8 +99,7 @@ class Engine:
         """Effects that were not handed over yet, shared by all partitions to keep their order."""
         self._partitions: dict[str, PartitionState] = {}
         self._operator_drains: dict[str, dict[str, OperatorDrain]] = {}
-        """The nodes that operators drain, by partition. Of all registrations, only that of another manager ends these
-        drains."""
+        """The nodes that operators drain, by partition. These drains end only when another manager registers."""
         self._remains: deque[Iterator[None]] = deque()
         """Removed partitions with records that are still to be freed."""
         self._callbacks = Callbacks()
@@ -125,8 +124,8 @@ class Engine:
         """Carry out *command* and return the effects, in order.
 
         Raises :class:`CommandRefused` for a manager that is not the registered one, and
-        :class:`kornel.core.config.problems.ConfigError` for a configuration that cannot be used; nothing of the
-        command is applied then, except that a failed registration of the registered manager leaves nobody registered.
+        :class:`kornel.core.config.problems.ConfigError` for a configuration that cannot be used; nothing of the command
+        is applied then, except that a failed registration of the registered manager leaves no manager registered.
         """
         self._callbacks.now_ns = now_ns
         self._handlers[type(command)](command, now_ns)

@@ -214,3 +214,4 @@ def leave_queue(state: PartitionState, application: Application, now_ns: int) ->
         if state.recording:
             state.events.application_left(application)
     application.queue.applications.pop(application.application_id, None)
+    application.queue.with_due.pop(application, None)

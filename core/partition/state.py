@@ -94,7 +94,7 @@ class PartitionState:
         self.effects: Final = effects
         self.callbacks: Final = callbacks or Callbacks()
         self.recording = self.callbacks.recording
-        """Tells whether somebody wants the event history; it is tested before anything is passed to ``events``."""
+        """Tells whether the event history is wanted; it is tested before anything is passed to ``events``."""
         self.events: Final = Recorder(EventLog(effects, self.callbacks), self.types)
         self.allocation_count = 0
 
@@ -118,7 +118,7 @@ class PartitionState:
         self.waiting_for_domain: Final[Room] = {}
         """Groups of asks that wait for room in a domain where they may be placed."""
         self.sharing: Final[dict[Node, int]] = {}
-        """The nodes with a device of which a part is held and a part is free, each with the largest such part, in
+        """The nodes with a device of which a part is held and a part is free, each with its largest such free part, in
         thousandths."""
         self.waiting_for_turn: Final[Room] = {}
         """Groups of asks that depend on other placements and wait until the line of such asks is shorter."""

@@ -1,7 +1,8 @@
 """Chooses the devices of a node that an ask gets. Rules: docs/devices.md.
 
-Parts of devices go where others hold parts already, the tightest first, and whole devices come from the link groups
-with the fewest free ones: so whole devices, and whole link groups, stay free for those who need them.
+Parts of devices are taken from devices of which others hold parts already, the tightest first, and whole devices from
+the link groups with the fewest free devices. So whole devices, and whole link groups, stay free for asks that need
+them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from kornel.core.model.devices import Device, NodeDevices, Taken, link_group
 def choose_devices(
     devices: NodeDevices, request: DeviceRequest, ask: Allocation | None = None
 ) -> tuple[Taken, ...] | None:
-    """Returns the devices that an ask for *request* gets now; ``None``: there are none for it. *ask*: the one, if some
-    may be kept for it."""
+    """Returns the devices that an ask for *request* gets now, or ``None`` if there are none for it. *ask* is that ask,
+    if devices may be kept for it."""
     found = devices.open_to(ask)
     if request.number:
         usable = [device for device in found if device.free == WHOLE and device.share_for(request)]
@@ -35,10 +36,10 @@ def choose_devices(
 
 
 def _choose_whole(usable: Iterable[Device], count: int, *, linked: bool) -> list[Device] | None:
-    """Returns *count* of the devices *usable*, which nobody holds, from as few link groups as can be.
+    """Returns *count* of the free devices *usable*, from as few link groups as possible.
 
-    The last of these groups is the one with the fewest free devices that holds the rest, all others are those with the
-    most. Among equals, the order of the report counts.
+    All of these groups but the last are the ones with the most free devices. The last one is the group with the fewest
+    free devices that is enough for the rest. Among equal groups, the order of the report counts.
     """
     groups: dict[str, list[Device]] = {}
     for device in usable:

@@ -23,7 +23,7 @@ from kornel.core.policies.topology_choice import Shortfall as NoDomain
 
 MOST_NODES: Final = 256
 MOST_MEMBERS: Final = 64
-"""The size of a problem for which other divisions over domains are tried."""
+"""The bounds of a problem for which other divisions over domains are tried."""
 MOST_DIVISIONS: Final = 64
 
 
@@ -60,8 +60,8 @@ def choose_nodes(candidates: Candidates, topology: Topology | None, gang: Sequen
 
 
 def _try_divisions(candidates: Candidates, topology: Topology, gang: Sequence[Members]) -> Chosen | None:
-    """Returns nodes for each member of *gang*, if some other division of its slices over domains has room for all: the
-    first choice looks at one group after the other, and these may get in each other's way."""
+    """Returns a node for each member of *gang* if another division of its slices over domains has room for all. The
+    first choice is made for one group after the other, so the choice for one group may take the room of another."""
     entries: list[Members] = []
     choices: list[list[Domain | None]] = []
     owners: list[int] = []
@@ -94,7 +94,7 @@ def _try_divisions(candidates: Candidates, topology: Topology, gang: Sequence[Me
 
 
 def _others_than(candidates: Candidates, domain: Domain) -> frozenset[str]:
-    """Returns the names of the nodes that are not in *domain*."""
+    """Returns the IDs of the nodes that are not in *domain*."""
     return frozenset(candidates.by_id.keys() - {node.node_id for node in domain.nodes})
 
 
@@ -110,7 +110,7 @@ def _choose_parts(
     paper: Paper,
 ) -> list[tuple[Domain, int]]:
     """Returns the domains for *entries*, the members of one task group, each with the number of members that it gets;
-    none if there is no choice that the request allows."""
+    none if the request allows no choice."""
     depth = topology.depth_of(request.level) if topology is not None else None
     if topology is None or depth is None:
         return []
@@ -144,8 +144,8 @@ def _narrow_down(
 def _take_all(
     candidates: Candidates, entries: Sequence[Members], domains: Iterable[tuple[Domain, int]], paper: Paper
 ) -> list[tuple[Node, ...]]:
-    """Puts *entries* on paper, in each of *domains* as many as given, and the others anywhere if they may go there.
-    Returns their nodes."""
+    """Places *entries* tentatively: in each of *domains* the given number, and the others on any node if this is
+    allowed. Returns their nodes."""
     found: list[tuple[Node, ...]] = [()] * len(entries)
     for domain, share in domains:
         count = share
@@ -167,7 +167,8 @@ def _take_all(
 
 
 class _RoomCounter:
-    """Counts how many members of one task group fit into a domain, beside the members that were put on paper before."""
+    """Counts the members of one task group that fit into a domain in addition to the members that were tentatively
+    placed before."""
 
     def __init__(self, candidates: Candidates, entries: Sequence[Members], paper: Paper) -> None:
         largest: dict[int, int] = {}
@@ -179,7 +180,7 @@ class _RoomCounter:
         self._devices = [*dict.fromkeys(members.devices for members in entries if members.devices is not None)]
         self._refused = frozenset(chain.from_iterable(members.refused for members in entries))
         self._among = None if candidates.among is None else frozenset(candidates.among)
-        # This is a copy of the present state, because the group itself is put on paper only after it has chosen.
+        # This is a copy of the present state, because the group itself is tentatively placed only after it has chosen.
         self._left = dict(paper.left)
 
     def count_room(self, domain: Domain) -> int:
@@ -194,5 +195,6 @@ class _RoomCounter:
         )
 
     def _count_on(self, node: Node) -> int:
-        """Returns how many members fit on *node*, if all of them want what takes most of its devices."""
+        """Returns the number of members that fit on *node* if each of them has the request that takes most of its
+        devices."""
         return min(count_on_node(node, self._pairs, devices) for devices in self._devices or (None,))

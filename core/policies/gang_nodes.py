@@ -1,8 +1,8 @@
 """Chooses nodes for all members of a gang at once, or finds out how many members lack a place.
 
 The choice is made *on paper*: nothing is booked, and room that earlier members take is not offered to later ones. Nodes
-are taken in the order of the partition, updated by what they would hold by then, so that a gang of equal members gets
-the nodes that its members would get one after the other.
+are taken in the order of the partition, updated by the members placed on them so far, so that a gang of equal members
+gets the nodes that its members would get one after the other.
 
 For equal members the answer is exact: wherever the first of them are put, the next one finds a place as long as there
 is one. Members of different sizes may take each other's room. They are tried in the order of their turns, then the
@@ -129,7 +129,8 @@ def places_on(node: Node, members: Members) -> int:
 
 
 def _usable_nodes(candidates: Candidates, members: Members) -> Iterable[Node]:
-    """Returns the nodes that have room for one of *members*, in order; a required one even if it is closed."""
+    """Returns the nodes that have room for one of *members*, in order. A required node is returned even if it is
+    closed."""
     if members.required_node:
         node = candidates.by_id.get(members.required_node)
         usable = node is not None and node.has_room(members.pairs) and node.node_id not in members.refused
@@ -200,7 +201,7 @@ def _place_in_turn(
 
 
 def take_places(candidates: Candidates, members: Members, paper: Paper) -> tuple[Node, ...]:
-    """Puts as many of *members* on paper as find a place, and returns their nodes."""
+    """Places as many of *members* on paper as possible, and returns their nodes."""
     pairs = members.pairs
     before = set(paper.left)
     untouched = (node for node in _usable_nodes(candidates, members) if node not in before)

@@ -24,7 +24,7 @@ WAKES_PER_INTERVAL: Final = 10
 """The number of times within one interval that the asks held back are tried: the window moves with every decision in
 it, and to try them each time would cost more than the attempts themselves."""
 QUIET_NS: Final = 15 * SECOND_NS
-"""The time without any ask held back after which the next one is reported again."""
+"""If no ask has been held back for this time, the next one is reported again."""
 
 
 def current_window(state: PartitionState, kind: str, now_ns: int) -> Window:
@@ -84,7 +84,7 @@ def note_held_back(state: PartitionState, kind: str, ask: Allocation, held: Refu
 
 
 def say_held_back(state: PartitionState, kind: str, detail: str, now_ns: int) -> None:
-    """Record once, each time the limit of *kind* begins to hold asks back, that it does."""
+    """Record that the limit of *kind* holds asks back, once for each time that this begins."""
     pace = state.pace.of_kind(kind)
     before_ns, pace.held_ns = pace.held_ns, now_ns
     if before_ns is None or now_ns - before_ns > max(QUIET_NS, 2 * state.preemption.cycle_interval_ns):

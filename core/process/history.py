@@ -134,7 +134,7 @@ class History:
         return self._archive is not None
 
     def of_manager(self) -> ManagerHistory:
-        """Returns the history of another manager."""
+        """Returns a history for one more manager."""
         return ManagerHistory(self._archive)
 
     def status(self) -> ArchiveStatus | None:

@@ -183,7 +183,7 @@ class OriginUnusable(ValueError):
 
 
 class LinkUnusable(ValueError):
-    """A text that was given as an address for links of the web page is not one."""
+    """A text that was given as an address for links of the web page is no address."""
 
 
 class AddressTooOpen(ValueError):

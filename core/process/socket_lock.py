@@ -63,7 +63,7 @@ def _is_answered(path: str) -> bool:
         try:
             asking.connect(path)
         except BlockingIOError:
-            return True  # More clients wait there than it has accepted so far.
+            return True  # More clients wait there than the process has accepted so far.
         except OSError:
             return False
         return True

@@ -1,4 +1,4 @@
-"""Has the guard check each HTTP request, whose caller is known from a client certificate or a bearer token.
+"""Lets the guard check each HTTP request. Its caller is known from a client certificate or a bearer token.
 
 A stream of events whose caller has lost the right to it is cut off, because HTTP has no way to say why in the middle of
 an answer.
@@ -24,7 +24,8 @@ Administers = Callable[[str, str, str, Sequence[str]], bool]
 
 
 class GuardDoor:
-    """Has *guard* decide. Administrators of a queue may see it even without the permission to read everything."""
+    """Lets *guard* decide. Administrators of a queue may see the queue even without the permission to read
+    everything."""
 
     def __init__(self, guard: Guard, administers: Administers) -> None:
         self._guard = guard

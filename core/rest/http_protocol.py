@@ -223,7 +223,7 @@ class PatientProtocol(HttpToolsProtocol):
         if len(self.headers) > HEADERS_LIMIT:
             self._refuse_request(TOO_MUCH_HEAD)
             return
-        if self.url.startswith(b"//"):  # Otherwise what follows would be read as a host.
+        if self.url.startswith(b"//"):  # Otherwise the text after it would be read as a host.
             self.url = b"/." + self.url
         super().on_headers_complete()
         self._asked = self._in_body = True

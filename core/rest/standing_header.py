@@ -1,4 +1,4 @@
-"""Marks every answer of a core that stands by with how old it may be and where the leader is."""
+"""Adds a header to every answer of a standby, with the possible age of the answer and the address of the leader."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Pass:
 
     @property
     def manages_any(self) -> bool:
-        """Tells whether it may act as some resource manager."""
+        """Tells whether the caller may act as any resource manager."""
         return bool(self._grants.managers)
 
     def require_any_manager(self) -> None:
@@ -309,7 +309,7 @@ def read_files(path: Path) -> tuple[Policy, StaticTokens]:
 
 
 def _come_back(reason: str) -> ServiceError:
-    """Returns an error whose status says that another attempt may help, because it does with another proof."""
+    """Returns an error whose status says that another attempt may help, because another proof would help."""
     return ShuttingDown(f"{reason}, come back with another one")
 
 

@@ -132,7 +132,7 @@ def _find_authorization(context: Any) -> str | None:
     found = [value for key, value in context.invocation_metadata() or () if key == "authorization"]
     if not found:
         return None
-    # With two proofs, the second one may have been added by somebody else than the caller.
+    # With two proofs, the second one may not come from the caller.
     return found[0] if len(found) == 1 else ""
 
 

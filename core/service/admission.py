@@ -43,8 +43,8 @@ SILENT_S: Final = 1.0
 """The time for which a call may send nothing before it is closed for others."""
 
 MISTAKE_BYTES: Final = 4 << 20
-"""The most bytes of a request that count as handled although it is too long: somebody who sends a configuration of so
-many keeps the connection."""
+"""Up to this many bytes, a request that is too long still counts as handled, so that a client which sends such a
+configuration keeps its connection."""
 
 _NONE: Final[Counter[str]] = Counter()
 

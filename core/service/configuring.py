@@ -1,8 +1,9 @@
 """Puts configurations into force. Registration, update calls, the file and rollbacks all pass through this module.
 
-A text is parsed in a thread of its own, so that scheduling goes on meanwhile, and reaches the engine together with the
+A text is parsed in a separate thread, so that scheduling goes on meanwhile, and reaches the engine together with the
 parsed configuration. This is done for one text at a time, because versions are numbered in the order in which they take
-effect. Texts that are only validated or previewed wait for each other, but not for these, nor these for them.
+effect. Texts that are only validated or previewed wait for each other. They do not wait for texts that are to come into
+force, and these do not wait for them.
 
 The text in force is the one that a manager sends; if it sends none, the file; without a file, the built-in default. A
 changed file is applied at once only if the file is in force; otherwise it is used for the next empty text. While a
@@ -60,7 +61,7 @@ MOST_LOGGED: Final = 20
 MOMENT_S: Final = 0.01
 
 THE_FILE: Final = "file"
-"""The principal of a configuration from the core's file: nobody knows who wrote it."""
+"""The principal of a configuration from the core's file, whose author is unknown."""
 
 
 class EmptyFile(Exception):
@@ -470,7 +471,7 @@ class Configurator:
     ) -> Outcome:
         """Parse the text, apply it to the engine, and record the result.
 
-        *note*: what happens to a rollback with it. *who* brings it; empty: the caller.
+        *note* says what happens to a rollback. *who* is the principal who brings the text; empty: the caller.
         """
         read: Configuration | None = None
         who = who or principal()

@@ -1,7 +1,7 @@
 """Limits how far each gRPC connection is *ahead* of the core: by the bytes that arrived and were not handled yet.
 
-gRPC itself bounds messages, headers and the calls of a connection, but not all of them together: it holds what arrives
-until a message is complete, and empty frames cost time. The kernel counts the bytes received on each socket, and
+gRPC itself bounds messages, headers and the calls of a connection, but not all of them together: it keeps arriving
+bytes until a message is complete, and empty frames cost time. The kernel counts the bytes received on each socket, and
 services report what they took, so the difference is known without reading a byte. A connection that is too far ahead is
 cut.
 
@@ -66,10 +66,10 @@ UNFOLDED_TIMES: Final = 6
 and so does its reader."""
 
 HEADER_TIMES: Final = 80
-"""The factor by which headers may take more memory than their bytes: 64 bytes for each, and something for margins."""
+"""The factor by which headers may take more memory than their bytes: 64 bytes for each header, and a margin."""
 BUILDING_BYTES: Final = 256 * 2**20
-"""The memory by which the process may grow besides while a configuration is being read and built: tens of thousands of
-queues take so much."""
+"""The memory by which the process may grow in addition while a configuration is being read and built. Tens of thousands
+of queues take this much."""
 
 SILENT_S: Final = 0.5
 """The time for which a connection may be ahead by more than a little after its last call has ended."""
@@ -186,7 +186,7 @@ class _Watched:
     """The time since which it is ahead without a call."""
     round: int = 0
     held_back: bool = False
-    """Set while it may send little ahead."""
+    """Set while the connection may send only a little ahead."""
     is_cut: bool = False
 
 

@@ -35,7 +35,7 @@ class Missed(Exception):
 
 
 class _Piece(Generic[T]):
-    """Entries that follow each other: *count* of them, *packed* until somebody reads them."""
+    """*count* successive entries, which are *packed* until they are read."""
 
     __slots__ = ("count", "entries", "packed")
 

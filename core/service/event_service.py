@@ -32,7 +32,7 @@ from kornel.core.service.status_codes import (
 from kornel.v1 import events_pb2 as pb
 
 SLOW_WRITE_S: Final = 1.0
-"""A client that took this long to read the last response is itself to blame if it is overtaken."""
+"""If a client took this long to read the last response and is then overtaken, this is the client's fault."""
 
 MOST_BYTES: Final = 1 << 20
 """The most bytes of the events of one response: far below what clients accept, however long messages are."""

@@ -24,9 +24,13 @@ YOUNG_THRESHOLD: Final = 20_000
 """The number of new objects after which the collector looks at them, which takes 3 to 5 ms in which nothing else is
 done."""
 OLDER_THRESHOLDS: Final = (50, 1_000)
-FREEZE_EVERY: Final = 4_000
-"""The number of entries after which survivors are set aside, small enough that the collection before takes only a few
-milliseconds."""
+FREEZE_EVERY: Final = 500
+"""The number of entries after which all objects are set aside: before the collector would look at them by itself."""
+LOOK_EVERY: Final = 8
+"""The collector looks at one in so many of these lots before it is set aside, as a sample. Setting aside costs nothing,
+but a look takes a millisecond, and it hardly ever finds anything."""
+FEW_FOUND: Final = 100
+"""If a sample finds more garbage, the collector looks at what comes next, too, until it finds no more."""
 LOOK_EVERY_S: Final = 10.0
 RECORDS_PER_QUEUE: Final = 4
 """The number of records that take as many blocks of memory as a queue with its configuration."""
@@ -41,17 +45,19 @@ IDLE_EXCESS: Final = 200_000
 BUSY_EXCESS: Final = 1_000_000
 IDLE_PART: Final = 4
 BUSY_PART: Final = 2
-"""The constants with ``EXCESS`` are numbers of unaccounted blocks, of about 70 bytes each, that cause a full collection
-while the core is idle, or busy. For a large heap, it is a part of the heap (one ``PART``-th), so that the cost of full
-collections stays in proportion."""
+"""A full collection is made when so many blocks are unaccounted for, of about 70 bytes each: ``IDLE_EXCESS`` while the
+core is idle, ``BUSY_EXCESS`` while it is busy. For a large heap, the limit is one ``PART``-th of the heap, so that the
+cost of full collections stays in proportion."""
 
 
 class GarbageKeeper:
-    """Sets objects aside that live long, always between slices."""
+    """Sets long-lived objects aside, always between slices."""
 
     def __init__(self, *, enabled: bool = True) -> None:
         self._enabled = enabled
         self._since = 0
+        self._unseen = 0
+        """The number of times that objects were set aside since the last sample."""
         self._building = 0
         self._blocks = self._records = 0
         """The blocks of memory in use, and the records that the engine held, at the last full collection; or the least
@@ -60,7 +66,7 @@ class GarbageKeeper:
 
     @property
     def building(self) -> bool:
-        """Tells whether something large is being made."""
+        """Tells whether a large object is being built."""
         return self._building > 0
 
     def start(self) -> None:
@@ -74,8 +80,8 @@ class GarbageKeeper:
 
     @contextmanager
     def pause_while_building(self) -> Iterator[None]:
-        """Keeps the collector off while something large that will live long is built in another thread, then sets it
-        aside."""
+        """Stops the collector while a large and long-lived object is built in another thread, and sets the object aside
+        afterwards."""
         self._building += 1
         if self._enabled:
             gc.disable()
@@ -93,7 +99,10 @@ class GarbageKeeper:
         self._since += entries
         if self._enabled and self._since >= FREEZE_EVERY:
             self._since = 0
-            gc.collect(1)
+            self._unseen += 1
+            if self._unseen >= LOOK_EVERY:
+                found = gc.collect(1)
+                self._unseen = LOOK_EVERY if found > FEW_FOUND else 0
             gc.freeze()
 
     def collect_unseen(self, records: int, *, idle: bool) -> int:

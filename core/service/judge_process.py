@@ -73,7 +73,7 @@ def main() -> None:
         return
     unavailable = json.loads(begun)
     while (raw := read_frame(source)) is not None:
-        # Each text has a reader of its own, because nobody needs what a reader keeps of a large text.
+        # Each text has a separate reader, because the parts of a large text that a reader keeps are not needed.
         sink.write(add_length(verdict_of(ConfigurationReader(unavailable), raw.decode("utf-8", "surrogatepass"))))
         sink.flush()
 

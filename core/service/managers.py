@@ -97,10 +97,11 @@ class Managers:
         logger: FilteringBoundLogger,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """*lobby*: serves streams until their first message names the manager. *make*: makes another place; absent: the
-        core has a journal, and serves one manager at a time. *most*: the most managers at a time.
+        """Prepares the managers. *lobby* serves streams until their first message names the manager. *make* makes
+        another place; if it is absent, the core has a journal and serves one manager at a time. *most* is the most
+        managers at a time.
 
-        *on_change*: called when a place was damaged, mended or given up.
+        *on_change* is called when a place was damaged, repaired or given up.
         """
         self._make = make
         self.most: Final = most if make is not None else 1

@@ -17,7 +17,7 @@ class EffectObserver(Protocol):
 
 
 class CallingObserver:
-    """An ``EffectObserver`` that gives what it sees to a function."""
+    """An ``EffectObserver`` that passes the effects to a function."""
 
     def __init__(self, observe: Callable[[Sequence[Effect]], None]) -> None:
         self.observe = observe
@@ -30,7 +30,7 @@ class EngineTimer(Protocol):
         """Count a command that was applied."""
 
     def slice_took(self, seconds: float, effects: int, *, more: bool) -> None:
-        """Counts a slice with so many *effects*, which observers have seen. *more* tells whether the cycle goes on with
+        """Counts a slice with *effects* effects, which observers have seen. *more* tells whether the cycle goes on with
         the next slice."""
 
 

@@ -1,4 +1,4 @@
-"""Serves ``kornel.v1.ReadService``: what the core holds, in pages that never keep the engine waiting."""
+"""Serves ``kornel.v1.ReadService``: the state of the core, in pages that never keep the engine waiting."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class ReadService:
         return pb.ListQueuesResponse(queues=page.encoded, next_page_token=_token(str(skip + size)) if page.more else "")
 
     async def _get_queue(self, request: pb.GetQueueRequest) -> pb.GetQueueResponse:
-        """Returns a queue, which its administrators may see, as may everybody who may read."""
+        """Returns a queue. Its administrators may see it, and everybody who may read."""
         caller().require_for_queue(
             Permission.READ, partial(self._reader.may_administer, request.partition, request.path)
         )

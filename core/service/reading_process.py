@@ -1,5 +1,5 @@
-"""A separate process that reads configurations for the core: started when there is one, ended when none has come for a
-while.
+"""A separate process that reads configurations for the core: it is started for the first one, and ended when none has
+arrived for a while.
 
 Reading a text of some megabytes takes seconds, during which it would hold the interpreter's lock.
 """

@@ -67,8 +67,8 @@ KIND_OF: Final[Mapping[type, Kind]] = {
 
 
 class Resumption(NamedTuple):
-    """The position of the client of a stream: it has *received* so many entries, the last of them in *epoch*. -1: it
-    cannot be read."""
+    """The position of the client of a stream: it has received *received* entries, the last of them in *epoch*. -1: its
+    number cannot be read."""
 
     epoch: str
     received: int
@@ -79,7 +79,7 @@ RESUMPTION: Final[ContextVar[Resumption | None]] = ContextVar("resumption", defa
 
 
 class Received(NamedTuple):
-    """A command of the session that holds the core: with it, so many entries of *kind* were applied."""
+    """A command of the session that is registered: with it, *entries* entries of *kind* were applied."""
 
     kind: Kind
     entries: int
@@ -93,7 +93,7 @@ class Begun(NamedTuple):
 
 
 Receipt = Received | Begun
-"""The source of a command, as far as the core after this one has to know it."""
+"""The source of a command, with the values that the next core has to know."""
 
 
 class ProgressValues(NamedTuple):
@@ -155,7 +155,7 @@ class Progress:
         self._epoch = epoch
 
     def begin_registration(self, begun: Begun | None) -> None:
-        """Notes that a manager registered; ``None``: it was unregistered, or nobody can know it again."""
+        """Notes that a manager registered. ``None``: it was unregistered, or it cannot be recognized again."""
         self.token, self.session = begun or ("", "")
         self.received = dict.fromkeys(Kind, 0)
         self.decided = dict.fromkeys(Kind, 0)
@@ -197,7 +197,7 @@ class CallContext(Protocol):
 
 
 def read_resumption(context: CallContext) -> Resumption | None:
-    """Returns what the client of a stream says; ``None``: nothing."""
+    """Returns the resumption that the client of a stream asks for, or ``None`` if it asks for none."""
     for key, value in context.invocation_metadata() or ():
         if key == RESUME_KEY and isinstance(value, str):
             epoch, _, received = value.rpartition("/")

@@ -1,7 +1,7 @@
 """Defines rollbacks of the configuration, which texts from before the rollback do not undo.
 
 A shim sends its configuration whenever it registers, and a file is read again whenever an administrator asks for that.
-Neither means that somebody wants another configuration than the one rolled back to. A new text does.
+Neither means that another configuration is wanted than that of the rollback. Only a new text means this.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Rollback:
     version    the number of the version that was rolled back to, whose text is ``text``
     rm_id      the manager whose configuration it is; a text of another manager ends it
     principal  the caller that rolled back, at ``at_ns``
-    brought    the texts that came before it, in any way
-    kept_out   the number of times that one of them has come since and was not applied
+    brought    the texts that arrived before it, from any origin
+    kept_out   the number of times that one of them has arrived since then and was not applied
     """
 
     version: int

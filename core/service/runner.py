@@ -31,9 +31,9 @@ from kornel.core.domain.commands import (
     Fault,
     RegisterManager,
     SetOperatorDrain,
+    StreamCommand,
     UnregisterManager,
     UpdateAllocations,
-    UpdateApplications,
     UpdateConfiguration,
     UpdateNodes,
 )
@@ -92,20 +92,19 @@ SHORTEST_WAIT_NS: Final = 1_000_000
 endless loop."""
 
 MOST_FAILURES: Final = 3
-"""The most entries of one command on which the engine may fail before all further ones are refused without a try: after
-each it is restored."""
+"""The most entries of one command on which the engine may fail; all further entries are refused without a try, because
+the engine is restored after each failure."""
 
 LONGEST_FAULT_WAIT_NS: Final = 60 * SECOND_NS
-"""The longest time between two tries of a slice on which an engine fails that is restored each time."""
+"""The longest time between two tries of a slice on which the engine fails, and is restored, each time."""
 
 FAULT_WAIT_NS: Final = SECOND_NS
 """The time for which nothing is tried after a bug in a cycle, unless new input comes."""
 
 MOST_LAST_SLICES: Final = 500
-"""The most slices that a core that ends still runs, to end what goes on from slice to slice: no snapshot can be taken
-before."""
+"""The most slices that a core still runs when it ends, to finish work that continues from slice to slice: before that,
+no snapshot can be taken."""
 
-StreamCommand = UpdateNodes | UpdateApplications | UpdateAllocations
 CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration | SetOperatorDrain
 
 
@@ -150,8 +149,8 @@ _Item = _FromStream | _EndOfStream | _Turn | _Call
 
 
 class PartitionRunner:
-    """The only user of the engine. ``on_damage`` is called when its state can no longer be trusted, and when it can be
-    again.
+    """The only user of the engine. ``on_damage`` is called when the state of the engine can no longer be trusted, and
+    when it can be trusted again.
 
     ``observers`` see every effect after it was passed to the shims. ``on_settings`` gets the extra settings in force
     after each registration and configuration update. ``on_submit`` is called for each command of a stream, in the
@@ -215,10 +214,10 @@ class PartitionRunner:
         self._under_way = under_way
         self._restorer = restorer or NoRestorer()
         self._failure: tuple[Exception, int] | None = None
-        """The error with which the engine failed and the record of the call, until it is restored; nothing is called
-        meanwhile."""
+        """The error with which the engine failed and the record of the call, until the engine is restored. It is not
+        called meanwhile."""
         self._unanswered: tuple[Stream, StreamCommand] | None = None
-        """The command on which it failed, if that came on a stream."""
+        """The command on which the engine failed, if it arrived on a stream."""
         self._fault_wait_ns = FAULT_WAIT_NS
         self._last_slices = 0
         self._budget = budget
@@ -447,7 +446,7 @@ class PartitionRunner:
                 await self._sleep_until_work()
 
     def _ends_slowly(self) -> bool:
-        """Tells whether the engine has begun something that it is to end before the core ends."""
+        """Tells whether the engine has begun work that it should finish before the core ends."""
         self._last_slices += 1
         return self._last_slices <= MOST_LAST_SLICES and self._under_way()
 
@@ -501,6 +500,7 @@ class PartitionRunner:
             self._metrics.commands_refused += 1
             if self._failure is not None:
                 self._unanswered = stream, command
+                self._note_receipt(stream, command, take_back=True)
             else:
                 self._switchboard.end_stream(stream, error, flush=False)
         else:
@@ -517,13 +517,15 @@ class PartitionRunner:
             greeting = f"{stream.epoch}/{self._progress.received[stream.kind]}"
             self._gate.pass_on(partial(stream.greet, greeting))
 
-    def _note_receipt(self, stream: Stream, command: StreamCommand) -> None:
-        """Count the entries of *command*, for a client that sends again what was not applied."""
-        entries = _count_entries(command)
+    def _note_receipt(self, stream: Stream, command: StreamCommand, *, take_back: bool = False) -> None:
+        """Count the entries of *command*, for a client that sends again what was not applied. *take_back*: they were
+        counted and are not applied, because the engine failed."""
+        entries = -_count_entries(command) if take_back else _count_entries(command)
         if entries and stream.epoch and stream.epoch == self._progress.epoch:
             receipt = Received(stream.kind, self._progress.received[stream.kind] + entries)
             self._progress.note_receipt(receipt)
-            self._on_receipt(receipt)
+            if not take_back:
+                self._on_receipt(receipt)
 
     def _attach(self, stream: CallbackStream, subscription: Subscription) -> None:
         try:
@@ -600,7 +602,8 @@ class PartitionRunner:
                 if self._failure is not None:
                     await self._recover(*self._failure)
             finally:
-                # Last of all: whoever gets the error clears the frames of its traceback, and this is one of them.
+                # This is done last, because the receiver of the error clears the frames of its traceback, to which this
+                # frame belongs.
                 if not call.answer.done():
                     call.answer.set_exception(error)
         else:
@@ -680,7 +683,8 @@ class PartitionRunner:
         """Runs one slice, and the periodic preemption round if it is due. Returns whether the next slice should follow
         at once."""
         now_ns = self._clock.now_ns()
-        # What has come in may help an engine that nobody restores; another one would have to be restored each time.
+        # Commands that have arrived may help an engine that is not restored; an engine that is restored would have to
+        # be restored again each time.
         waits = self._intake.empty() or self._restorer.ready
         if self._retry_at_ns is not None and now_ns < self._retry_at_ns and waits:
             return False
@@ -756,7 +760,7 @@ class PartitionRunner:
         )
 
     def _note_failure(self, error: Exception, doing: str, **where: str) -> EngineFault:
-        """Notes that the engine failed with *error*, and returns the error for whoever asked for the call."""
+        """Notes that the engine failed with *error*, and returns the error for the caller."""
         self._report_damage(error, doing, **where)
         if not self._restorer.ready:
             return EngineFault("internal error while the request was applied; see the log of the core")
@@ -768,7 +772,7 @@ class PartitionRunner:
         )
 
     async def _recover(self, error: Exception, record: int) -> None:
-        """Go on as if the call of *record* had never been made, on which the engine failed."""
+        """Continue as if the call of *record*, on which the engine failed, had never been made."""
         unanswered, self._unanswered = self._unanswered, None
         await self._restore_engine(error, record)
         if unanswered is not None:
@@ -782,10 +786,11 @@ class PartitionRunner:
 
     async def _apply_singly(self, stream: Stream, command: StreamCommand, record: int) -> None:
         """Apply *command*, on which the engine failed as a whole, entry by entry, and refuse the entries on which it
-        fails again. *record*: of the whole command."""
+        fails again. *record* is that of the whole command."""
         parts = list(self._restorer.split_command(command))
         failures, silent = int(len(parts) == 1), False
         for part in parts:
+            self._note_receipt(stream, part)
             if failures < MOST_FAILURES and len(parts) > 1:
                 try:
                     self._hand_over(self._apply(part))
@@ -794,12 +799,14 @@ class PartitionRunner:
                 except EngineFault:
                     failures += 1
                     assert self._failure is not None, "it has just failed"
+                    self._note_receipt(stream, part, take_back=True)
                     await self._restore_engine(*self._failure)
+                    self._note_receipt(stream, part)
             refused = self._restorer.refuse_entries(part, self._clock.now_ns())
             silent = silent or not refused
             self._hand_over(refused)
         if silent:
-            # Nothing answers such an entry, so its sender has to learn in another way that it was not applied.
+            # Such an entry gets no answer, so its sender has to learn in another way that it was not applied.
             fault = EngineFault(
                 f"internal error: entries of record {record} of the journal were set aside; see the log of the core"
             )

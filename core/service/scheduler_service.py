@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.domain.commands import UpdateApplications
+from kornel.core.domain.commands import StreamCommand, UpdateApplications
 from kornel.core.service.clock import Clock
 from kornel.core.service.connections import LINK, MESSAGE_BYTES
 from kornel.core.service.managers import Managers, Place
@@ -26,7 +26,6 @@ from kornel.core.service.plain_asks import PlainAsks, PlainReader
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.resuming import RESUME_KEY, Kind
 from kornel.core.service.rpc import MARKS, Context, Handler, Requests, bidirectional, end_call, unary
-from kornel.core.service.runner import StreamCommand
 from kornel.core.service.standing import Standing
 from kornel.core.service.status_codes import NotLeading, OtherManagerOnStream, ServiceError, ShuttingDown
 from kornel.core.service.streams import Batch, Stream
@@ -51,7 +50,7 @@ class SchedulerService:
         clock: Clock,
         standing: Standing | None = None,
     ) -> None:
-        """*standing* absent: the core always leads."""
+        """Makes the service. Without *standing*, the core always leads."""
         self._managers = managers
         self._standing = standing or Standing()
         self._lookups = lookups
@@ -169,7 +168,7 @@ class SchedulerService:
         return self._decoder.allocation_commands(request)
 
     async def _write(self, stream: Stream, context: Context) -> None:
-        """Send what comes for *stream* until it ends. Entries that could not be sent wait for another stream."""
+        """Send the entries for *stream* until it ends. Entries that could not be sent wait for another stream."""
         while True:
             greeting = stream.take_greeting()
             if greeting:

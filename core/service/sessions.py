@@ -97,7 +97,8 @@ class Sessions:
         self._superseded: dict[Session, int | None] = {}
         """The superseded sessions, each with the time until which it is kept; ``None``: as long as there is room."""
         self._superseded_hosts: dict[str, None] = {}
-        """The addresses of superseded programs without a name, whose further connections may come from there."""
+        """The addresses of superseded programs without a name. Further connections from there may come from these
+        programs."""
 
     def admit(self, session: Session, rm_id: str, presence: Presence | None) -> None:
         """Raises :class:`RegistrationHeld` if *session* wants to wait until the holder of *rm_id* is gone, and it is
@@ -163,9 +164,9 @@ class Sessions:
 
     def check_stream(self, session: Session) -> None:
         """Raises :class:`Superseded` as :meth:`check` does, and for a connection without a name from an address whose
-        nameless program was superseded: it has dialled again, and does not know yet.
+        nameless program was superseded: it has connected again, and does not know yet.
 
-        Calls that are no streams are left alone, because those who administer the core have no name either.
+        Calls that are no streams are left alone, because administrators of the core have no name either.
         """
         self.check(session)
         if session.key and not session.named and session.host in self._superseded_hosts and session != self._holder:

@@ -71,7 +71,7 @@ class StatusService:
         version: str,
         standing: Standing | None = None,
     ) -> None:
-        """*standing* absent: the core always leads."""
+        """Makes the service. Without *standing*, the core always leads."""
         self._managers = managers
         self._standing = standing or Standing()
         self._reader = managers.reader
@@ -101,7 +101,7 @@ class StatusService:
         return encode_user_explanation(found)
 
     async def _explain_queue(self, request: pb.ExplainQueueRequest) -> pb.ExplainQueueResponse:
-        """Returns the bounds of a queue (config.md 7.3). Its administrators may see them, as may everybody who may
+        """Returns the bounds of a queue (config.md 7.3). Its administrators may see them, and everybody who may
         read."""
         caller().require_for_queue(
             Permission.READ, partial(self._reader.may_administer, request.partition, request.path)

@@ -60,7 +60,7 @@ RUN_BYTES: Final = 8 * 2**20
 """The memory that the entries of one response message may take if they are long."""
 
 HIGH_WATER: Final = 65_536
-"""The number of entries waiting in a lane from which on its streams are no longer read."""
+"""When this many entries wait in a lane, its streams are no longer read."""
 
 HIGH_WATER_BYTES: Final = 16 * 2**20
 """When the waiting entries take this many bytes, no further requests are read."""
@@ -192,12 +192,12 @@ class _Lane:
             self.kept_bytes -= len(self.kept.popleft().raw)
 
     def drop_kept_from(self, number: int) -> None:
-        """Keeps no messages any more with entries from *number* on: they were not sent."""
+        """Drops the messages with entries from *number* on, because they were not sent."""
         while self.kept and self.kept[-1].end > number:
             self.kept_bytes -= len(self.kept.pop().raw)
 
     def drop_kept_before(self, number: int) -> None:
-        """Keeps no messages any more of which all entries are before *number*: they were received."""
+        """Drops the messages all of whose entries are before *number*, because they were received."""
         while self.kept and self.kept[0].end <= number:
             self.kept_bytes -= len(self.kept.popleft().raw)
 
@@ -361,7 +361,7 @@ class Switchboard:
         lane.drop_kept_before(received)
         if received < lane.next and (not lane.kept or lane.kept[0].first != received):
             raise lost
-        # Whoever still writes gives nothing back that this stream sends again.
+        # A stream that is still writing returns nothing that this stream sends again.
         lane.read_on += 1
         stream.send_again(kept.raw for kept in lane.kept)
         for other in lane.streams:
@@ -369,7 +369,7 @@ class Switchboard:
                 self.end_stream(other, StreamReplaced("replaced: the client has opened another one"), flush=False)
 
     def note_received(self, kind: Kind, entries: int) -> None:
-        """Note that the client has received so many entries, which need not be sent again."""
+        """Note that the client has received *entries* entries, which need not be sent again."""
         self._lanes[kind].drop_kept_before(entries)
 
     def keep_messages(self, stream: Stream, batch: Batch, messages: Iterable[tuple[bytes, int]]) -> None:

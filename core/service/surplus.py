@@ -1,4 +1,4 @@
-"""Chooses the connections to cut if there are too many, so that nobody can lock others out by holding connections.
+"""Chooses the connections to cut if there are too many, so that no client can lock others out by holding connections.
 
 A new connection has a moment to prove who its caller is. Connections that have proved nothing are cut first, with or
 without a call; of the others, the newest of the identity with the most connections.
@@ -75,8 +75,8 @@ def _choose(members: Sequence[Member], room: Room) -> Iterator[str]:
 
 
 def _take(members: Iterable[Member], count: int, *, by: Callable[[Member], str], oldest: bool) -> Iterator[str]:
-    """Yields the names of *count* members: those of the lowest rank, and among equals those with the value of *by* that
-    has the most members left."""
+    """Yields the names of *count* members: those of the lowest rank, and among equal ranks those whose value of *by* is
+    shared by the most remaining members."""
     left = sorted(members, key=lambda member: (member.standing, member.since_s if oldest else -member.since_s))
     held = Counter(map(by, left))
     for _ in range(min(count, len(left))):

@@ -55,7 +55,7 @@ from kornel.si.v1 import si_pb2 as si
 
 PARTITION_ATTRIBUTE: Final = "si/node-partition"
 APPLICATION_TIME_TAG: Final = "yunikorn.apache.org/creationTime"
-"""The tag of an application, exact case, that states when it was first submitted, in Unix seconds."""
+"""The tag of an application (in exactly this case) with the time of its first submission, in Unix seconds."""
 FOREIGN_TAG: Final = "foreign"
 REQUIRED_NODE_TAG: Final = "yunikorn.apache.org/requiredNode"
 
@@ -84,7 +84,7 @@ _Said = tuple[
 """The fields of an :class:`AllocationSpec` from ``created_s`` on: those that tags may set, with defaults between."""
 
 UNTAGGED: Final = (None, "", "", (), False, 1, 0, False, None, None)
-"""The same of an allocation without tags."""
+"""The fields of tags for an allocation without tags."""
 
 _new: Final = tuple.__new__
 
@@ -98,7 +98,7 @@ _RESOURCES: Final = itemgetter(Allocated._fields.index("resources"))
 _SHARED: Final = itemgetter(
     slice(AllocationSpec._fields.index("task_group"), AllocationSpec._fields.index("allow_preempt_other") + 1)
 )
-"""The fields of a spec, beside its amounts, that an answer repeats and many share."""
+"""The fields of a spec, besides its amounts, that an answer repeats and that many specs share."""
 
 
 class Decoder:
@@ -125,8 +125,8 @@ class Decoder:
     def allocation_commands(
         self, request: si.AllocationRequest, read: tuple[AllocationSpec, ...] | None = None
     ) -> Iterator[UpdateAllocations]:
-        """Yields commands that together mean *request*: allocations, asks, ask releases, releases, in that order
-        (3.4). *read*: the allocations, if somebody has read them already."""
+        """Yields commands that together mean *request*: allocations, asks, ask releases, releases, in that order (3.4).
+        *read*: the allocations, if they were read already."""
         rm_id = request.rmID
         names = PartitionNames(rm_id)
         releases = request.releases
@@ -207,7 +207,8 @@ class Decoder:
                 preempt_self,
                 preempt_other,
             )
-            # What tags say stands last, and the constructor of a named tuple would double what an ask costs.
+            # The values from tags are the last fields. The constructor of a named tuple would double the cost of an
+            # ask.
             spec = _new(AllocationSpec, fields + (_read_tags(tags, ahead_s) if tags else UNTAGGED))
             given_id = message.allocationID or message.UUID
             yield spec._replace(instance=_find_instance(spec.key, given_id)) if given_id else spec

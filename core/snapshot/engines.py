@@ -16,14 +16,14 @@ ENGINE: Final = Kept(
     Engine,
     "rm_id manager checksum configuration extra_config unrouted"
     " _reservation_delay_ns _reservation_percent _outbox _partitions _operator_drains _callbacks _keeps_events",
-    # What is built or read ahead is a hint, and what is still to be freed decides nothing.
+    # Parts that are built or read in advance are hints, and parts that are still to be freed decide nothing.
     wiring="_handlers _observer _prepared _built _remains",
 )
-"""The fields of an engine. It is no row of the tables, since who restores it brings it along."""
+"""The fields of an engine. It is no row of the tables, because the caller that restores it supplies the engine."""
 
 
 def has_work_under_way(engine: Engine) -> bool:
-    """Tells whether *engine* does something from slice to slice, so that no snapshot can be taken until that is
+    """Tells whether *engine* has work that continues from slice to slice, so that no snapshot can be taken until it is
     done."""
     for name in engine.partition_names():
         state = engine.partition(name)
@@ -36,7 +36,8 @@ def has_work_under_way(engine: Engine) -> bool:
 
 
 def write_engine(engine: Engine, *besides: object) -> pb.SnapshotState:
-    """Returns a snapshot of *engine*, which is between two calls, with other objects that may refer to parts of it.
+    """Returns a snapshot of *engine*, which must be between two calls, and of the objects *besides*, which may refer to
+    parts of it.
 
     Raises :class:`kornel.core.snapshot.writing.WorkUnderWay` and
     :class:`kornel.core.snapshot.writing.UnknownState`.
@@ -45,9 +46,9 @@ def write_engine(engine: Engine, *besides: object) -> pb.SnapshotState:
 
 
 def restore_engine(engine: Engine, state: pb.SnapshotState) -> Sequence[Any]:
-    """Makes *engine*, which is new, the one that *state* was taken of. Returns the objects that were written with it.
+    """Gives *engine*, which has to be new, the state in *state*. Returns the objects that were written with it.
 
-    Raises :class:`kornel.core.snapshot.reading.SnapshotUnreadable`; *engine* is as new then.
+    Raises :class:`kornel.core.snapshot.reading.SnapshotUnreadable`; *engine* is then as good as new.
     """
     fields, *besides = read_objects(SCHEMA, state)
     for name in ENGINE.fields:
@@ -60,6 +61,6 @@ def restore_engine(engine: Engine, state: pb.SnapshotState) -> Sequence[Any]:
 
 
 def move_engine(source: Engine, target: Engine) -> None:
-    """Makes *target*, which is new, the engine that *source* is, which must not be used any more."""
+    """Moves the state of *source*, which must not be used any more, to *target*, which has to be new."""
     for name in ENGINE.fields:
         setattr(target, name, getattr(source, name))

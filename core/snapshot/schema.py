@@ -142,7 +142,8 @@ from kornel.core.preemption.victim_index import VictimIndex
 from kornel.core.snapshot.kept import Kept, Schema, named_of
 
 VERSION: Final = 1
-"""The version of the tables, which a file names. It changes when files of the one before need to be read otherwise."""
+"""The version of the tables, which every file names. It changes when files of the previous version have to be read in
+another way."""
 
 MEMBERS: Final = (
     AppEvent, AppState, AskPlace, EventChange, EventDetail, EventType, GangScheduling, GuaranteeMode, Ignored,
@@ -189,6 +190,11 @@ FUNCTIONS: Final = {
     **named_of(vetting, "_apply_answer", "_decide_placement", "_drop_question", "_offer_in_turn"),
 }
 """Functions that are called later: by timers, when the shim has answered, and for the keys of an order."""
+
+
+def _find_due(queue: Queue) -> dict[Application, None]:
+    applications = queue.applications.values()
+    return {each: None for each in applications if any(group.due for group in each.groups.values())}
 
 
 def _no_text(_: object) -> str:
@@ -362,6 +368,7 @@ MODEL: Final = (
         " claims depth draining dynamic_terms fair_terms guaranteed held_back leaf limits managed"
         " max max_applications name newcomers order parent parked path pending preempted_count"
         " preempted_total preempting priority promised properties running siblings submit_acl used waiting",
+        derived={"with_due": _find_due},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
     Kept(TaskGroup, "asks count free name replaced shape stated_minimum timed_out topology"),
@@ -411,7 +418,7 @@ PARTITIONS: Final = (
     Kept(NodeScore, "_binpacking _weights"),
     Kept(Members, "pairs number required_node refused together devices"),
 )
-"""What a partition remembers."""
+"""The records of a partition."""
 
 PREEMPTION: Final = (
     Kept(GovernorBooks, "taken _victims _lost _preempted _turns paused limits denied"),
@@ -459,7 +466,7 @@ PREEMPTION: Final = (
     Kept(Protection, "reason t amount queue of guaranteed held smallest"),
     Kept(Terms, "max delay_ns"),
 )
-"""What preemption remembers."""
+"""The records of preemption."""
 
 SCHEMA: Final = Schema(
     VERSION,

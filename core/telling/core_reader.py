@@ -1,4 +1,4 @@
-"""Reads what a whole core holds: the partitions of all its resource managers, each of which has a reader of its own.
+"""Reads the state of a whole core: the partitions of all its resource managers, each of which has a separate reader.
 
 A partition is named by its full name, ``[rm]name``, or by its bare name while only one manager has such a partition. It
 is shown in the same way, so that users of a core with one manager never see a full name.
@@ -23,7 +23,7 @@ class AmbiguousPartition(KeyError):
 
 
 class CoreReader:
-    """Reads what all managers hold. *readers*: one for each manager, including places where none is registered."""
+    """Reads the state of all managers. *readers*: one for each manager, including places where none is registered."""
 
     def __init__(self, readers: Callable[[], Sequence[Reader]]) -> None:
         self._readers = readers

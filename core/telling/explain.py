@@ -125,7 +125,7 @@ class UserNamed(Subject[UserExplanation]):
     name: str
 
     def explain_from(self, reading: Reading) -> UserExplanation | None:
-        """Explains what the user holds, and what limits it."""
+        """Explains the usage of the user, and the limits that apply to it."""
         return explain_user(reading.state, self.name)
 
 

@@ -1,7 +1,8 @@
-"""The only way to read what an engine holds: ``Reader(engine)[partition]`` answers every question about a partition.
+"""The only way to read the state of an engine: ``Reader(engine)[partition]`` answers every question about a partition.
 
 The services of gRPC, REST, the metrics and, through them, the command line read the engine only through this module.
-The engine knows nothing of it: what is kept from one answer to the next is kept here, and dropped with its partition.
+The engine does not know of it: values that are kept from one answer to the next are kept here, and dropped with their
+partition.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class _Kept:
 
 
 class Reader:
-    """Reads what the partitions of *engine* hold, between two of its turns; each answer is about one moment.
+    """Reads the partitions of *engine* between two of its turns, so that each answer is about one moment.
 
     *now_ns* returns the time of the engine. *absence* returns a sentence about a manager that is gone; empty: it is
     there, or none is registered. Partitions may be named in short or in full.
@@ -335,12 +336,12 @@ class PartitionReader:
         return node_view(self._state, node, self._kept.allocations) if node is not None else None
 
     def node_summaries(self, after: str = "") -> Iterator[NodeSummary]:
-        """Shows the nodes whose IDs come after *after*, by ID, without what runs there."""
+        """Shows the nodes whose IDs come after *after*, by ID, without their allocations."""
         return node_summaries(self._state, after)
 
     def node_heads(self, render: Callable[[NodeView], bytes]) -> Iterator[tuple[bool, bytes]]:
-        """Yields for each node, by ID, whether it is schedulable, and what *render* makes of it without what runs
-        there.
+        """Yields for each node, by ID, whether it is schedulable, and the result of *render* for the node without its
+        allocations.
 
         *render* is called only for nodes that have changed, so its result must depend on its argument alone.
         """
@@ -387,7 +388,7 @@ class PartitionReader:
         return self._kept.applications.view_of(application) if application is not None else None
 
     def application_summaries(self, after: str = "") -> Iterator[ApplicationSummary]:
-        """Shows the live applications whose IDs come after *after*, by ID, without what they ask for and hold."""
+        """Shows the live applications whose IDs come after *after*, by ID, without their asks and allocations."""
         return self._kept.applications.list_summaries(after)
 
     def finished_applications(self) -> Iterator[ApplicationView]:

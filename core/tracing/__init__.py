@@ -1,1 +1,2 @@
-"""OpenTelemetry spans from call to decision. Needs the extra ``tracing``; nothing here is imported while it is off."""
+"""OpenTelemetry spans from calls to decisions. The package needs the extra ``tracing``, and is not imported while
+tracing is off."""

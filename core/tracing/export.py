@@ -1,5 +1,5 @@
-"""Export of spans to an OTLP receiver over HTTP, from a thread of its own; spans that it does not take in time are
-dropped."""
+"""Export of spans to an OTLP receiver over HTTP, in a separate thread. Spans that the receiver does not accept in time
+are dropped."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class BadEndpoint(ValueError):
 
 
 def tracing_to(endpoint: str, version: str, logger: FilteringBoundLogger) -> Tracing:
-    """Returns what sends traces to *endpoint*, ``http://host:4318`` or the full path. Raises :class:`BadEndpoint`.
+    """Returns the tracing that sends spans to *endpoint*, which is ``http://host:4318`` or the full path. Raises
+    :class:`BadEndpoint`.
 
-    *logger*: hears when spans cannot be sent.
+    *logger* gets a line when spans cannot be sent.
     """
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -42,13 +43,13 @@ def tracing_to(endpoint: str, version: str, logger: FilteringBoundLogger) -> Tra
 
 
 class _Complaints(logging.Handler):
-    """A handler for the two log lines that OpenTelemetry writes for each batch it cannot send: logs one, then
-    counts."""
+    """A handler for the two log lines that OpenTelemetry writes for each batch that it cannot send. It logs one of
+    them, and then only counts."""
 
     def __init__(self, logger: FilteringBoundLogger) -> None:
         super().__init__(logging.WARNING)
         self._logger = logger
-        # A lock besides the handler's own, because logging the line may take as long as the output does.
+        # This lock is not that of the handler, because logging the line may take as long as the output does.
         self._counting = threading.Lock()
         self._told_s: float | None = None
         self._untold = 0

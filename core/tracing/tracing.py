@@ -1,6 +1,6 @@
 """Traces of each unary call, each request on a stream, and each ask from its arrival to its decision.
 
-A stream lives as long as its shim and would be a span without end. So each request on a stream has a span, from its
+A stream lasts as long as its shim and would be an endless span. So each request on a stream has its own span, from its
 arrival until it is in the engine's queue. The span of an ask is a child of its request's span and ends with the first
 decision about the ask. Callers continue their own traces with the W3C entry ``traceparent`` of their metadata.
 """
@@ -24,7 +24,7 @@ from kornel.core.domain.commands import Command, UpdateAllocations
 from kornel.core.domain.effects import Allocated, AllocationRejected, AskReleased, Effect, PreemptionDecided, Released
 
 MOST_ASKS: Final = 10_000
-"""The most asks whose spans are open. If there are more, the span of the oldest is ended as not followed any more."""
+"""The most asks whose spans are open. If there are more, the span of the oldest one is ended as no longer followed."""
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
@@ -91,7 +91,7 @@ class Tracing:
                     )
 
     def close(self) -> None:
-        """End all open spans and hand everything over. Blocks until the receiver has them or the exporter's time is
+        """End all open spans and export everything. Blocks until the receiver has the spans, or the exporter's time is
         over."""
         while self._asks:
             self._end_span(next(iter(self._asks)), "undecided when the core stopped")
@@ -161,13 +161,14 @@ class _Interceptor(grpc.aio.ServerInterceptor):
         return handle
 
     async def _trace_requests(self, requests: AsyncIterator[Any], method: str, metadata: Any) -> AsyncIterator[Any]:
-        """Yields *requests*, each one inside its own span until the next one is asked for."""
+        """Yields *requests*, each within its own span, which lasts until the next one is requested."""
         parent = _parent_of(metadata)
         async for request in requests:
             span = self._tracer.start_span(
                 f"{method.lstrip('/')} request", context=parent, kind=SpanKind.SERVER, attributes=_attributes_of(method)
             )
-            # Never detached: the context belongs to the reading task, and may be gone when this generator is closed.
+            # It is never detached: the context belongs to the reading task, which may have ended when this generator is
+            # closed.
             otel_context.attach(trace.set_span_in_context(span))
             try:
                 yield request
@@ -185,7 +186,7 @@ def _attributes_of(method: str) -> dict[str, str]:
 
 
 def _settle_span(span: Span, code: Any) -> None:
-    """End *span* with *code* as gRPC knows it: a status, its number, or nothing for a call that went well."""
+    """End *span* with *code*, which gRPC gives as a status, its number, or nothing for a call that succeeded."""
     number = code.value[0] if isinstance(code, grpc.StatusCode) else int(code or 0)
     span.set_attribute("rpc.grpc.status_code", number)
     if number:

@@ -1,7 +1,8 @@
-"""The files of the web page, served from memory: a request touches no disk, and no path leads out of the package.
+"""The files of the web page, served from memory: a request does not read the disk, and no path leads out of the
+package.
 
-The page holds no data. What it shows it fetches from the REST interface with the caller's own rights, so the files are
-for everybody.
+The page contains no data. It fetches all data from the REST interface with the caller's own rights, so everybody may
+have the files.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ POLICY: Final = (
     " form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 """The content security policy: nothing from other hosts, nothing inline, and no text that becomes markup, because names
-in a cluster are other people's."""
+in a cluster are chosen by other people."""
 
 HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
-    # The files of another version must not mix with these: a browser asks, and mostly hears that nothing changed.
+    # The files of another version must not be mixed with these, so a browser asks each time, and mostly gets the answer
+    # that nothing has changed.
     "Cache-Control": "no-cache",
     "Vary": "Accept-Encoding",
 }
@@ -47,7 +49,7 @@ HEADERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file, ready to be sent. ``tag``: changes with its content."""
+    """One file, ready to be sent. ``tag`` changes with its content."""
 
     content: bytes
     packed: bytes

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.bench import (
     churn,
+    costs,
     growth,
     memory,
     placing,
@@ -77,6 +78,8 @@ def main() -> int:
     took = time.monotonic() - began
     print(f"{len(rows)} figures, {len(missed)} targets missed, {failed} workloads failed, {took:.0f} s ({kind})")
     print(f"pace of the machine {before:,.0f} steps/s before, {after:,.0f} after")
+    if {"P1", "P2", "P3"}.intersection(wanted):
+        print(costs.summary(quick=options.quick))
     found = record.document(rows, quick=options.quick, steps_per_s=(before, after))
     if options.json is not None:
         record.save(found, options.json)

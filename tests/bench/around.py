@@ -27,7 +27,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from google.protobuf.message import Message
 
@@ -176,9 +176,23 @@ class Shim:
             expected -= len(getattr(answer, entries))
 
 
-async def _count(workload: Workload, scratch: Path) -> Counter[CodeType]:
-    """Counts for the sample of *workload*, in a core that keeps its files in *scratch*."""
-    counting = Counting()
+class Watching(Protocol):
+    """Watches what a core does while it places the sample."""
+
+    def begin(self) -> None:
+        """Watch from here on."""
+
+    def pause(self) -> None:
+        """All asks of the sample are placed; what is left of it is written."""
+
+    def end(self) -> Counter[CodeType]:
+        """Returns what was seen by function, and watches no more."""
+        ...
+
+
+async def watch(workload: Workload, scratch: Path, counting: Watching) -> Counter[CodeType]:
+    """Returns what *counting* sees of the sample of *workload*: all messages of asks but the first, whose asks warm up
+    a core that keeps its files in *scratch*."""
     logger, clock = build_logger(LogFormat.JSON, LogLevel.ERROR), SystemClock()
     settings = journal_settings(str(scratch / "journal.db"), JournalSync.WRITTEN)
     assert settings is not None
@@ -214,11 +228,11 @@ async def _count(workload: Workload, scratch: Path) -> Counter[CodeType]:
     infos, new = workload.node_infos(), workload.application_requests()
     await nodes.send([si.NodeRequest(rmID=RM, nodes=infos).SerializeToString()], len(infos), "accepted")
     await applications.send([si.ApplicationRequest(rmID=RM, new=new).SerializeToString()], len(new), "accepted")
-    *before, sample = [message.SerializeToString() for message in workload.ask_messages(RM)]
-    await asks.send(before, WARM_UP, "new")
+    before, *sample = [message.SerializeToString() for message in workload.ask_messages(RM)]
+    await asks.send([before], workload.batch, "new")
     await _settle(server, journal)
     counting.begin()
-    await asks.send([sample], SAMPLE, "new")
+    await asks.send(sample, workload.asks - workload.batch, "new")
     counting.pause()
     await _settle(server, journal)
     counted = counting.end()
@@ -253,7 +267,7 @@ def by_function(workload: Workload) -> Counter[CodeType]:
     gc.disable()  # Or what is found now and then would be finalized, and counted, wherever that happens.
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            return asyncio.run(_count(workload, Path(scratch)))
+            return asyncio.run(watch(workload, Path(scratch), Counting()))
     finally:
         gc.enable()
 

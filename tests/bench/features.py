@@ -15,6 +15,7 @@ from tests.bench import (
     engine,
     event_streams,
     full_cluster,
+    gang_preemption,
     gangs,
     history,
     large_tree,
@@ -52,6 +53,7 @@ def main() -> int:
         metrics.report(runs),
         gangs.report(runs, engine_only=options.engine_only),
         domains.report(runs, engine_only=options.engine_only),
+        gang_preemption.report(runs),
     ]
     if not options.engine_only:
         reached += [

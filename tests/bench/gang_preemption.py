@@ -1,14 +1,14 @@
 """Gangs that preempt as units: a thousand of them on full nodes, and single attempts on a large cluster.
 
-``python -m tests.bench.gang_preemption [--gangs 1000] [--nodes 1000] [--large 5000]`` measures processor time, since
-other programs may run beside it. Victims leave as soon as they are told.
+Part of ``python -m tests.bench.features``. It measures processor time, since other programs may run beside it, without
+the garbage collector, as a core that serves keeps it from stopping everything. Victims leave as soon as they are told.
 """
 
 from __future__ import annotations
 
-import argparse
+import gc
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 from kornel.core.domain.commands import (
     AllocationSpec,
@@ -27,6 +27,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import TopologyRequest, Wish
 from kornel.core.partition.engine import Engine
 from tests.bench.core_process import RM
+from tests.bench.report import Figure, show
 
 PARTITION: Final = f"[{RM}]default"
 SIZE: Final = Resources({"vcore": 1_000, "memory": 1 << 30})
@@ -74,7 +75,7 @@ class Cluster:
             for t in range(tasks)
         )
         self.engine.apply(UpdateAllocations(RM, tuple(running)), self.now_ns)
-        self._run(self.engine)
+        self.run_slices()
 
     def ask_for_gang(self, name: str, members: int, request: TopologyRequest | None = None) -> None:
         """Has a hard gang of *members* ask that is old enough to preempt."""
@@ -90,12 +91,13 @@ class Cluster:
         )  # fmt: skip
         self.engine.apply(UpdateAllocations(RM, tuple(asks)), self.now_ns)
 
-    def _run(self, engine: Engine) -> list[Effect]:
+    def run_slices(self) -> list[Effect]:
+        """Runs slices until nothing is left to do at this moment."""
         effects: list[Effect] = []
         more = True
         while more:
             began = time.process_time()
-            result = engine.cycle(self.now_ns, 200)
+            result = self.engine.cycle(self.now_ns, 200)
             self.slices.append((time.process_time() - began) * 1000)
             effects += result.effects
             more = result.more
@@ -105,7 +107,7 @@ class Cluster:
         """Plays until nothing more happens at this moment. Returns how many were placed, and how many left."""
         placed = left = 0
         while True:
-            effects = self._run(self.engine)
+            effects = self.run_slices()
             placed += sum(isinstance(effect, Allocated) for effect in effects)
             gone = tuple(
                 ReleaseSpec(PARTITION, e.application_id, e.key, TerminationType.PREEMPTED_BY_SCHEDULER)
@@ -118,64 +120,67 @@ class Cluster:
             self.engine.apply(UpdateAllocations(RM, releases=gone), self.now_ns)
 
 
-def preempt_for_many(gangs: int, nodes: int) -> None:
+class Measured(NamedTuple):
+    """What attempts took, and the slices in them, in ms of processor time, ascending."""
+
+    attempts: list[float]
+    slices: list[float]
+
+
+def preempt_for_many(gangs: int, nodes: int) -> float:
+    """Returns how many victims a second leave for *gangs* of eight members, all of which are placed in the end."""
     cluster = Cluster(nodes, 8)
     for n in range(gangs):
         cluster.ask_for_gang(f"gang-{n}", 8)
-    cluster.slices.clear()
     began, placed, left, rounds = time.process_time(), 0, 0, 0
-    while placed < gangs * 8 and rounds < 200:
+    while placed < gangs * 8:
+        assert rounds < 200, f"{placed} of {gangs * 8} members were placed"
         more, gone = cluster.settle()
         placed, left, rounds = placed + more, left + gone, rounds + 1
         cluster.now_ns += SECOND
-    took = time.process_time() - began
-    rate, longest = left / took, max(cluster.slices)
-    print(f"{gangs} gangs of 8 on {nodes} full nodes: {placed // 8} placed after {left} victims in {rounds} rounds,")
-    print(f"    {rate:.0f} victims/s of processor time, longest slice {longest:.1f} ms")
+    return left / (time.process_time() - began)
 
 
-def preempt_for_one(nodes: int, tasks: int, attempts: int, request: TopologyRequest | None) -> None:
+def preempt_for_one(nodes: int, tasks: int, attempts: int, request: TopologyRequest | None) -> Measured:
+    """Returns what attempts of gangs of sixteen take, one after the other, the first of them on a cluster that nobody
+    has preempted in."""
     cluster = Cluster(nodes, tasks)
-    took: list[float] = []
-    slices: list[float] = []
+    found = Measured([], [])
     for n in range(attempts):
         cluster.now_ns += 2 * SECOND
         cluster.settle()
         cluster.slices.clear()
         cluster.ask_for_gang(f"gang-{n}", 16, request)
         began = time.process_time()
-        effects = cluster._run(cluster.engine)
-        took.append((time.process_time() - began) * 1000)
-        slices += cluster.slices
-        left = sum(isinstance(effect, Released) for effect in effects)
-        assert left == 16, f"{left} victims"
-        gone = tuple(
-            ReleaseSpec(PARTITION, e.application_id, e.key, TerminationType.PREEMPTED_BY_SCHEDULER)
-            for e in effects
-            if isinstance(e, Released)
-        )
-        cluster.engine.apply(UpdateAllocations(RM, releases=gone), cluster.now_ns)
-        cluster._run(cluster.engine)
-    took.sort()
-    slices.sort()
-    where = "" if request is None else f" that requires one of {RACKS} racks"
-    middle, worst = took[len(took) // 2], took[int(len(took) * 0.99)]
-    print(f"a gang of 16{where} at {nodes} nodes and {nodes * tasks} allocations:")
-    print(f"    attempt median {middle:.1f} ms, p99 {worst:.1f} ms")
-    print(f"    slices p99 {slices[int(len(slices) * 0.99)]:.1f} ms, longest {slices[-1]:.1f} ms")
+        effects = cluster.run_slices()
+        found.attempts.append((time.process_time() - began) * 1000)
+        found.slices.extend(cluster.slices)
+        left = [effect for effect in effects if isinstance(effect, Released)]
+        assert len(left) == 16, f"{len(left)} victims"
+        gone = (ReleaseSpec(PARTITION, e.application_id, e.key, TerminationType.PREEMPTED_BY_SCHEDULER) for e in left)
+        cluster.engine.apply(UpdateAllocations(RM, releases=tuple(gone)), cluster.now_ns)
+        cluster.run_slices()
+    return Measured(sorted(found.attempts), sorted(found.slices))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gangs", type=int, default=1_000)
-    parser.add_argument("--nodes", type=int, default=1_000)
-    parser.add_argument("--large", type=int, default=5_000)
-    parser.add_argument("--attempts", type=int, default=50)
-    arguments = parser.parse_args()
-    preempt_for_one(arguments.large, 20, arguments.attempts, None)
-    preempt_for_one(arguments.large, 20, arguments.attempts, TopologyRequest(Wish.REQUIRED, "rack"))
-    preempt_for_many(arguments.gangs, arguments.nodes)
+def report(runs: int) -> bool:
+    """Prints the victims a second of many gangs, and what single attempts take."""
+    gc.collect()
+    gc.disable()
+    try:
+        figures = [Figure("1,000 gangs of 8 on 1,000 full nodes, victims", "/s", [preempt_for_many(1_000, 1_000)])]
+        for label, request in (("any nodes", None), ("required: rack", TopologyRequest(Wish.REQUIRED, "rack"))):
+            found = preempt_for_one(5_000, 20, 10 * runs, request)
+            later = found.attempts[:-1]  # The longest is the first: it looks at everything.
+            figures += [
+                Figure(f"a gang of 16 at 5,000 nodes, {label}: p99 after the first", "ms", [later[-1]], at_most=True),
+                Figure("    the first", "ms", found.attempts[-1:], at_most=True),
+                Figure("    p99 of the slices", "ms", [found.slices[len(found.slices) * 99 // 100]], 5, at_most=True),
+            ]
+    finally:
+        gc.enable()
+    return show("gangs that preempt as units, 200 racks, 100,000 allocations", figures, "processor time")
 
 
 if __name__ == "__main__":
-    main()
+    report(2)

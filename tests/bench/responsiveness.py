@@ -7,6 +7,7 @@ is watched from inside, see ``watched_core``.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import os
 import signal
@@ -195,4 +196,5 @@ def report(runs: int) -> bool:
 
 
 if __name__ == "__main__":
+    faulthandler.enable()  # A prober crashed once, inside gRPC, and nobody could say where.
     probe(sys.argv[1], sys.argv[2])

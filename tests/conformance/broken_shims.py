@@ -171,6 +171,26 @@ def ends_very_slowly_of_a_refusal() -> None:
     _gives_up_after(7.0)
 
 
+def gives_up_on_its_asks() -> None:
+    """Ends well when a node is refused, although its asks wait and another node might come."""
+    create, submit = ShimClient.create_nodes, ShimClient.submit_asks
+    refused: list[Any] = []
+
+    async def watched(self: ShimClient, nodes: Any) -> Any:
+        answers = await create(self, nodes)
+        refused.extend(answer for answer in answers if isinstance(answer, NodeRejected))
+        return answers
+
+    async def strict(self: ShimClient, asks: Any) -> None:
+        await submit(self, asks)
+        if refused:
+            await asyncio.sleep(1.0)
+            os._exit(0)
+
+    ShimClient.create_nodes = watched  # type: ignore[method-assign]
+    ShimClient.submit_asks = strict  # type: ignore[method-assign]
+
+
 def _gives_up_after(cleanup_s: float) -> None:
     create = ShimClient.create_nodes
 
@@ -247,6 +267,7 @@ WAYS: dict[str, Callable[[], None]] = {
         uses_two_names,
         ends_slowly_of_a_refusal,
         ends_very_slowly_of_a_refusal,
+        gives_up_on_its_asks,
         gives_up_beside_its_work,
         creates_no_node,
         asks_for_nothing,

@@ -106,6 +106,7 @@ async def test_what_is_broken_is_named(way: str, broken: list[str]) -> None:
         ("forgets_what_runs", "S21", ["S20", "S21"]),
         ("uses_two_names", "S25", ["S2"]),
         ("ends_slowly_of_a_refusal", "S22", ["S22"]),
+        ("gives_up_on_its_asks", "S22", ["S22"]),
         ("gives_up_beside_its_work", "S24", ["S24"]),
         ("creates_no_node", "S26", ["S26"]),
         ("asks_for_nothing", "S26", ["S26"]),

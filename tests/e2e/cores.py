@@ -146,10 +146,17 @@ class Cores:
         self._channels: list[grpc.aio.Channel] = []
 
     async def start(
-        self, *options: str, address: str = "127.0.0.1:0", ahead_s: int = 0, version: str = "", bugs: bool = False
+        self,
+        *options: str,
+        address: str = "127.0.0.1:0",
+        ahead_s: int = 0,
+        version: str = "",
+        bugs: bool = False,
+        forked: bool = True,
     ) -> CoreProcess:
         """Returns a core that has begun to serve, as the leader or standing by. *ahead_s*: its machine's clock is.
-        *version*: that it says it is. *bugs*: it has the planted ones."""
+        *version*: that it says it is. *bugs*: it has the planted ones. *forked*: by a
+        process that has imported everything, so that its own processes are not its children."""
         number = len(self._started)
         ready, log = self._home / f"ready-{number}", self._home / f"core-{number}.log"
         module = ["-c", AHEAD, str(ahead_s)] if ahead_s else ["-m", "kornel"]
@@ -157,7 +164,7 @@ class Cores:
             module = ["-c", OTHER_VERSION, version]
         if bugs:
             module = ["-c", PLANTED]
-        prepared = module[0] == "-m"
+        prepared = forked and module[0] == "-m"
         command = [
             python() if prepared else sys.executable, *module, "serve", "--grpc", address, "--ready-file", str(ready),
             "--rest-address", "off", "--history", "off", "--journal", self._journal, *options,

@@ -6,8 +6,10 @@ The engines here have bugs that were planted: they fail, and leave damage behind
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import grpc
@@ -15,11 +17,12 @@ import grpc.aio
 import pytest
 
 from kornel.core.journal.refusing import REASON
+from kornel.shim_client import Allocated, Ask, AskRejected, ShimClient
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc
-from tests.e2e.cores import PATIENCE_S, PLANTED, CoreProcess, cores_on
-from tests.e2e.harness import CONFIG, allocation_request, ask
+from tests.e2e.cores import PATIENCE_S, PLANTED, CoreProcess, cores_on, wait_until
+from tests.e2e.harness import CONFIG, allocation_request, ask, create
 from tests.e2e.test_journal import Shim, decided_in
 from tests.e2e.test_standby import hear_all
 from tests.history_databases import postgres, postgres_server
@@ -45,7 +48,8 @@ async def send_asks(core: CoreProcess, *keys: str) -> tuple[set[str], dict[str, 
             placed |= {each.allocationKey for each in response.new}
             rejected |= {each.allocationKey: each.reason for each in response.rejectedAllocations}
     call.cancel()
-    return placed, rejected
+    # What the stream before was told as it was cancelled may come once more.
+    return placed & set(keys), {key: reason for key, reason in rejected.items() if key in keys}
 
 
 async def wait_for_log(core: CoreProcess, text: str) -> None:
@@ -89,6 +93,36 @@ async def test_an_entry_that_the_engine_fails_on_is_refused(tmp_path: Path) -> N
         again = await cores.start()
         await hear_all(shim, again, "last", set())
         await check_books(again, 6)
+
+
+async def test_a_shim_goes_on_exactly_behind_a_bug(tmp_path: Path) -> None:
+    """Each entry of the message is applied or refused once, and so it is for the next core: nothing is sent again."""
+    async with cores_on(str(tmp_path / "journal.db"), tmp_path) as cores:
+        core = await cores.start(bugs=True)
+        async with ShimClient(core.address, "rm-1") as client:
+            await client.register(config=CONFIG)
+            await client.create_nodes([create("n1", vcore=10**6), create("n2", vcore=10**6)])
+            ann = si.UserGroupInformation(user="ann")
+            await client.add_applications([si.AddApplicationRequest(applicationID="app", queueName="root.a", ugi=ann)])
+            heard: Counter[tuple[type, str]] = Counter()
+
+            async def listen() -> None:
+                async for update in client.updates():
+                    if isinstance(update, Allocated | AskRejected):
+                        heard[type(update), update.key] += 1
+
+            listening = asyncio.create_task(listen())
+            await client.submit_asks([Ask(key, "app", {"vcore": 1}) for key in ("b-1", "poison", "b-2")])
+            await wait_until(lambda: heard.total() == 3, "the asks to be answered")
+            core.send(signal.SIGKILL)
+            await core.ended()
+            again = await cores.start(address=core.address)
+            await client.submit_asks([Ask("last", "app", {"vcore": 1})])
+            await wait_until(lambda: (Allocated, "last") in heard, "the last ask to be placed")
+            placed = {(Allocated, key): 1 for key in ("b-1", "b-2", "last")}
+            assert heard == {**placed, (AskRejected, "poison"): 1}
+            await check_books(again, 3)
+            listening.cancel()
 
 
 async def test_the_bundle_shows_the_bug_again(tmp_path: Path) -> None:

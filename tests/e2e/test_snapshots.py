@@ -107,7 +107,7 @@ async def test_a_writer_that_is_killed_leaves_no_snapshot(tmp_path: Path) -> Non
     """Only what was there before; the core goes on, and makes the next one."""
     journal = str(tmp_path / "journal.db")
     async with cores_on(journal, tmp_path) as cores:
-        core, shim = await cores.start("--journal-snapshots", "0.1"), Shim()
+        core, shim = await cores.start("--journal-snapshots", "0.1", forked=False), Shim()
         await shim.prepare(core.channel)
         await shim.place(core.channel, 0.3)
         async with asyncio.timeout(PATIENCE_S):

@@ -262,7 +262,7 @@ def test_ten_million_empty_entries_by_the_manager(core: AttackedCore) -> None:
             core.serves_bystander(allocations=False)
             yield raw
 
-        with core.attack(refused_bytes=len(raw), memory_mib=144, health_s=0.5):
+        with core.attack(refused_bytes=len(raw), memory_mib=128, health_s=0.5):
             stream: Any = channel.stream_stream(ALLOCATION)
             calling = stream(requests(), timeout=30)
             with suppress(grpc.RpcError):

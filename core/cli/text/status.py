@@ -14,7 +14,8 @@ from kornel.core.domain.readable_amounts import format_count
 from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, ManagerStatus, PartitionStatus, QueueStatus
 
 QUEUES_LISTED: Final = 20
-"""The most queues that are shown one by one: of more, those at the top, and how many there are."""
+"""The most queues that are shown one by one. If there are more, only the topmost ones and the number of all queues are
+shown."""
 
 _DRAINED_SHOWN: Final = 20
 """The number of drained nodes that are named; the others are counted."""

@@ -1,8 +1,8 @@
 """Several requests under one key: what an ask of the older generation means by ``maxAllocations`` (protocol.md 3.4).
 
-Each is a request of its own, kept under a name that nobody outside sees. ``maxAllocations`` is how many allocations the
-key is to have in total: sending an ask again changes nothing, and one that was released is asked for again when the
-shim repeats the ask.
+Each is a separate request, which is kept under an internal name. ``maxAllocations`` is how many allocations the key is
+to have in total: sending an ask again changes nothing, and one that was released is asked for again when the shim
+repeats the ask.
 
 A release that names an ID means one instance. A release that names a key means all allocations under it or, if there
 are none, all asks under it. If a release with a key alone confirms what the core asked for, it means only the

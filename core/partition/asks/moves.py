@@ -36,7 +36,7 @@ def drop_ask(state: PartitionState, ask: Allocation) -> None:
     move_ask(state, ask, AskMove.END)
     ledger.unbook_pending(ask)
     if group is not None and group.is_unit and group.size:
-        activate_group(group)  # The members that are left may be too few now, or few enough for the room there is.
+        activate_group(group)  # There may now be too few members, or few enough for the available room.
 
 
 def place_ask(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
@@ -74,7 +74,8 @@ def confirm_hold(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
 
 
 def free_allocation(state: PartitionState, allocation: Allocation) -> None:
-    """Takes *allocation*, which has ended, off the books, and wakes whoever waits for what it held."""
+    """Removes *allocation*, which has ended, from the accounts, and wakes the asks and applications that wait for its
+    room."""
     # The books come first: they book victims and placeholders in other ways, and tell them apart by their place.
     ledger.unbook_allocation(state, allocation)
     move_ask(state, allocation, AskMove.END)
@@ -82,7 +83,7 @@ def free_allocation(state: PartitionState, allocation: Allocation) -> None:
 
 
 def return_allocation(state: PartitionState, allocation: Allocation) -> None:
-    """Frees what *allocation* holds, which the shim could not start; the caller says where it waits."""
+    """Frees the room of *allocation*, which the shim could not start. The caller decides where it waits."""
     move_ask(state, allocation, AskMove.RETURN)
     ledger.unbook_allocation(state, allocation)
     wake_waiting(state)
@@ -152,7 +153,7 @@ def start_replacement(state: PartitionState, ask: Allocation, placeholder: Alloc
 
 def undo_replacement(state: PartitionState, ask: Allocation) -> None:
     """Makes *ask* pending again, with its equals; the placeholder that it was to replace is still being released."""
-    # The books come first: the ask knows its placeholder only while it is in its old place.
+    # The accounts are changed first, because the ask knows its placeholder only while it is in its old place.
     ledger.replacement_undone(state, ask)
     move_ask(state, ask, AskMove.UNDO)
     wake_waiting(state)

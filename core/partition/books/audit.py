@@ -86,8 +86,7 @@ def _check_nodes(state: PartitionState) -> list[Broken]:
 
 
 def _check_claims(state: PartitionState, node: Node) -> list[Broken]:
-    """Checks the room on *node* that nobody has a claim to against the sums of those who claim room and of the victims
-    that are leaving."""
+    """Checks the unclaimed room on *node* against the sums of the claims and of the leaving victims."""
     holders = [reservation.ask for reservation in node.reservations.values() if reservation.ask.held_on is not node]
     leaving = [a for a in node.allocations.values() if a.preempted and a not in state.stuck]
     needed = [0] * len(node.free)
@@ -116,6 +115,8 @@ def _check_applications(state: PartitionState) -> list[Broken]:
         broken += _compare_amounts("I1", name, "real", application.real, real)
         placeholder = _sum_amounts(state, (a for a in held if a.spec.placeholder))
         broken += _compare_amounts("I1", name, "placeholder", application.placeholder, placeholder)
+        if any(group.due for group in application.groups.values()) and application not in application.queue.with_due:
+            broken.append(Broken("I9", name, "no round will look at its asks whose attempt to preempt is due"))
         count = sum(a.spec.placeholder for a in held)
         if count != application.placeholder_count:
             broken.append(Broken("I1", name, f"counts {application.placeholder_count} placeholders, has {count}"))

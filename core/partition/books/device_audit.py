@@ -1,6 +1,7 @@
-"""The audit of devices: who holds what of each device, counted again from the allocations (docs/devices.md).
+"""The audit of devices: it counts the parts of each device and their holders again from the allocations
+(docs/devices.md).
 
-It deliberately shares no code with what keeps the books.
+It deliberately shares no code with the functions that keep the accounts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _WHOLE = 1_000
 
 
 def check(state: PartitionState) -> Iterator[Broken]:
-    """Yields everything about devices that does not add up."""
+    """Yields all inconsistencies of devices."""
     sharing: dict[Node, int] = {}
     for node in state.nodes.values():
         yield from _check_node(node)

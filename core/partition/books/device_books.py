@@ -1,6 +1,6 @@
-"""The books of devices: which allocation holds which devices of its node. They change here and only here.
+"""The accounts of devices: they say which allocation holds which devices of its node, and are changed only here.
 
-The ledger calls these functions where it charges a node and where it refunds one. Rules: docs/devices.md.
+The ledger calls these functions where it books room on a node, and where it frees it. Rules: docs/devices.md.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from kornel.core.policies.device_choice import choose_devices
 
 
 def take_devices(state: PartitionState, holder: Allocation, node: Node, request: DeviceRequest) -> None:
-    """Has *holder*, which is charged on *node*, hold the devices that it names already, or else those of the choice for
-    *request*.
+    """Books devices for *holder*, which takes room on *node*: the devices that it names already, or else those that are
+    chosen for *request*.
 
-    It holds none if there are none for it: it runs there because the shim says so.
+    It gets none if none are free; it runs there anyway, because the shim has reported it.
     """
     devices = node.devices
     taken: Sequence[Taken] | None = None
@@ -36,7 +36,7 @@ def take_devices(state: PartitionState, holder: Allocation, node: Node, request:
 
 
 def give_back_devices(state: PartitionState, holder: Allocation, node: Node) -> None:
-    """Has *holder* hold no devices of *node* any more."""
+    """Frees the devices of *node* that *holder* holds."""
     holder.devices = ()
     if node.devices is not None:
         node.devices.give_back(holder)
@@ -44,7 +44,7 @@ def give_back_devices(state: PartitionState, holder: Allocation, node: Node) -> 
 
 
 def hand_over_devices(state: PartitionState, holder: Allocation, successor: Allocation, node: Node) -> None:
-    """Has *successor*, which takes the place of *holder* on *node*, hold the devices that *holder* held."""
+    """Passes the devices of *holder* on to *successor*, which takes the place of *holder* on *node*."""
     if node.devices is not None:
         node.devices.hand_over(holder, successor)
     successor.devices, holder.devices = holder.devices, ()
@@ -53,7 +53,7 @@ def hand_over_devices(state: PartitionState, holder: Allocation, successor: Allo
 
 
 def report_devices(state: PartitionState, node: Node, specs: Sequence[DeviceSpec]) -> None:
-    """Has *node* have the devices *specs*, and those that it no longer has as long as they are held."""
+    """Gives *node* the devices *specs*. Devices that it no longer reports stay as long as they are held."""
     if node.devices is None:
         node.devices = NodeDevices(specs)
     else:
@@ -64,8 +64,8 @@ def report_devices(state: PartitionState, node: Node, specs: Sequence[DeviceSpec
 
 
 def name_devices(devices: NodeDevices, request: DeviceRequest, names: Sequence[str]) -> tuple[Taken, ...] | None:
-    """Returns the devices called *names*, with what *request* takes of each; ``None``: one of them has too little
-    free."""
+    """Returns the devices called *names*, with the part that *request* takes of each, or ``None`` if too little of one
+    of them is free."""
     found: list[Taken] = []
     for name in names:
         device = devices.devices.get(name)
@@ -77,7 +77,7 @@ def name_devices(devices: NodeDevices, request: DeviceRequest, names: Sequence[s
 
 
 def share_when_running(spec: DeviceSpec, request: DeviceRequest) -> int:
-    """Returns the thousandths of the device *spec* that an allocation with *request* holds which runs there already."""
+    """Returns the thousandths of the device *spec* that a running allocation with *request* holds."""
     if request.number:
         return WHOLE
     if request.share:
@@ -86,7 +86,7 @@ def share_when_running(spec: DeviceSpec, request: DeviceRequest) -> int:
 
 
 def note_parts(state: PartitionState, node: Node) -> None:
-    """Notes the largest free part of those devices of *node* of which a part is held."""
+    """Notes the largest free part of a device among the devices of *node* of which a part is held."""
     parts = [0]
     if node.devices is not None:
         parts += [device.free for device in node.devices if device.free < WHOLE and not device.leaving]
@@ -98,15 +98,15 @@ def note_parts(state: PartitionState, node: Node) -> None:
 
 
 def are_usable(node: Node, holder: Allocation) -> bool:
-    """Tells whether *holder* holds devices of *node*, all of which the node still reports."""
+    """Tells whether *holder* holds devices of *node* and the node still reports all of them."""
     if node.devices is None or not holder.devices:
         return False
     return all(name in node.devices.devices and not node.devices.devices[name].leaving for name in holder.devices)
 
 
 def keep_devices(node: Node, ask: Allocation, victims: Iterable[Allocation], given_up: Container[Allocation]) -> None:
-    """Keeps for *ask*, which has preempted on *node*, the devices that it gets once *victims* are gone, and those that
-    leave the node already."""
+    """Keeps for *ask*, which has preempted on *node*, the devices that it gets once *victims* and the allocations that
+    are leaving already have left."""
     if node.devices is None or ask.shape.devices is None:
         return
     later = node.devices.copy()
@@ -117,6 +117,6 @@ def keep_devices(node: Node, ask: Allocation, victims: Iterable[Allocation], giv
 
 
 def keep_no_more(node: Node, ask: Allocation) -> None:
-    """Keeps no devices of *node* for *ask* any more."""
+    """Stops keeping devices of *node* for *ask*."""
     if node.devices is not None:
         node.devices.keep(ask, ())

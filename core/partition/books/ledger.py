@@ -238,9 +238,9 @@ def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
 
 
 def book_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation | None]) -> None:
-    """Counts what the victims *leaving* hold as preempting until they are gone (preemption.md B.7).
+    """Counts the amounts of the victims *leaving* as preempting until they have left (preemption.md B.7).
 
-    Each victim is mapped to its preemptor, the ask that it makes room for; ``None``: its queue holds more than it may.
+    Each victim is mapped to its preemptor, the ask that it makes room for; ``None``: its queue is above its max.
     Because hundreds may leave at once, each node and queue is booked once for all of its victims.
     """
     of_node: dict[Node, list[Allocation]] = {}
@@ -368,8 +368,8 @@ def promise_is_sound(ask: Allocation) -> bool:
 
 
 def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
-    """Books that *ask*, which is in no waiting room now, asks for *shape* from now on; what is claimed, promised or
-    held for it changes as well."""
+    """Books that *ask*, which is in no waiting room now, asks for *shape* from now on. The amounts that are claimed,
+    promised or held for it change as well."""
     before, reserved = ask.shape, ask.reservation
     state.changes += 1
     state.moved[ask.queue] = None
@@ -673,8 +673,8 @@ def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:
 
 
 def _give_back(application: Application, pairs: Pairs) -> None:
-    """Subtracts *pairs* from what *application* holds, after noting its peak: the most it ever held may be what it held
-    until now."""
+    """Subtracts *pairs* from the usage of *application*, after noting its peak, because the usage until now may be the
+    highest ever."""
     # The peak is noted here, where amounts fall, and not where they rise, which would slow down every placement: what
     # is held just before a fall is the most since the last fall.
     if application.held_count:
@@ -690,7 +690,7 @@ def _give_back(application: Application, pairs: Pairs) -> None:
 
 
 def _note_peak(application: Application, pairs: Pairs) -> None:
-    """Raises the peak of *application* to what it holds now, before it loses some of the types in *pairs*. Room that is
+    """Raises the peak of *application* to its present usage, before it loses some of the types in *pairs*. Room that is
     only held for an ask does not count."""
     real, peak = application.real, application.peak
     if application.held_count:
@@ -701,7 +701,7 @@ def _note_peak(application: Application, pairs: Pairs) -> None:
 
 
 def _note_placeholder_peak(application: Application, pairs: Pairs) -> None:
-    """Raises the peak of *application* to what its placeholders hold now, before they lose some of the types in
+    """Raises the peak of *application* to the present usage of its placeholders, before they lose some of the types in
     *pairs*."""
     held, peak = application.placeholder, application.peak
     for t, _ in pairs:

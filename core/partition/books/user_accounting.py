@@ -1,7 +1,8 @@
-"""The books of users and groups: opened with an application, moved by the ledger, opened anew when limits change.
+"""The accounts of users and groups. They are opened with an application, changed by the ledger, and opened again when
+limits change.
 
-Usage is booked where a limit binds it and nowhere else. Everything else about a user is the sum over its
-applications, and is taken when somebody asks (config.md 10).
+Usage is booked only where a limit applies to it. Everything else about a user is the sum over its applications, which
+is computed on request (config.md 10).
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def exchange_amounts(state: PartitionState, application: Application, before: Pa
 def take_limit_steps(state: PartitionState, changed: Mapping[Queue, tuple[LimitConfig, ...]]) -> Iterator[None]:
     """Gives the queues of *changed* other limits; usage stays with the applications. Yields after each application.
 
-    Whoever calls has :func:`kornel.core.partition.waiting.waking.take_review_steps` look at everybody again.
+    Afterwards the caller has to let :func:`kornel.core.partition.waiting.waking.take_review_steps` examine all waiting
+    asks again.
 
     An application chooses its group again if it had none, has asked for nothing yet, or lost a limit of that group on
     its path; otherwise it stays with it (10.4, B23).

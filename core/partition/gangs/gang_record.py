@@ -31,10 +31,10 @@ class GangRoom:
         """For each set of equal members, the number of places counted for them."""
 
     def count_again(self, node: Node) -> bool:
-        """Counts the places on *node*, which has gained room. Returns whether a gang should try again, because there
+        """Counts the places on *node*, which has gained room. Returns whether the gang should try again because there
         are more places than before and enough for all members.
 
-        Members of different sizes may find room together where none of them alone finds more places.
+        Members of different sizes may find room together even if none of them alone finds more places.
         """
         more = len(self.demand) > 1 and any(places_on(node, members) for members in self.demand)
         for at, members in enumerate(self.demand):
@@ -144,7 +144,8 @@ class GangRecord:
         return hold if hold is not None and ask in hold.members else None
 
     def doubt_domains(self) -> None:
-        """Has the places held for gangs that require a domain be looked at anew, since nodes may stand elsewhere."""
+        """Makes the places that are held for gangs which require a domain be examined again, because nodes may have
+        changed their domains."""
         for application, hold in self.holds.items():
             if any(member.spec.topology is not None for member in hold.members):
                 self.broken[application] = None

@@ -93,7 +93,7 @@ def regroup_members(state: PartitionState, application: Application) -> None:
 
 
 def member_placed(state: PartitionState, member: Allocation) -> None:
-    """Makes waiting placeholders asks like any other if *member* is the first of their gang to run."""
+    """Makes waiting placeholders ordinary asks if *member* is the first of their gang to run."""
     application = member.application
     if UNIT_KEY in application.groups and not forms_unit(state, application):
         regroup_members(state, application)

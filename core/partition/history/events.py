@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.commands import TerminationType
 from kornel.core.domain.events import STATE_DETAILS, EventChange, EventDetail, EventType, removal_detail
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.resources import Resources
 from kornel.core.model.recorded_events import RecordedEvents
@@ -326,6 +327,10 @@ class Recorder:
         """Records that *node* is larger or smaller than before."""
         capacity = self._types.to_resources(node.capacity)
         self._say(_NODE, node.node_id, _SET, EventDetail.NODE_CAPACITY, resources=capacity)
+
+    def devices_changed(self, node: Node, number: int) -> None:
+        """Records that *node* reports other devices than before, *number* of them."""
+        self._say(_NODE, node.node_id, _SET, EventDetail.NONE, message=f"reports {format_count(number, 'device')}")
 
     def foreign_load_set(self, key: str, before: Node | None, now: Node | None, shape: Shape | None) -> None:
         """Records that foreign load *key*, which was on node *before*, is about to hold *shape* on node *now*, if that

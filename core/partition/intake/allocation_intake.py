@@ -353,8 +353,8 @@ def _add_ask(state: PartitionState, application: Application, spec: AllocationSp
 def _take_older(
     state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, now_ns: int
 ) -> None:
-    """Applies a G2 ask: changes what is pending under its key to what the ask says, and what is allocated as far as
-    possible (protocol.md 3.4)."""
+    """Applies a G2 ask: changes the pending asks with its key accordingly, and the allocations as far as possible
+    (protocol.md 3.4)."""
     known = instances.of_key(state, spec.key)
     pending = [request for request in known if request.pending]
     allocated = [request for request in known if not request.pending]

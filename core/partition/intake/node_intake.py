@@ -269,6 +269,8 @@ def _equip_node(state: PartitionState, node: Node, spec: NodeSpec, devices: Sequ
         return False
     node.attributes = tuple(sorted({**before, DEVICES_ATTRIBUTE: reported}.items()))
     device_books.report_devices(state, node, devices)
+    if state.recording:
+        state.events.devices_changed(node, len(devices))
     node.version += 1
     state.changes += 1
     pausing.node_changed(state, node.node_id)

@@ -19,14 +19,14 @@ from kornel.core.partition.waiting.gathering import covers_minimum
 from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota
 
 MOST_AT_ONCE: Final = 64
-"""Members that are looked at in one go."""
+"""The most members that are examined at once."""
 
 
 def serve_members(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bool] | None) -> int:
-    """Places gangs of members that are to be looked at, or only of those *chosen*, if the room is free for all of their
-    members. Returns the cost in decisions.
+    """Places the gangs of members that are to be examined, or only those of *chosen* members, if the room for all of
+    their members is free. Returns the cost in decisions.
 
-    Gangs for which there is no time now are left as they are. The order is that in which their room became free.
+    Gangs for which there is no time now are left for later. The order is that in which their room became free.
     """
     holds = state.gangs.holds
     gangs: dict[Application, list[Reservation]] = {}
@@ -38,7 +38,7 @@ def serve_members(state: PartitionState, now_ns: int, chosen: Callable[[Reservat
         seen += 1
         if seen >= MOST_AT_ONCE:
             break
-    # They are taken out before any is tried, because a try may put one back.
+    # They are removed before any is tried, because a try may add one again.
     for waiting in gangs.values():
         for reservation in waiting:
             del state.reserved_ready[reservation]
@@ -58,7 +58,7 @@ def _place_if_free(state: PartitionState, application: Application, hold: GangHo
         if ask.reservation is None:
             return
         held.setdefault(ask.reservation.node, {})[ask.reservation] = None
-    # A member that lacks room is tried again when its node gains some.
+    # A member without room is tried again when its node gains room.
     if not all(node.fits_holders(theirs) for node, theirs in held.items()):
         return
     if not covers_minimum(application, hold.members.keys()):
@@ -82,7 +82,7 @@ def _place_if_free(state: PartitionState, application: Application, hold: GangHo
 
 def _exceeded_limit(state: PartitionState, application: Application, members: Sequence[Allocation]) -> NotPlaced | None:
     """Returns the limit that all *members* would exceed now. Their own claims do not count against them, and in a queue
-    above its max they take the place of victims that have left."""
+    above its max they replace victims that have left."""
     limited = exceeded_limit(state, application, members)
     if limited is None or limited.reason is not Unschedulable.QUEUE_QUOTA:
         return limited

@@ -119,7 +119,8 @@ def forgive_all(state: PartitionState) -> None:
 
 
 def refused_everywhere(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """Has *ask*, which the shim refused on every node with room, wait for another node or for its pause to end."""
+    """Makes *ask*, which the shim refused on every node with room, wait for another node or for the end of its
+    pause."""
     if state.recording:
         state.events.refused_everywhere(ask)
     move_ask(state, ask, AskMove.REFUSE)

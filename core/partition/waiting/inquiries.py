@@ -157,7 +157,7 @@ def forget_partition(callbacks: Callbacks, partition: str) -> None:
 
 
 def drop_all(callbacks: Callbacks) -> None:
-    """Drops all open questions as if they had never been asked, since nobody will answer them."""
+    """Drops all open questions as if they had never been asked, since they will never be answered."""
     dependence.drop_line(callbacks)
     while callbacks.open:
         _, inquiry = callbacks.open.popitem()

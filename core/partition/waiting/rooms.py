@@ -318,7 +318,7 @@ def note_new_capacity(state: PartitionState, node: Node) -> None:
 
 
 def note_lost_capacity(state: PartitionState, node: Node) -> None:
-    """Makes asks that only *node* could hold lend no priority any more, after it left, closed or shrank."""
+    """Makes asks that only *node* could hold stop lending their priority, after it left, closed or shrank."""
     for shape in state.holders.pop(node, {}):
         shape.has_holder = False
         groups = _groups_without_room(state, shape)
@@ -393,7 +393,7 @@ def look_again(state: PartitionState, reservation: Reservation) -> None:
 
 
 def forget_reservation(state: PartitionState, reservation: Reservation) -> None:
-    """Takes *reservation* out of the place where it waits."""
+    """Removes *reservation* from the waiting room in which it is."""
     state.reserved_ready.pop(reservation, None)
     room = leave_room(reservation)
     shape = reservation.ask.shape

@@ -82,8 +82,8 @@ class Dialogue:
             self._resume_planner()
 
     def drop_questions(self) -> None:
-        """Stops waiting for answers that nobody will give any more. The ask tries again, and everything that was not
-        answered is allowed."""
+        """Stops waiting for answers that will never arrive. The ask tries again, and everything that was not answered
+        is allowed."""
         self._open.clear()
         self._resume_planner()
 

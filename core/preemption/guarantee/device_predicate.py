@@ -1,8 +1,8 @@
-"""Has victims leave the devices that an ask wants: a predicate for the planner, in front of the shim's own
-(docs/devices.md, preemption.md B.12).
+"""A predicate for the planner that makes victims free the devices which an ask wants. It is asked before the predicate
+of the shim (docs/devices.md, preemption.md B.12).
 
-Amounts say how many victims are enough for the amounts of the ask. Which devices these victims hold decides whether
-more of them have to leave, as the shim's predicate does about other matters.
+The planner chooses victims by amounts. Whether further victims have to leave depends on the devices that these victims
+hold; this predicate decides that, as the shim's predicate decides other matters.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ MOST_ORDERS: Final = 4
 
 
 class DevicePredicate:
-    """A predicate that is satisfied once enough victims leave for the devices of the ask, and the shim agrees, if it is
-    asked."""
+    """A predicate that is satisfied once enough victims leave for the devices of the ask and, if the shim has a
+    predicate, the shim agrees."""
 
     __slots__ = ("_given_up", "_inner")
 
@@ -41,7 +41,8 @@ class DevicePredicate:
         return self._inner(ask, node, victims, last)
 
     def has_devices(self, ask: Allocation, node: Node, victims: tuple[Allocation, ...] = ()) -> bool:
-        """Tells whether *ask* finds its devices on *node* once *victims* are gone, and those that leave it already."""
+        """Tells whether *ask* finds its devices on *node* once *victims* and the allocations that are leaving already
+        have left."""
         request = ask.shape.devices
         if request is None:
             return True
@@ -52,8 +53,8 @@ class DevicePredicate:
 
 
 def measure_missing(node: Node, ask: Allocation) -> int:
-    """Returns how many thousandths of devices at least have to become free on *node* for *ask*; the fewest come
-    first."""
+    """Returns the least number of thousandths of devices that have to become free on *node* for *ask*. Nodes with the
+    lowest number are tried first."""
     request = ask.shape.devices
     if request is None or node.devices is None:
         return 0
@@ -62,8 +63,9 @@ def measure_missing(node: Node, ask: Allocation) -> int:
 
 
 def list_orders(ask: Allocation, node: Node, offered: Sequence[Candidate]) -> Iterator[tuple[list[Candidate], int]]:
-    """Yields *offered*, possible victims on *node*, in orders in which the first ones leave devices for *ask* together:
-    holders of one device, or of as many as it wants, where they are fewest. With each the number of these."""
+    """Yields orders of *offered*, the possible victims on *node*, each with a number: that many victims at the
+    beginning together free devices for *ask*. They are the holders of one device, or of as many as it wants, where they
+    are fewest."""
     request = ask.shape.devices
     if request is None or node.devices is None:
         return
@@ -85,8 +87,8 @@ def list_orders(ask: Allocation, node: Node, offered: Sequence[Candidate]) -> It
 
 
 def _holders_to_leave(device: Device, request: DeviceRequest, at: Mapping[Allocation, int]) -> list[int] | None:
-    """Returns the indexes of the victims that leave enough of *device*, the first in order; ``None``: there are not
-    enough, or it does not do."""
+    """Returns the indexes of the first victims in order that free enough of *device*, or ``None`` if there are not
+    enough of them or the device does not suit the request."""
     share = device.share_for(request)
     missing = share - device.free - sum(part for holder, part in device.holders.items() if holder.preempted)
     if not share:

@@ -33,7 +33,7 @@ def _overfull_queues(ask: Allocation) -> set[Queue]:
     """Returns the queues on the path of *ask* that it would raise above the least max between them and the root.
 
     The max of the root is the size of the cluster, which limits room and is no fence. A queue that is above its max
-    already may take in as much as leaves it, so what it holds counts as its max.
+    already may gain as much as it loses, so its present usage counts as its max.
     """
     least: dict[int, int] = {}
     found: set[Queue] = set()

@@ -1,7 +1,7 @@
 """Finds whole gangs as victims for an ask, if no other victims make enough room (preemption.md B.10).
 
-A gang is one candidate on each node where it has members. On the node it frees what the members there hold, and in
-queues what all of its members hold. The laws judge all members: their sum must not bring a queue below its guarantee,
+A gang is one candidate on each node where it has members. On the node it frees the room of the members there, and in
+queues the room of all of its members. The laws judge all members: their sum must not bring a queue below its guarantee,
 and the highest of their priorities counts. The search is bounded: only the cheapest gangs are looked at, on a limited
 number of nodes.
 """
@@ -50,7 +50,7 @@ class GangSearch:
     def __init__(
         self, candidates: Candidates, terms: Terms, solver: Solver, lack: Lack, among: Iterable[Node] | None = None
     ) -> None:
-        """*among*: the only nodes that matter, if these are few."""
+        """Prepares the search. *among* are the only nodes that matter, if these are few."""
         self._candidates = candidates
         self._terms = terms
         self._solver = solver

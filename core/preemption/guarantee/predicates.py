@@ -96,8 +96,8 @@ class Approval:
     def _extend_for_devices(
         self, solution: Solution, here: list[Candidate], predicate: DevicePredicate
     ) -> Approved | None:
-        """Returns the best of some ways to have further victims, or others, leave the devices of the ask on the node of
-        *solution*; ``None``: there is none, or the shim does not agree."""
+        """Returns the best of several solutions in which further or other victims free the devices of the ask on the
+        node of *solution*, or ``None`` if there is none or the shim does not agree."""
         node = solution.node
         elsewhere = [victim for victim in solution.victims if victim[4].node is not node]
         offered = here + self._reserve(solution)
@@ -131,16 +131,16 @@ class Approval:
         elsewhere: list[Candidate],
         predicate: DevicePredicate,
     ) -> list[Candidate] | None:
-        """Returns the first victims in *order*, at least so many, that cover *needs* and leave the devices of the ask,
-        without those that are not needed for either, tried from the last one on; ``None``: all together are not
-        enough."""
+        """Returns the first victims in *order*, at least *least* of them, that cover *needs* and free the devices of
+        the ask, or ``None`` if all together are not enough. Victims that are needed for neither are dropped, tried from
+        the last one on."""
 
         def is_enough(some: list[Candidate]) -> bool:
             covered = _is_covered(needs, some + elsewhere) if needs else True
             return covered and predicate.has_devices(self._ask, node, _allocations_of(some))
 
         counts = range(max(1, least), len(order) + 1)
-        # More victims are never less, so the first number that is enough is found by halves.
+        # A larger number of victims never frees less, so the smallest sufficient number is found by bisection.
         at = bisect_left(counts, True, key=lambda count: is_enough(order[:count]))
         if at == len(counts):
             return None

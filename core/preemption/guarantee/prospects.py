@@ -42,10 +42,11 @@ NODES_AT_ONCE: Final = 100
 """The number of nodes that are looked at again in one step, which takes a millisecond or two."""
 
 GLANCES: Final = 5
-"""The number of nodes that can be judged at a glance in the time of one whose victims have to be distinguished."""
+"""The number of nodes that can be judged by their sums in the time of one node whose victims have to be
+distinguished."""
 
 SORTED_BESIDES: Final = 1_000
-"""With more nodes than this, sorting them for the first time is a step of its own: 5,000 nodes take 3 ms."""
+"""With more nodes than this, sorting them for the first time is a separate step: 5,000 nodes take 3 ms."""
 _BOUND_OF: Final = itemgetter(0)
 
 _Victim = tuple[int, int, tuple[int, ...]]

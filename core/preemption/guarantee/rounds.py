@@ -83,9 +83,9 @@ def _list_candidates(state: PartitionState, tried: set[Allocation], most: int) -
     victims first, in each queue in scheduling order (preemption.md F5)."""
     found: list[Allocation] = []
     # Most waiting asks were refused and wait for a change, so it is not worth sorting all of them each second.
-    leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting and _has_due(queue)]
+    leaves = [queue for queue in state.queues.values() if queue.with_due and queue.waiting and _has_due(queue)]
     for leaf in sorted(leaves, key=_net_share):
-        served = [a for a in leaf.applications.values() if a.state not in UNSERVED and not a.backoff_until_ns]
+        served = [a for a in leaf.with_due if a.state not in UNSERVED and not a.backoff_until_ns]
         for application in sorted(served, key=application_key):
             groups = [group for group in application.groups.values() if not group.kept_back]
             due = [ask for group in groups for ask in group.due if ask not in tried]
@@ -96,12 +96,11 @@ def _list_candidates(state: PartitionState, tried: set[Allocation], most: int) -
 
 
 def _has_due(leaf: Queue) -> bool:
-    """Tells whether an ask of *leaf* is due."""
-    for application in leaf.applications.values():
-        for group in application.groups.values():
-            if group.due:
-                return True
-    return False
+    """Tells whether an ask of *leaf* is due, and forgets the applications of which none is."""
+    for application in list(leaf.with_due):
+        if not any(group.due for group in application.groups.values()):
+            del leaf.with_due[application]
+    return bool(leaf.with_due)
 
 
 def _net_share(queue: Queue) -> tuple[float, str]:

@@ -127,7 +127,7 @@ class Search:
         return best
 
     def _best_among(self, nodes: Sequence[Node]) -> Solution | None:
-        """Returns the solution with the smallest key on *nodes*, without a look at what else may leave."""
+        """Returns the solution with the smallest key on *nodes*, without examining candidates on other nodes."""
         best: Solution | None = None
         for solution in self._with_room(nodes):
             best = self._choose_better(best, solution)

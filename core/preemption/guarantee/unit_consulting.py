@@ -1,5 +1,5 @@
-"""The questions to the shim about a gang that is to preempt: about all members at once, before anybody leaves
-(preemption.md B.11)."""
+"""Asks the shim about a gang that is to preempt: about all members at once, before any victim leaves (preemption.md
+B.11)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kornel.core.preemption.guarantee.consulting import MOST_ROUNDS
 from kornel.core.preemption.plan import Refusal, UnitPlan
 
 _Question = tuple[str, str, tuple[str, ...]]
-"""Member, node, victims on that node."""
+"""The key of a member, the ID of a node, and the keys of the victims on that node."""
 
 
 class UnitDialogue:
@@ -36,18 +36,18 @@ class UnitDialogue:
 
     @property
     def waits(self) -> bool:
-        """Tells whether some answer is still to come."""
+        """Tells whether an answer is still to come."""
         return bool(self._open)
 
     def refused_for(self, ask: Allocation) -> set[str]:
-        """Returns the nodes on which the shim will not have *ask*."""
+        """Returns the nodes that the shim has refused for *ask*."""
         return {node_id for (key, node_id, _), passed in self._passed.items() if key == ask.key and not passed}
 
     def ask_about(self, plan: UnitPlan, now_ns: int) -> Refusal | bool | None:
-        """Asks about all members of *plan* that the shim has not passed yet, at once.
+        """Asks about all members of *plan* at once, except those that the shim has approved already.
 
-        Returns ``None`` if it has passed all of them, a refusal if there is no agreement, and True while it is asked,
-        or has refused one.
+        Returns ``None`` if the shim has approved all of them, a refusal if there was no agreement in the permitted
+        number of rounds, and True while answers are awaited or another plan is needed.
         """
         callbacks = self._state.callbacks
         questions: list[tuple[Allocation, _Question]] = []
@@ -77,14 +77,14 @@ class UnitDialogue:
         return inquiries.ask_predicates(state, ask, (node_id,), note_nodes, drop, now_ns, number=number, allocate=False)
 
     def note_answer(self, question: _Question, *, passed: bool) -> None:
-        """Note whether the shim lets the member of *question* pass; with the last answer the attempt goes on."""
+        """Note whether the shim has approved the member of *question*. After the last answer, the attempt continues."""
         self._passed[question] = passed
         self._open.pop(question, None)
         if not self._open:
             self._resume_attempt()
 
     def allow_open_questions(self) -> None:
-        """Do without answers that nobody gives any more: what is left is allowed."""
+        """Stop waiting for answers that will never arrive: the remaining questions count as approved."""
         for question in self._open:
             self._passed[question] = True
         if self._open:
@@ -92,7 +92,7 @@ class UnitDialogue:
             self._resume_attempt()
 
     def _resume_attempt(self) -> None:
-        """Have the attempt go on in the next slice."""
+        """Make the attempt continue in the next slice."""
         application = self._application
         if application in self._state.gangs.holds:
             self._state.gangs.broken[application] = None
@@ -103,7 +103,7 @@ class UnitDialogue:
 
 
 def _note_last_victim(dialogue: UnitDialogue, question: _Question, last: int | None, _now_ns: int) -> None:
-    """Takes the answer. A member that needs others to leave beside those that make the room counts as refused."""
+    """Notes the answer to *question*. If the shim wants further victims to leave, the member counts as refused."""
     dialogue.note_answer(question, passed=last is not None and last < len(question[2]))
 
 

@@ -1,8 +1,9 @@
-"""The domains of the topology among which a gang that preempts may choose, those that take the fewest victims first
+"""Finds the domains of the topology for a gang that preempts as a unit, those with the fewest victims first
 (preemption.md B.11).
 
-Members that require a domain are held to it by their task group: all of them together, or slice by slice. A *way* names
-a domain for each of them. Victims are then looked for within these domains, way by way, by :mod:`.unit_search`.
+Members that require a domain have to run in one domain together with their task group, or with their slice of it. A
+*way* names a domain for each of them. Victims are then looked for within these domains, way by way, by
+:mod:`.unit_search`.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, Shape
 
 MOST_WAYS: Final = 256
-"""Ways that are kept, the most promising first."""
+"""The most ways that are kept, the most promising first."""
 NODES_AT_ONCE: Final = 200
-"""Nodes that are counted in one go: about two milliseconds."""
+"""The number of nodes that are counted at once, which takes about two milliseconds."""
 
 
 class Bound(NamedTuple):
-    """The members of one task group that require a domain, and where others of the group stand or hold room.
+    """The members of one task group that require a domain, and the domains in which others of the group run or hold
+    room.
 
-    Each slice of ``slice_size`` members has to stand in one domain of ``depth`` levels.
+    Each slice of ``slice_size`` members has to run in one domain of ``depth`` levels.
     """
 
     asks: tuple[Allocation, ...]
@@ -36,21 +38,21 @@ class Bound(NamedTuple):
     taken: Mapping[DomainPath, int]
 
     def admits(self, counts: Mapping[DomainPath, int]) -> bool:
-        """Tells whether the members of *counts* by domain, with those that stand there already, do not need more slices
-        than all of the group do."""
+        """Tells whether the members counted by domain in *counts*, together with those that are there already, need no
+        more slices than the whole group."""
         size = self.slice_size
         paths = counts.keys() | self.taken.keys()
         slices = sum(-(-(counts.get(path, 0) + self.taken.get(path, 0)) // size) for path in paths)
         return slices <= -(-(len(self.asks) + sum(self.taken.values())) // size)
 
     def domain_of(self, node: Node) -> Domain | None:
-        """Returns the domain of *node* at the level in question; ``None``: it stands in none."""
+        """Returns the domain of *node* at the level of the group, or ``None`` if it is in none."""
         return node.domains[self.depth - 1] if len(node.domains) >= self.depth else None
 
 
 class Way(NamedTuple):
-    """One choice of domains: by member that requires one, the domain in which it is to stand. ``least``: no fewer
-    victims would do, as far as sums of amounts say."""
+    """One choice of domains: the domain for each member that requires one. ``least`` is a lower bound of the number of
+    victims, computed from sums of amounts."""
 
     domains: Mapping[Allocation, Domain]
     least: int
@@ -64,15 +66,16 @@ NO_DOMAINS: Final = Way({}, 0)
 
 
 class _Count(NamedTuple):
-    """One domain, and how many members of a group find room there: now, and if nothing ran on its nodes."""
+    """One domain, with the number of members of a group that find room there now, and the number if nothing ran on its
+    nodes."""
 
     domain: Domain
     room: tuple[int, ...]
-    """By type of the group, what its nodes have beside what others hold."""
+    """The amounts on its nodes that others have not claimed, by type of the group."""
     fits: int
     most: int
     largest: Mapping[int, int]
-    """By type, the most that an allocation holds there."""
+    """The largest amount of a single allocation there, by type."""
 
 
 def bind_groups(topology: Topology | None, members: Sequence[Allocation]) -> list[Bound] | str:
@@ -118,10 +121,10 @@ class WayFinder:
         self._left = [(at, domain) for at, group in enumerate(groups) for domain in _domains_for(topology, group)]
         self._left.reverse()
         self.cut_short = False
-        """There are more ways than are given."""
+        """Tells whether there are more ways than are listed."""
 
     def look_around(self) -> bool:
-        """Counts the room of some more domains. Returns whether all were counted."""
+        """Counts the room of some further domains. Returns whether all are counted."""
         nodes = 0
         while self._left and nodes < NODES_AT_ONCE:
             at, domain = self._left.pop()
@@ -132,7 +135,8 @@ class WayFinder:
         return not self._left
 
     def list_ways(self) -> list[Way]:
-        """Returns the ways, those first that take the fewest victims, and among these the ones with the most room."""
+        """Returns the ways, ordered by the number of victims, and among equal numbers by the room, the most room
+        first."""
         each = [
             sorted(self._ways_of(group, counts), key=_by_promise)
             for group, counts in zip(self._groups, self._counts, strict=True)
@@ -145,7 +149,7 @@ class WayFinder:
         return sorted(joined, key=lambda way: way.least)
 
     def _ways_of(self, group: Bound, counts: Sequence[_Count]) -> Iterator[tuple[Way, int]]:
-        """Yields the ways for one group, each with how much room lacks."""
+        """Yields the ways for one group, each with the number of members without room."""
         seen: set[tuple[tuple[DomainPath, int], ...]] = set()
         for shares in _list_shares(group, counts):
             key = tuple(sorted((counted.domain.path, number) for counted, number in shares))
@@ -187,15 +191,15 @@ def _join_ways(ways: Iterable[tuple[Way, int]]) -> Way:
 
 
 def _domains_for(topology: Topology, group: Bound) -> Iterable[Domain]:
-    """Returns the domains that come into question: where others of a single slice stand, only theirs."""
+    """Returns the possible domains. If others of a single slice are in a domain already, it is only that one."""
     if group.taken and group.slice_size >= len(group.asks) + sum(group.taken.values()):
         return [topology.domains[path] for path in group.taken]
     return topology.at_depth(group.depth)
 
 
 def _list_shares(group: Bound, counts: Sequence[_Count]) -> Iterator[list[tuple[_Count, int]]]:
-    """Yields divisions of the members of *group* over domains: all in one of them, or their slices where room is, and
-    those without any in one domain after the other."""
+    """Yields divisions of the members of *group* over domains: all members in one domain, or slices in domains with
+    room, and slices without room in each of the domains in turn."""
     number, size = len(group.asks), group.slice_size
     if not group.taken or len(group.taken) == 1:
         for counted in counts:
@@ -227,7 +231,7 @@ def _list_shares(group: Bound, counts: Sequence[_Count]) -> Iterator[list[tuple[
 
 
 def _largest_demand(asks: Sequence[Allocation]) -> Pairs:
-    """Returns the demand of a member; of members that differ, what is enough for any of them."""
+    """Returns the demand of a member. If the members differ, it is an amount that is enough for any of them."""
     largest: dict[int, int] = {}
     for ask in asks:
         for t, amount in ask.shape.pairs:

@@ -1,7 +1,7 @@
-"""The laws as they bind a gang that preempts as a unit (preemption.md B.11).
+"""The laws for a gang that preempts as a unit (preemption.md B.11).
 
-The gang is one ask of the size of all its members, those that find room included; on the nodes each member counts by
-itself. Worked out from the words of the rule: nothing here knows how a plan is found.
+The gang counts as one ask of the size of all its members, including those that find room; on the nodes each member
+counts by itself. This module follows the text of the rules, and does not depend on how a plan is found.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ def check(view: PartitionView, plan: UnitPlan) -> tuple[Violation, ...]:
 
 
 class _UnitCase(Case):
-    """A unit plan, judged as one ask of the size of all members and the priority of the least important."""
+    """A plan for a unit, judged as one ask with the size of all members and the priority of the least important one."""
 
     def __init__(self, view: PartitionView, plan: UnitPlan) -> None:
         super().__init__(view, _as_one_ask(plan), plan.victims)
         self.plan = plan
         self.stuck = view.given_up
         self.on_node: dict[Node, dict[int, int]] = {}
-        """By node, what the members that are to run there want, by type."""
+        """By node, the amounts by type of the members that are to run there."""
         for place in plan.places:
             wanted = self.on_node.setdefault(place.node, {})
             for t, amount in place.ask.shape.pairs:
                 wanted[t] = wanted.get(t, 0) + amount
 
     def find_room(self, node: Node, t: int) -> int:
-        """Returns what the gang finds of type *t* on *node* without victims of its own: free, or leaving for nobody who
-        holds something there."""
+        """Returns the amount of type *t* that the gang finds on *node* without its own victims: free amounts and those
+        of earlier victims, without the amounts that others have claimed there."""
         room = node.free[t]
         for allocation in node.allocations.values():
             if allocation.preempted and allocation not in self.stuck:
@@ -68,18 +68,18 @@ class _UnitCase(Case):
         return room - min(self.spoken_for(node, t), max(0, room))
 
     def spoken_for(self, node: Node, t: int, *, by_age: bool = True) -> int:
-        """Returns what others than these members hold of type *t* on *node*."""
+        """Returns the amount of type *t* that asks other than these members have reserved on *node*."""
         mine = set(self.plan.members)
         others = [r for r in node.reservations.values() if r.ask not in mine and r.ask.held_on is not node]
         return sum(dict(r.ask.shape.pairs).get(t, 0) for r in others if by_age or not r.comes_last)
 
     def freed_on(self, node: Node, t: int) -> dict[str, int]:
-        """Returns what each victim on *node* frees of type *t*, by key."""
+        """Returns the amount of type *t* that each victim on *node* frees, by key."""
         return {v.key: dict(v.shape.pairs).get(t, 0) for v in self.victims if v.node is node}
 
 
 def _as_one_ask(plan: UnitPlan) -> Allocation:
-    """Returns an ask that stands for all members of *plan*, and is on no books."""
+    """Returns an ask that represents all members of *plan*; it belongs to no partition."""
     total: dict[int, int] = {}
     for ask in plan.members:
         for t, amount in ask.shape.pairs:
@@ -90,7 +90,8 @@ def _as_one_ask(plan: UnitPlan) -> Allocation:
 
 
 def _check_whole(case: _UnitCase) -> Iterator[Violation]:
-    """Yields task groups for whose minimum the plan, with what the gang holds already, has too few places."""
+    """Yields task groups for whose minimum the places of the plan, together with those that the gang has already, are
+    too few."""
     plan = case.plan
     application = plan.application
     hard = application.spec.gang_style == HARD
@@ -111,8 +112,8 @@ def _check_whole(case: _UnitCase) -> Iterator[Violation]:
 
 
 def _check_law_4(case: _UnitCase) -> Iterator[Violation]:
-    """Yields a breach unless each guarantee covers the gang beside what is held of it, or victims inside it make up
-    for the gang."""
+    """Yields a breach unless each guarantee covers the gang in addition to its present usage, or victims inside the
+    guarantee make up for the gang."""
     entitling = case.entitling_queues()
     if not entitling:
         yield Violation(Law.ENTITLED, f"no guarantee on the path of {case.ask.queue.path} for any type asked for")
@@ -131,12 +132,12 @@ def _check_law_4(case: _UnitCase) -> Iterator[Violation]:
 
 
 def _check_gangs(case: _UnitCase) -> Iterator[Violation]:
-    """Yields gangs that would be left with fewer members than are of use."""
+    """Yields gangs that would be left with fewer members than they need."""
     return whole_gangs.check(case.victims)
 
 
 def _check_places(case: _UnitCase) -> Iterator[Violation]:
-    """Yields nodes that do not take the members that are to run there, or will not have room for all of them."""
+    """Yields nodes that do not accept the members that are to run there, or will not have room for all of them."""
     for place in case.plan.places:
         ask, node = place.ask, place.node
         if ask.spec.required_node not in ("", node.node_id):
@@ -155,7 +156,7 @@ def _check_places(case: _UnitCase) -> Iterator[Violation]:
 
 
 def _check_domains(case: _UnitCase) -> Iterator[Violation]:
-    """Yields task groups that require a domain and would stand in more of them than their slices take."""
+    """Yields task groups that require a domain and would run in more domains than their slices need."""
     places = {place.ask: place.node for place in case.plan.places}
     groups = {(ask.spec.task_group, ask.spec.topology) for ask in places}
     for name, request in groups:
@@ -184,7 +185,7 @@ def _check_domains(case: _UnitCase) -> Iterator[Violation]:
 
 
 def _check_queues(case: _UnitCase) -> Iterator[Violation]:
-    """Yields maxima on the path that all members together exceed once the victims are gone."""
+    """Yields maxima on the path that all members together would exceed once the victims have left."""
     for t, asked in case.demand.items():
         for queue in case.ask_path[:-1]:
             most = queue.max.get(t)
@@ -196,13 +197,14 @@ def _check_queues(case: _UnitCase) -> Iterator[Violation]:
 
 
 def _check_minimal(case: _UnitCase) -> Iterator[Violation]:
-    """Yields victims without whom all members would have their places as well."""
+    """Yields victims without which all members would still have their places."""
     needs, keys = whole_gangs.merge_gangs(_list_needs(case), case.victims)
     yield from overkill.check(needs, keys)
 
 
 def _list_needs(case: _UnitCase) -> list[overkill.Need]:
-    """Returns all that has to be freed: on each node for the members there, in each queue and guarantee for all."""
+    """Returns all amounts that have to be freed: on each node for the members there, and in each queue and guarantee
+    for all members."""
     found: list[overkill.Need] = []
     entitling = case.entitling_queues()
     for t, asked in case.demand.items():

@@ -1,7 +1,7 @@
-"""All ways to make room for a gang that asks as a unit: sets of victims, milder and smaller ones first, and for each
-all ways to spread the members over the nodes (preemption.md B.11).
+"""Tries all ways to make room for a gang that preempts as a unit: sets of victims, milder and smaller sets first, and
+for each set all ways to place the members on the nodes (preemption.md B.11).
 
-This is for small problems, and ends after so many steps: then its answer says that not all ways were tried.
+It is for small problems, and ends after a limited number of steps; its answer then says that not all ways were tried.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, Unit
 from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
 
 MOST_STEPS: Final = 20_000
-"""Victims that are taken on paper before a search ends."""
+"""The most victims that a search tries before it ends."""
 STEPS_AT_ONCE: Final = 200
-"""The steps of one go: about two milliseconds."""
+"""The number of steps that are taken at once, which takes about two milliseconds."""
 MOST_SPREADS: Final = 2_000
-"""Members put on a node, and taken off again, for one set of victims."""
+"""The most times that a member is tried on a node for one set of victims."""
 MOST_NODES: Final = 32
 MOST_VICTIMS: Final = 96
 MOST_MEMBERS: Final = 32
-"""The size of a problem that is small."""
+"""The bounds of a small problem."""
 
 
 def is_small(view: PartitionView, members: Sequence[Allocation]) -> bool:
-    """Tells whether all ways may be tried for *members* in a partition of this size."""
+    """Tells whether the partition and *members* are few enough to try all ways."""
     if len(members) > MOST_MEMBERS or len(view.nodes) > MOST_NODES:
         return False
     return sum(len(node.allocations) for node in view.nodes.values()) <= MOST_VICTIMS
@@ -53,18 +53,18 @@ class _Item(NamedTuple):
     rest: tuple[int, int, str]
     victims: tuple[Allocation, ...]
     frees: tuple[tuple[Node, Pairs], ...]
-    """By node, what it frees there."""
+    """The amounts that it frees on each node."""
     gains: Pairs
-    """(need, amount): what it frees of the needs of queues and guarantees."""
+    """The contributions to the needs of queues and guarantees, as (need, amount)."""
     uses: Pairs
-    """(room, amount): what it takes of what law 2 and the surplus of gangs leave."""
+    """The amounts that it takes from the rooms of law 2 and of the surplus of gangs, as (room, amount)."""
 
     @property
     def weight(self) -> int:
         return len(self.victims)
 
     def is_like(self, other: _Item) -> bool:
-        """Tells whether *other*, which comes before it, does all that it would do, and no worse."""
+        """Tells whether *other*, which precedes it, has the same effects and is at least as good."""
         return (
             self.weight == other.weight == 1
             and self.adjusted == other.adjusted
@@ -75,7 +75,7 @@ class _Item(NamedTuple):
 
 
 class _Frame:
-    """One victim more on paper: where the next one is looked for, and what was passed over."""
+    """One more chosen victim: the position at which the next one is searched, and the items that were tried there."""
 
     __slots__ = ("at", "left", "passed", "room")
 
@@ -88,7 +88,7 @@ class _Frame:
 
 
 class Packing:
-    """The search through all ways for one gang."""
+    """The search of all ways for one gang."""
 
     def __init__(
         self,
@@ -102,7 +102,8 @@ class Packing:
         known: UnitPlan | None,
         bound: Sequence[Bound],
     ) -> None:
-        """*known*: a plan that was found before. Only better ones count. *bound*: groups that require a domain."""
+        """Prepares the search. *known* is a plan that was found before; only better ones count. *bound* are the groups
+        that require a domain."""
         self._whole = whole
         self._fence = fence
         self._names = view.types.names
@@ -133,12 +134,13 @@ class Packing:
         self._chosen: list[_Item] = []
         self._best: tuple[tuple[_Item, ...], dict[Allocation, Node]] | None = None
         self._steps = 0
-        # What no guarantee stands behind may go only along with others: which ones, single asks are searched for.
+        # Victims for a type that no guarantee covers may leave only together with others. Only the search for single
+        # asks considers them.
         self.exhaustive = all(self._needs.owed)
         self._over = not self.exhaustive
 
     def take_steps(self) -> bool:
-        """Takes some steps. Returns whether the search is over."""
+        """Takes some steps. Returns whether the search has ended."""
         until = self._steps + STEPS_AT_ONCE
         while not self._over:
             if self._steps >= MOST_STEPS:
@@ -152,14 +154,14 @@ class Packing:
         return True
 
     def best_plan(self, mends: bool) -> UnitPlan | None:
-        """Returns the best plan that was found, if there is one and it is better than the one that was known."""
+        """Returns the best plan that was found, or ``None`` if none is better than the known one."""
         if self._best is None:
             return None
         items, nodes = self._best
         return self._make_plan(items, nodes, mends=mends)
 
     def _begin_weight(self) -> None:
-        """Begins with the next number of victims, or the next pool; ends where one has a solution."""
+        """Continues with the next number of victims or the next pool, or ends the search if there is a solution."""
         if self._best is not None or self._pool_at >= len(self._pools):
             self._over = True
             return
@@ -177,7 +179,8 @@ class Packing:
         self._weight += 1
 
     def _is_no_better(self) -> bool:
-        """Tells whether the plan that was known beats all that the pool has with as many victims as are next."""
+        """Tells whether the known plan is better than every plan of the present pool with the next number of
+        victims."""
         if self._known is None:
             return False
         known = _known_key(self._known)
@@ -212,7 +215,8 @@ class Packing:
             self._stack.append(_Frame(frame.at, frame.left - item.weight, room))
 
     def _within_reach(self, frame: _Frame, pool: Sequence[_Item]) -> bool:
-        """Tells whether those left may make up for what lacks of each type, wherever it is."""
+        """Tells whether the remaining candidates of *pool* could supply the missing amount of each type, on whichever
+        nodes they are."""
         rest = pool[frame.at :]
         freed = [pairs for item in (*self._chosen, *rest) for node, pairs in item.frees if node in self._rooms]
         for t, amount in self._whole.shape.pairs:
@@ -222,7 +226,7 @@ class Packing:
         return True
 
     def _try_chosen(self) -> None:
-        """Notes the victims that were chosen, if they make room for all members and are the best that do."""
+        """Notes the chosen victims if they make room for all members and are better than the best so far."""
         if self._best is not None and _highest_of(self._chosen) >= _highest_of(self._best[0]):
             return
         base = self._needs.base.copy()
@@ -306,7 +310,7 @@ class Packing:
                         for t, amount in pairs:
                             if freed in room and t in room[freed]:
                                 room[freed][t] += amount
-        # Who frees nothing that lacks on a node goes for a queue or a guarantee, for all members alike.
+        # A victim that frees nothing missing on a node leaves for a queue or a guarantee, so for all members alike.
         of_member[next(iter(nodes))].extend(left)
         adjusted = {victim: item.adjusted for item in items for victim in item.victims}
         places = []
@@ -320,17 +324,17 @@ class Packing:
 
 
 class _Group(NamedTuple):
-    """Members that are alike."""
+    """Members that are equal for this search."""
 
     pairs: Pairs
     refused: frozenset[str]
     asks: tuple[Allocation, ...]
     bound: int | None
-    """The index of the domains' rule that binds them; ``None``: none does."""
+    """The index of the rule of domains that applies to them; ``None``: none does."""
 
 
 class _Spread:
-    """All ways to put members on nodes, those that are alike in the order of the nodes."""
+    """All ways to place members on nodes; equal members are placed in the order of the nodes."""
 
     def __init__(
         self, groups: Sequence[_Group], rooms: Mapping[Node, dict[int, int]], bound: Sequence[Bound] = ()
@@ -346,7 +350,7 @@ class _Spread:
         self.cut_short = False
 
     def find_places(self) -> dict[Allocation, Node] | None:
-        """Returns a node for each member, if there is a way."""
+        """Returns a node for each member, or ``None`` if there is no way."""
         if not self._place_next(0, 0):
             return None
         return {ask: node for (_, ask), node in zip(self._turns, self._chosen, strict=True)}
@@ -379,11 +383,12 @@ class _Spread:
             for t, amount in group.pairs:
                 room[t] += amount
             if self._all_alike:
-                return False  # Wherever the first of equal members go, a place for the next is found if there is one.
+                return False  # If there is a place for the next of equal members, it is found wherever the first are.
         return False
 
     def _enter_domain(self, group: _Group, node: Node) -> bool:
-        """Counts a member of *group* in the domain of *node*, if it may stand there beside the others."""
+        """Counts a member of *group* in the domain of *node*. Returns whether it may run there together with the
+        others."""
         if group.bound is None:
             return True
         rule, counts = self._bound[group.bound], self._counts[group.bound]
@@ -407,7 +412,7 @@ class _Spread:
 def _group_members(
     members: Sequence[Allocation], refused: Mapping[Allocation, frozenset[str]], bound: Sequence[Bound]
 ) -> list[_Group]:
-    """Returns *members* in groups of those that are alike, large ones first."""
+    """Returns *members* in groups of equal members, large members first."""
     alike: dict[tuple[Pairs, frozenset[str], int | None], list[Allocation]] = {}
     rules = {ask: at for at, rule in enumerate(bound) for ask in rule.asks}
     for ask in members:
@@ -421,7 +426,7 @@ def _highest_of(items: Sequence[_Item]) -> int:
 
 
 def _key_of(victims: Sequence[Allocation]) -> tuple[bool, bool, int]:
-    """Returns how good it is to have *victims* leave, less the most important of them."""
+    """Returns the sort key of a set of *victims*, without its last part, the highest priority."""
     return (
         any(victim.spec.originator for victim in victims),
         any(not victim.spec.allow_preempt_self for victim in victims),

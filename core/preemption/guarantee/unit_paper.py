@@ -1,8 +1,9 @@
-"""Places of a gang on paper: booked on the live records for as long as the next place is searched for, and taken back.
+"""Tentative places of a gang: they are booked on the live records while the next place is searched for, and taken back
+afterwards.
 
-Each member of a gang finds its place on what those before it leave. The search for one ask reads the records of the
-partition, so the places found so far are booked there, for the time of one search only and for nobody else to see:
-:meth:`Paper.tear_up` leaves every record as it was.
+Each member of a gang is placed in the room that the members before it leave. The search for one ask reads the records
+of the partition, so the places found so far are booked there, but only during one search, so that nothing else sees
+them: :meth:`Paper.tear_up` restores every record.
 """
 
 from __future__ import annotations
@@ -19,23 +20,24 @@ from kornel.core.model.shapes import Pairs, book_amounts, unbook_amounts
 
 
 class Paper:
-    """Places that are written down on the records of a partition."""
+    """Tentative places on the records of a partition."""
 
     def __init__(self) -> None:
         self._nodes: dict[Node, tuple[Claims | None, int]] = {}
-        """By node that was written on, its claims and its version before."""
+        """The former claims and the former version of each changed node."""
         self._victims: Final[list[Allocation]] = []
         self._claimed: Final[list[tuple[Queue, Pairs]]] = []
 
     @property
     def nodes(self) -> Iterable[Node]:
-        """Returns the nodes that were written on."""
+        """Returns the changed nodes."""
         return self._nodes.keys()
 
     def put(self, ask: Allocation, node: Node, victims: Iterable[Allocation]) -> None:
-        """Writes down that *ask* holds what it needs on *node* and that *victims* are leaving for it."""
+        """Books that *ask* has claimed its amounts on *node*, and that *victims* are leaving for it."""
         for victim in victims:
-            # By hand, and not as a move: nobody hears of it, and it is taken back before anything else happens.
+            # This is set directly and not by a move, because nothing else must react to it, and it is taken back before
+            # anything else happens.
             victim.place = AskPlace.PREEMPTED
             self._victims.append(victim)
             assert victim.node is not None, "only a placed allocation can be a victim"
@@ -50,7 +52,7 @@ class Paper:
         self._claimed.append((ask.queue, ask.shape.pairs))
 
     def tear_up(self) -> None:
-        """Takes everything back that was written down."""
+        """Takes back everything that was booked."""
         for leaf, pairs in self._claimed:
             for queue in leaf.lineage():
                 unbook_amounts(queue.claimed, pairs)
@@ -65,7 +67,7 @@ class Paper:
         self._claimed.clear()
 
     def _open(self, node: Node) -> None:
-        """Has the claims of *node* be a copy from now on, which may be written on."""
+        """Replaces the claims of *node* by a copy, which may be changed."""
         if node not in self._nodes:
             self._nodes[node] = (node.claims, node.version)
             node.claims = None if node.claims is None else node.claims.copy()

@@ -1,15 +1,15 @@
-"""The places of all members of a gang that asks as a unit, with victims for some of them (preemption.md B.11).
+"""Finds places for all members of a gang that preempts as a unit, with victims for some of them (preemption.md B.11).
 
-The members get their places one after the other: in room that is open for all of them together first, then each by the
-search for one ask, on what those before it leave. What binds the gang as a whole is that of one ask of the size of all
-of them: its fence, and what its queue is owed. Victims that later ones make superfluous stay in the end. Where this
-comes to nothing, or to more victims than there need be, and the gang is small, :mod:`.unit_packing` tries all ways.
+The members get their places one after the other: first in room that is open for all of them together, then each by the
+search for one ask, in the room that the members before it leave. The fence and the entitlement of the gang are those of
+one ask with the size of all members. At the end, victims that later ones have made superfluous are dropped. If this
+finds no plan, or perhaps more victims than necessary, and the gang is small, :mod:`.unit_packing` tries all ways.
 
-Members that require a domain get their places in one way (:mod:`.unit_domains`) after the other, until no other way can
-be better; the best one counts.
+If members require a domain, one way (:mod:`.unit_domains`) after the other is tried until no other way can be better,
+and the best one is used.
 
-A search goes on from slice to slice, one member at a time. Nothing of it is seen by others: what was found so far is
-booked on :class:`Paper` while the next member's place is looked for.
+A search continues from slice to slice, one member at a time. Nothing of it is visible to others: the places found so
+far are booked on :class:`Paper` only while the place of the next member is searched for.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
 
 MOST_TIES: Final = 2
-"""Ways that are looked at although they cannot do with fewer victims than the best one."""
+"""The most ways that are tried although they cannot have fewer victims than the best one."""
 
 Refused = Mapping[Allocation, frozenset[str]]
-"""By member, the nodes on which it may not run."""
+"""The nodes on which each member may not run."""
 
 
 class Tools(NamedTuple):
-    """The things of a partition that make a search cheaper and change nothing of what it finds."""
+    """The records of a partition that make a search cheaper without changing its result."""
 
     order: NodeOrder
     victims: VictimIndex
@@ -59,7 +59,8 @@ class Tools(NamedTuple):
 
 
 class UnitView:
-    """A partition as the search for a member of a gang sees it: its queue has to stay within what it is owed."""
+    """A partition as the search for a member of a gang sees it: the queue of the gang must stay within its
+    guarantee."""
 
     def __init__(self, view: PartitionView) -> None:
         self._view = view
@@ -81,16 +82,16 @@ class UnitView:
 
     @property
     def given_up(self) -> Mapping[Allocation, object]:
-        """Returns the victims that nobody counts on any more."""
+        """Returns the victims that are no longer expected to leave."""
         return self._view.given_up
 
 
 class UnitSearch:
-    """The search for the places of *members*; *mends*: the others of their gang have theirs."""
+    """The search for places of *members*. *mends* says that the other members of their gang have places already."""
 
     def __init__(self, members: Sequence[Allocation], version: int, *, mends: bool, refused: Refused) -> None:
         self.version: Final = version
-        """The state of the partition that the search began with."""
+        """The number of changes of the partition when the search began."""
         self.mends: Final = mends
         self._members: Final = tuple(members)
         self._refused: Final = refused
@@ -99,31 +100,31 @@ class UnitSearch:
         self._found: list[PreemptionPlan] = []
         self._left: list[Allocation] = []
         self._open: dict[Allocation, Node] = {}
-        """The nodes that are open to members, together."""
+        """The nodes with open room for members, for all of these together."""
         self._fence: Queue | None = None
         self._bound: list[Bound] = []
         """The groups that require a domain."""
         self._finder: WayFinder | None = None
         self._ways: list[Way] = []
-        """The ways that were not tried yet, the most promising last."""
+        """The ways that are not tried yet, the most promising last."""
         self._way: Way | None = None
         self._ties = MOST_TIES
-        """The number of ways still looked at that take no fewer victims than the best."""
+        """The number of ways that are still tried although they have no fewer victims than the best one."""
         self._packing: Packing | None = None
         self._cut_short = False
         self._failure: Refusal | None = None
         self._closest = 0, ""
-        """The most places that some way had, and why it has no more."""
+        """The most places that any way had, and the reason why it had no more."""
         self._greedy: UnitPlan | None = None
 
     def is_about(self, members: Sequence[Allocation], refused: Refused) -> bool:
-        """Tells whether these are the members, none of which has changed, and as many nodes are refused."""
+        """Tells whether the search is for these *members*, unchanged, and the same refused nodes."""
         return tuple(members) == self._members and refused == self._refused
 
     def take_step(self, view: PartitionView, tools: Tools, now_ns: int) -> UnitPlan | Refusal | None:
-        """Goes one step further. Returns the answer; ``None``: it takes more steps.
+        """Takes one step. Returns the answer, or ``None`` if further steps are needed.
 
-        Raises :class:`Unprepared` where the same step has to be taken again.
+        Raises :class:`Unprepared` if the same step has to be taken again.
         """
         if self._packing is not None:
             return self._advance_packing(view)
@@ -143,14 +144,14 @@ class UnitSearch:
             self._end_way(strict)
         if self._ways:
             return None
-        # The size comes first: whether a plan may be beaten takes a look at all allocations.
+        # The size is checked first, because the check whether a plan may be beaten examines all allocations.
         if not is_small(view, self._members):
             self._cut_short = self._greedy is None or bool(self._greedy.victims)
         elif self._greedy is None or self._may_be_beaten(view, self._greedy):
             entitled = self._find_entitlement(strict)
             assert not isinstance(entitled, Refusal), "looked at when the search began, and on paper only since"
             assert self._fence is not None, "set when the search began"
-            # Where whole gangs leave, a plan without them counts for more than fewer victims.
+            # If whole gangs leave, a plan without them is better even with more victims.
             known = None if self._greedy is None or self._takes_gang(self._greedy) else self._greedy
             self._packing = Packing(
                 strict, self._whole, self._members, self._fence, entitled, self._refused, tools.victims, known,
@@ -177,7 +178,7 @@ class UnitSearch:
         return None
 
     def _look_around(self) -> Refusal | None:
-        """Counts what is in some domains; with the last of them the ways are known."""
+        """Counts the room of some domains. After the last of them the ways are known."""
         assert self._finder is not None, "the caller has looked"
         if not self._finder.look_around():
             return None
@@ -196,7 +197,7 @@ class UnitSearch:
         self._take_open_room(view, order)
 
     def _end_way(self, view: UnitView) -> None:
-        """Keeps what the way came to, if it is the best so far. Ways that cannot be better are left out."""
+        """Keeps the result of the present way if it is the best so far, and drops ways that cannot be better."""
         way, self._way = self._way, None
         if self._failure is None:
             plan = self._drop_spare_victims(view)
@@ -209,7 +210,8 @@ class UnitSearch:
         if self._greedy is not None:
             best = _key_of(self._greedy)
             if best[:3] == (False, False, False):
-                # As many victims elsewhere may be less important: a few ways that might do are looked at.
+                # The same number of victims elsewhere may be less important, so a few ways that are possibly better are
+                # tried.
                 ties = [other for other in self._ways if other.least == best[3]][-self._ties :] if self._ties else []
                 self._ties = max(0, self._ties - 1)
                 self._ways = [*ties, *(other for other in self._ways if other.least < best[3])]
@@ -223,7 +225,7 @@ class UnitSearch:
         return f"{placed} of {format_count(total, 'place')}; {self._left[0].spec.key}: {why}"
 
     def _take_open_room(self, view: UnitView, order: NodeOrder) -> None:
-        """Notes for as many members as there is room for which node is open to them, beside the others."""
+        """Notes a node with open room for each of as many members as fit together."""
         assert self._way is not None, "a way has begun"
         alike: dict[tuple[Pairs, frozenset[str], Domain | None], list[Allocation]] = {}
         for ask in self._left:
@@ -234,14 +236,14 @@ class UnitSearch:
             candidates = everywhere if domain is None else everywhere._replace(among=_open_nodes(domain))
             nodes = take_places(candidates, Members(pairs, len(asks), refused=refused), paper)
             self._open.update(zip(asks, nodes, strict=False))
-        # Those with a place go first: what they take is no room for the others to count on.
+        # Members with a node come first, because the others must not count on the room that these take.
         self._left.sort(key=lambda ask: ask not in self._open)
 
     def _find_entitlement(self, view: UnitView) -> Entitlement | Refusal:
         return find_entitlement(self._whole, GuaranteeMode.STRICT, view.types.names)
 
     def _place_next(self, view: UnitView, tools: Tools, now_ns: int) -> None:
-        """Finds a place for the next member, on what the members before it leave."""
+        """Finds a place for the next member, in the room that the members before it leave."""
         ask = self._left[0]
         paper = Paper()
         try:
@@ -282,7 +284,8 @@ class UnitSearch:
         return lambda node: node.node_id not in refused
 
     def _drop_spare_victims(self, view: UnitView) -> UnitPlan:
-        """Returns the plan that was found less everyone without whom all that has to be freed is freed (law 8)."""
+        """Returns the plan that was found without the victims that are not needed to free all that has to be freed (law
+        8)."""
         assert self._fence is not None, "set when the search began"
         entitled = self._find_entitlement(view)
         assert not isinstance(entitled, Refusal), "nothing has changed since the search began"
@@ -301,7 +304,7 @@ class UnitSearch:
         return UnitPlan(KIND, self._whole.application, places, self._fence, self.mends, self._cut_short)
 
     def _may_be_beaten(self, view: PartitionView, plan: UnitPlan) -> bool:
-        """Tells whether milder or fewer victims than those of *plan* might do, as far as sums of amounts say."""
+        """Tells whether milder or fewer victims than those of *plan* might be enough, judged by sums of amounts."""
         if not plan.victims:
             return False
         if any(is_bound(victim) or reluctance_of(victim) for victim in plan.victims):
@@ -343,7 +346,7 @@ class UnitSearch:
 
 
 class _Freed:
-    """The amounts that have to be freed for a plan, place by place, and what its victims free of them."""
+    """The amounts that have to be freed for a plan, by place, and the amounts that its victims free."""
 
     def __init__(
         self, whole: Allocation, fence: Queue, entitled: Entitlement, places: Sequence[PreemptionPlan]
@@ -352,7 +355,7 @@ class _Freed:
         self._types = needs.types
         self._scopes = needs.scopes
         self._base = needs.base.copy()
-        """The amounts still lacking in queues and guarantees; below 0: what is freed beyond that."""
+        """The amounts still missing in queues and guarantees; below 0: the surplus that is freed."""
         self._nodes: dict[Node, dict[int, int]] = {}
         for place in places:
             lack = self._nodes.get(place.node)
@@ -365,14 +368,14 @@ class _Freed:
             self._count_freed(place.victims, -1)
 
     def can_do_without(self, victims: Sequence[Allocation]) -> bool:
-        """Tells whether all that has to be freed would be freed without *victims*."""
+        """Tells whether everything that has to be freed would be freed without *victims*."""
         self._count_freed(victims, 1)
         met = max(self._base, default=0) <= 0 and all(max(lack.values()) <= 0 for lack in self._nodes.values())
         self._count_freed(victims, -1)
         return met
 
     def take_out(self, victims: Sequence[Allocation]) -> None:
-        """Count *victims* no more."""
+        """Stop counting *victims*."""
         self._count_freed(victims, 1)
 
     def _count_freed(self, victims: Sequence[Allocation], sign: int) -> None:
@@ -389,7 +392,7 @@ class _Freed:
 
 
 def _key_of(plan: UnitPlan) -> tuple[bool, bool, bool, int, int]:
-    """Returns how good *plan* is: one without whole gangs first, then as B.11 says."""
+    """Returns the sort key of *plan*: plans without whole gangs come first, then the order of B.11 counts."""
     victims = plan.victims
     return (
         any(is_bound(victim) and set(members_of(victim.application)) <= set(victims) for victim in victims),
@@ -401,12 +404,12 @@ def _key_of(plan: UnitPlan) -> tuple[bool, bool, bool, int, int]:
 
 
 def _open_nodes(domain: Domain) -> list[Node]:
-    """Returns the nodes of *domain* that take work, in the order of the partition."""
+    """Returns the nodes of *domain* that accept new allocations, in the order of the partition."""
     return sorted([node for node in domain.nodes if node.schedulable], key=lambda node: (node.score, node.node_id))
 
 
 def _join_gangs(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:
-    """Returns *victims* one by one, but the members of a gang that leaves as a whole as one."""
+    """Returns *victims* as groups: each victim alone, but the members of a gang that leaves as a whole together."""
     chosen = set(victims)
     parts: list[tuple[Allocation, ...]] = []
     done: set[Allocation] = set()
@@ -429,7 +432,8 @@ def _drop_victims(place: PreemptionPlan, spare: set[Allocation]) -> PreemptionPl
 
 
 def _stand_for_all(members: Sequence[Allocation]) -> Allocation:
-    """Returns an ask of the size of all *members* and the priority of the least important, which is on no books."""
+    """Returns an ask with the size of all *members* and the priority of the least important one; it belongs to no
+    partition."""
     first = members[0]
     total: dict[int, int] = {}
     for ask in members:
@@ -446,6 +450,6 @@ def _with_priority(ask: Allocation, priority: int) -> Allocation:
 
 
 def _hardest_first(ask: Allocation) -> tuple[Pairs, tuple[int, int, int]]:
-    """Returns the sort key of the order in which members get places: equal ones one after the other, large ones
+    """Returns the sort key for the order in which members get places: equal members one after the other, large ones
     first."""
     return tuple((t, -amount) for t, amount in ask.shape.pairs), ask.order

@@ -1,9 +1,10 @@
-"""Preemption for a gang as a unit: when it may try, what becomes of the answer, and how its places are kept whole.
+"""Preemption for a gang as a unit: it decides when a gang may try, carries out the plan, and keeps all places of the
+gang.
 
-A gang that found no open room for all its members searches one plan (:mod:`.unit_search`). Nobody is asked to leave
-before there is a place for every member, the shim has let all of them pass, the laws (:mod:`.unit_laws`) and the
-governor agree. From then on room is held for all members. One that loses its place is given another one, or all of them
-give theirs back. Rules: preemption.md B.11.
+For a gang that found no open room for all its members, one plan is searched (:mod:`.unit_search`). No victim is asked
+to leave before there is a place for every member, the shim has approved all of them, and the laws (:mod:`.unit_laws`)
+and the governor permit the plan. From then on room is held for all members. A member that loses its place gets another
+one; if there is none, all members give up their places. Rules: preemption.md B.11.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ from kornel.core.preemption.pace import Taken
 from kornel.core.preemption.plan import Refusal, UnitPlan
 
 MOST_RESTARTS: Final = 4
-"""The number of times that a search begins anew because something changed; after that it goes on with what it has."""
+"""The most times that a search begins again because something has changed. After that, it continues in spite of
+changes."""
 
 
 class UnitAttempt:
-    """An attempt of one gang as far as it has come, from slice to slice."""
+    """The progress of an attempt of one gang, which continues from slice to slice."""
 
     __slots__ = ("dialogue", "restarts", "search")
 
@@ -57,9 +59,10 @@ class UnitAttempt:
 def serve_unit(
     state: PartitionState, unit: GangUnit, members: Sequence[Allocation], why: NotPlaced, now_ns: int
 ) -> tuple[int, bool]:
-    """Has the gang of *unit*, whose *members* find no open room for all of them, try to preempt if that is due.
+    """Makes the gang of *unit*, whose *members* find no open room for all of them, try to preempt if an attempt is due.
 
-    Returns what that cost in decisions, and whether the unit may stay where it is: it preempted, or goes on trying.
+    Returns the cost in decisions, and whether the unit may stay where it is because it has preempted or continues to
+    try.
     """
     if not unit.due:
         return 0, False
@@ -115,7 +118,7 @@ def serve_unit(
 
 
 def _may_begin(state: PartitionState, unit: GangUnit, members: Sequence[Allocation], now_ns: int) -> bool:
-    """Tells whether an attempt of *unit* may begin now; otherwise notes why not and when it may."""
+    """Tells whether an attempt of *unit* may begin now. If not, it notes the reason and the time when it may."""
     first = members[0]
     refused = _check_preconditions(state, members, now_ns)
     if refused is not None:
@@ -146,7 +149,7 @@ def _may_begin(state: PartitionState, unit: GangUnit, members: Sequence[Allocati
 
 
 def _check_preconditions(state: PartitionState, members: Sequence[Allocation], now_ns: int) -> Outcome | None:
-    """Returns the first of B.1's preconditions that fails for some of *members*."""
+    """Returns the first precondition of B.1 that fails for any of *members*, or ``None``."""
     leaf = members[0].queue
     if state.guarantee.attempts_left.get(leaf, drive.ATTEMPTS_PER_LEAF) <= 0:
         return Outcome.ATTEMPTS_EXHAUSTED
@@ -162,8 +165,8 @@ def _check_preconditions(state: PartitionState, members: Sequence[Allocation], n
 def _advance_search(
     state: PartitionState, attempt: UnitAttempt, members: Sequence[Allocation], now_ns: int, *, mends: bool
 ) -> UnitPlan | Refusal | None:
-    """Takes one step of *attempt*. Returns a plan that may be carried out now, or why there is none; ``None``: there is
-    more to do, or the shim is being asked."""
+    """Takes one step of *attempt*. Returns a plan that may be carried out now, the refusal if there is none, or
+    ``None`` if further steps are needed or the shim is being asked."""
     search, refused = attempt.search, _refused_nodes(members, attempt.dialogue)
     if search is None or not search.is_about(members, refused):
         search = attempt.search = UnitSearch(members, state.changes, mends=mends, refused=refused)
@@ -180,7 +183,8 @@ def _advance_search(
         return found
     attempt.search = None
     if search.version != state.changes and unit_laws.check(state, found) and attempt.restarts < 2 * MOST_RESTARTS:
-        # It was right for what was there when the search began: that is no bug, and it begins again.
+        # The plan was right for the state at the beginning of the search, so this is no bug, and the search begins
+        # again.
         attempt.restarts += 1
         return None
     asked = attempt.dialogue.ask_about(found, now_ns)
@@ -190,7 +194,7 @@ def _advance_search(
 
 
 def _approve_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> UnitPlan | Refusal:
-    """Returns *plan*, if the laws and the governor let it be carried out now."""
+    """Returns *plan* if the laws and the governor permit it now, otherwise the refusal."""
     if any(victim.released or victim.preempted for victim in plan.victims):
         return Refusal(Outcome.VICTIM_RELEASED)
     broken = eviction.judge_plan(state, unit_laws.check(state, plan))
@@ -216,7 +220,7 @@ def _approve_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> UnitPla
 
 
 def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
-    """Has the victims of *plan* leave, and holds a place for every member, in one decision (B.7)."""
+    """Makes the victims of *plan* leave, and holds a place for every member, in one decision (B.7)."""
     application, number = plan.application, len(plan.places)
     relied_on = [a for place in plan.places for a in place.node.allocations.values() if a.preempted]
     if plan.victims:
@@ -265,8 +269,8 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
 
 
 def _watch_victims(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
-    """Look after a while whether the victims of *plan* have left (K14): who waits for one that has not loses its
-    place."""
+    """Check after the timeout whether the victims of *plan* have left (K14). A member that waits for a victim that has
+    not left loses its place."""
     state.run_at(now_ns + state.preemption.victim_timeout_ns, partial(_look_at_victims, state, plan))
 
 
@@ -279,7 +283,8 @@ def _look_at_victims(state: PartitionState, plan: UnitPlan, now_ns: int) -> None
 
 
 def _watch_hold(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> None:
-    """Look now and then whether the gang of *application* still waits although nobody leaves any more (K3)."""
+    """Check from time to time whether the gang of *application* still waits although no victim is leaving any more
+    (K3)."""
     state.run_at(now_ns + RETRY_NS, partial(_look_at_hold, state, application, hold))
 
 
@@ -295,12 +300,12 @@ def _look_at_hold(state: PartitionState, application: Application, hold: GangHol
 
 
 def any_broken(state: PartitionState) -> bool:
-    """Tells whether some gang has lost a place and nothing was done about it yet."""
+    """Tells whether a gang has lost a place that has not been replaced yet."""
     return bool(state.gangs.broken)
 
 
 def mend_broken(state: PartitionState, now_ns: int, budget: int) -> None:
-    """Gives members that lost their places other ones, or calls off the plans of their gangs, for about *budget*
+    """Finds new places for members that lost theirs, or calls off the plans of their gangs, for about *budget*
     decisions."""
     left = budget
     while state.gangs.broken and left > 0:
@@ -314,7 +319,8 @@ def _mend_hold(state: PartitionState, application: Application, now_ns: int) -> 
         del state.gangs.broken[application]
         return
     if application in state.gangs.vetting:
-        # Whoever lost a place need not be asked about, and the others are held by their reservations.
+        # The shim need not be asked about members that lost their places, and the others are held by their
+        # reservations.
         questions.call_off_vetting(state, application)
     for ask in [ask for ask in hold.members if state.requests.get(ask.key) is not ask or not ask.pending]:
         del hold.members[ask]
@@ -346,7 +352,8 @@ def _mend_hold(state: PartitionState, application: Application, now_ns: int) -> 
 
 
 def _why_not_whole(state: PartitionState, application: Application) -> str:
-    """Returns why the gang of *application* may not be placed as a whole any more; empty: it may."""
+    """Returns the reason why the gang of *application* may no longer be placed as a whole, or an empty text if it
+    may."""
     if application.state in UNSERVED:
         return f"the application is {application.state}"
     if not state.guarantee_preemption:
@@ -369,9 +376,9 @@ def _why_not_whole(state: PartitionState, application: Application) -> str:
 
 
 def _find_lost(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> list[Allocation] | None:
-    """Returns the members for which places have to be found; others of the gang stand in for those that are gone.
+    """Returns the members for which places have to be found. Other members of the gang replace those that are gone.
 
-    ``None``: there are too few.
+    Returns ``None`` if there are too few members.
     """
     hard = application.spec.gang_style == HARD
     for ask in _find_misplaced(state, hold):
@@ -390,7 +397,7 @@ def _find_lost(state: PartitionState, application: Application, hold: GangHold, 
 
 
 def _find_misplaced(state: PartitionState, hold: GangHold) -> list[Allocation]:
-    """Returns the members that require a domain and hold room where their group does not stand any more: nodes have
+    """Returns the members that require a domain and hold room outside the domain of their group, because nodes have
     changed their domains."""
     found: list[Allocation] = []
     holding = [ask for ask in hold.members if ask.reservation is not None]
@@ -402,7 +409,8 @@ def _find_misplaced(state: PartitionState, hold: GangHold) -> list[Allocation]:
             members.setdefault(group.domain_of(ask.reservation.node), []).append(ask)
         if None not in members and group.admits({d.path: len(asks) for d, asks in members.items() if d is not None}):
             continue
-        # All of a single slice belong where most of them are; of other slices, those that are not full are lost.
+        # All members of a single slice belong to the domain with most of them; of several slices, the incomplete ones
+        # are lost.
         home = max(members, key=lambda d: (0, 0) if d is None else (len(members[d]), len(d.nodes)))
         for domain, asks in members.items():
             whole = domain is home if group.slice_size >= len(group.asks) else len(asks) % group.slice_size == 0
@@ -412,7 +420,7 @@ def _find_misplaced(state: PartitionState, hold: GangHold) -> list[Allocation]:
 
 
 def call_off(state: PartitionState, application: Application, why: str, now_ns: int) -> None:
-    """Gives all places of the gang of *application* back, in one decision. Nobody else has to leave."""
+    """Gives up all places of the gang of *application*, in one decision. No further victim has to leave."""
     hold = state.gangs.holds.pop(application)
     state.gangs.called_off += 1
     state.gangs.broken.pop(application, None)
@@ -446,14 +454,15 @@ def call_off(state: PartitionState, application: Application, why: str, now_ns: 
 
 
 def forget_attempts(state: PartitionState) -> None:
-    """Drop what attempts of gangs have come to that wait no more: they were placed, or are gone."""
+    """Drop the attempts of gangs that no longer wait because they were placed or are gone."""
     attempts = state.guarantee.unit_attempts
     for application in [a for a in attempts if UNIT_KEY not in a.groups and a not in state.gangs.holds]:
         del attempts[application]
 
 
 def _refused_nodes(members: Sequence[Allocation], dialogue: UnitDialogue) -> Refused:
-    """Returns, by member, the nodes on which the shim will not have it, or whose victims it has waited for in vain."""
+    """Returns, by member, the nodes that the shim has refused for it, and those on which it has waited for victims in
+    vain."""
     found: dict[Allocation, frozenset[str]] = {}
     for ask in members:
         nodes = frozenset({*(ask.refused or ()), *ask.stuck.values(), *dialogue.refused_for(ask)})
@@ -469,7 +478,7 @@ def _one_of_each_size(members: Sequence[Allocation]) -> list[Allocation]:
 def _tell_refusal(
     state: PartitionState, unit: GangUnit, members: Sequence[Allocation], refusal: Refusal, now_ns: int
 ) -> None:
-    """Say that nobody goes for the gang of *unit*, if that is news."""
+    """Record that no victims leave for the gang of *unit*, if the last outcome was another one."""
     first, unit.refusal = members[0], refusal
     if first.outcome is not refusal.outcome:
         eviction.record_decision(state, KIND, first, now_ns, refusal.outcome, refusal.detail)

@@ -40,7 +40,7 @@ KILLS_A_PIECE: Final = 64
 """The number of victims that are asked to leave in one piece of work; each costs about as much as a placement."""
 NOTICES_A_PIECE: Final = 256
 LONGEST_PAUSE_NS: Final = 600 * 10**9
-"""The longest pause before something is taken again from a leaf that got back what was taken."""
+"""The longest pause before tasks are taken again from a leaf that got its room back."""
 LOOKS_A_PIECE: Final = 1_000
 _TRIGGERED: Final = Outcome.TRIGGERED
 """Kept as a constant, because reading a member from its class costs as much as a call, and every place needs it."""
@@ -266,12 +266,12 @@ def _by_node(due: Sequence[DuePlace]) -> Generator[int, None, Sequence[DuePlace]
 
 
 def _worth_taking(state: PartitionState, settings: MonitorSettings, selection: Selection, leaf: Queue) -> Taken | None:
-    """Returns the record to be kept when something is taken from *leaf*; ``None``: *leaf* is spared, because taking
+    """Returns the record to be kept when tasks are taken from *leaf*, or ``None`` if *leaf* is spared because taking
     from it did not help.
 
-    If *leaf* gets back what was taken while an ask that it was taken for still waits, taking it again could go on for
-    ever (preemption.md K13). So each such time in a row doubles the pause before the next one, and time without any
-    shortens it again.
+    If *leaf* gets its room back while an ask for which the room was taken still waits, this could be repeated for ever
+    (preemption.md K13). So each repetition in a row doubles the pause before the next one, and time without a
+    repetition shortens it again.
     """
     notices = state.notices
     now_ns = notices.now_ns

@@ -342,9 +342,9 @@ class _After:
         )
 
     def _open_to(self, ask: Allocation, node: Node) -> Vector:
-        """Returns the room on *node* that *ask* may use. Room that is held for asks that have waited long stays held,
-        as far as there is so much; otherwise *ask* has to free its whole amount. Without claims on the node, it is all
-        the room."""
+        """Returns the room on *node* that *ask* may use. Room that is held for asks that have waited long stays held if
+        there is any; if there is too little, *ask* has to free its whole amount. Without claims on the node, all the
+        room may be used."""
         if node.claims is None:
             return self._room_on(node)
         room = list(self._room_on(node))
@@ -361,7 +361,7 @@ class _After:
         return [have if have < 0 else max(0, have - kept) for have, kept in zip(room, aged, strict=True)]
 
     def _room_on(self, node: Node) -> Vector:
-        """Returns what is free on *node* once its victims have left and the asks that they left for run there."""
+        """Returns the amounts that are free on *node* once its victims have left and their preemptors run there."""
         room = self._free.get(node)
         if room is None:
             room = self._free[node] = list(node.free)

@@ -54,7 +54,8 @@ def rearrange_places(places: Sequence[Place], left: Sequence[int]) -> list[Place
 
 
 def _runs_by_its_own(place: Place, room: dict[int, int]) -> bool:
-    """Tells whether the ask of *place* runs in *room* once its own victims have left, all of which that takes."""
+    """Tells whether the ask of *place* fits in *room* once its own victims have left, and would not fit without any of
+    them."""
     lack = {t: amount - room[t] for t, amount in place.ask.shape.pairs}
     for victim in place.victims:
         for t, amount in victim.shape.pairs:

@@ -81,7 +81,7 @@ class Planner:
         """Tells, by leaf and size, whether an ask of that size is no larger than its leaf may preempt for."""
 
     def candidate_for(self, allocation: Allocation) -> Candidate | None:
-        """Returns *allocation* as a candidate; ``None`` if its leaf or its node is not to be touched."""
+        """Returns *allocation* as a candidate; ``None`` if its leaf or its node must be left alone."""
         known = self._candidates.get(allocation.key)
         if known is None:
             leaf, node = self._run.picture.of.get(allocation.queue), allocation.node
@@ -91,7 +91,7 @@ class Planner:
         return known
 
     def give_back(self, reservation: Reservation) -> None:
-        """Count what *reservation* holds as free for others from now on, because it will be dropped or its ask gets
+        """Count the room of *reservation* as free for others from now on, because it will be dropped or its ask gets
         another place."""
         node = reservation.node
         if reservation.ask.key in self._rooms.given_back:

@@ -22,7 +22,7 @@ class MonitorSettings:
 
     per_round           part of the cluster that may be selected in one round, per type
     dead_zone           how far above its guarantee a leaf may be before something is taken from it
-    natural_factor      part of what a leaf holds too much that is taken within one notice period
+    natural_factor      part of the excess of a leaf that is taken within one notice period
     originator_reserve  part of a leaf's guarantee up to which its originators are spared
     queue_priority      time after which asks with a reserved node take from less important queues there
     """

@@ -1,8 +1,8 @@
-"""Queues that hold more than their max: since when, what protects the rest, and when to try again.
+"""Queues that use more than their max: the time since when, the protection of the rest, and the time of the next try.
 
-A queue is above its max from the moment that the max is lowered, or something is added to it unchecked, until enough
-has left. It is shown all that time, whether or not the max is enforced. What a run could not free is tried again when
-its protection may have changed.
+A queue is above its max from the moment that the max is lowered, or an allocation is added without a check, until
+enough allocations have left. It is shown for all that time, whether or not the max is enforced. The part that a run
+could not free is tried again when its protection may have changed.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def _queues_below(queue: Queue) -> Iterator[Queue]:
 
 
 def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amounts, now_ns: int) -> Remainder:
-    """Returns what *run* left above a max. It is tried again when the numbers have changed, with growing pauses while
-    that is in vain."""
+    """Returns the amounts that *run* left above a max. They are tried again when the numbers have changed, with growing
+    pauses while the tries are in vain."""
     in_vain = not run.records
     pause_ns = min(2 * before.pause_ns, MOST_PAUSE_NS) if before is not None and in_vain else FIRST_PAUSE_NS
     return Remainder(
@@ -102,7 +102,8 @@ def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amo
 
 
 def _ending_tasks(plan: QuotaPlan, queue: Queue) -> list[Allocation]:
-    """Returns some of the tasks that are being replaced or ended; when they have left, there is more to choose from."""
+    """Returns some of the tasks that are being replaced or ended. Once they have left, other choices become
+    possible."""
     found: list[Allocation] = []
     if any(protection.reason is ProtectedBy.ENDING for protection in plan.protected):
         for leaf in _queues_below(queue):

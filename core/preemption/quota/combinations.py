@@ -22,8 +22,8 @@ from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, Rank, is_ou
 MOST_STEPS: Final = 10_000
 """The most numbers tried for groups in one search."""
 MOST_GROUPS: Final = 4_000
-"""The number of groups above which there is no search, because with so many sizes, choosing one after the other leaves
-hardly any gap."""
+"""The number of groups above which there is no search, because with that many sizes, choosing one after the other
+leaves hardly any gap."""
 STEPS_PER_YIELD: Final = 16
 
 Score = tuple[int, int]

@@ -182,7 +182,7 @@ def _take_down(run: QuotaRun, victims: Sequence[Allocation]) -> None:
 
 
 def _finish_run(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str, now_ns: int) -> None:
-    """Record the result of *run*. What it left is tried again when that may have changed.
+    """Record the result of *run*. The unmet part is tried again when its protection may have changed.
 
     A repeated attempt that found no victims and the same unmet amounts is not recorded.
     """

@@ -53,8 +53,8 @@ def plan_enforcement(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_
 def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> Steps:
     """Plans as :func:`plan_enforcement` does, in steps of limited length. Between two steps, the queue may change.
 
-    *staying*: what stuck victims hold, which will not leave. The target and the parts of the leaves are those of the
-    first step. Allocations that have left in the meantime are not chosen, and new ones are not looked at.
+    *staying*: the amounts of stuck victims, which will not leave. The target and the parts of the leaves are those of
+    the first step. Allocations that have left in the meantime are not chosen, and new ones are not looked at.
     """
     ceilings = dict(queue.max)
     wanted = find_excess(queue, ceilings, staying)
@@ -106,8 +106,8 @@ def _prune_victims(choice: Choice, order: VictimOrder) -> Iterator[int]:
 def _find_protections(
     choice: Choice, queue: Queue, spare: SpareMembers
 ) -> Generator[int, None, tuple[Protection, ...]]:
-    """Determines what protects the tasks in *queue* that hold unmet amounts and are no victims. Each task counts once,
-    for the first reason."""
+    """Determines the protection of the tasks in *queue* that hold unmet amounts and are no victims. Each task counts
+    once, for the first reason."""
     unmet = choice.unmet_amounts()
     found: dict[tuple[int, ProtectedBy, Queue, int], list[int]] = {}
     looked = 0

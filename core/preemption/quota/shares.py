@@ -27,7 +27,7 @@ def net_usage(queue: Queue, t: int) -> int:
 
 
 def find_excess(queue: Queue, ceilings: Mapping[int, int], staying: Mapping[int, int] = NONE_STAYING) -> Amounts:
-    """Returns what *queue* holds above *ceilings* once its victims in flight are gone, except the part that is
+    """Returns the amounts of *queue* above *ceilings* once its victims in flight have left, except the part that is
     *staying*."""
     over = {t: net_usage(queue, t) + staying.get(t, 0) - most for t, most in ceilings.items()}
     return {t: amount for t, amount in over.items() if amount > 0}

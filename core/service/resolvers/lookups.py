@@ -31,8 +31,8 @@ the service shows."""
 
 
 class GroupLookups:
-    """Looks up the groups of users who came without any. *sources*: the resolvers by type. *resolver_of* returns the
-    type in force in a partition, given its full name."""
+    """Looks up the groups of users that were submitted without groups. *sources*: the resolvers by type. *resolver_of*
+    returns the type in force in a partition, given its full name."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class GroupLookups:
         self._cache.close()
 
     def _person_of(self, spec: ApplicationSpec) -> Person | None:
-        """Returns the user to look up for *spec*. ``None``: there is nobody to look up. A name that is not legal is
-        left to the engine, which refuses it."""
+        """Returns the user to look up for *spec*, or ``None`` if there is none. A name that is not legal is left to the
+        engine, which refuses it."""
         if spec.groups or not is_user_name(spec.user):
             return None
         resolver = self._resolver_of(spec.partition)

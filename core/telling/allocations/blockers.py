@@ -1,8 +1,9 @@
 """Finds everything that keeps a pending ask from being placed, ranked.
 
-Placement stops at the first blocker; this module names all of them, so that nobody removes one only to find the next.
-Blockers that waiting can never end come first; then they are in the order in which placement checks them (application,
-user and group, queues from the leaf to the root, reservation, nodes); within a level the greatest shortage comes first.
+Placement stops at the first blocker; this module names all of them, so that users do not remove one only to find the
+next. Blockers that waiting can never end come first; then they are in the order in which placement checks them
+(application, user and group, queues from the leaf to the root, reservation, nodes); within a level the greatest
+shortage comes first.
 """
 
 from __future__ import annotations

@@ -36,8 +36,7 @@ _PREEMPTION: Final[Mapping[str, str]] = {
     "victim_timeout": "victim.timeout",
     "sections": "",
 }
-"""The keys of fields whose names differ from what is written; the sections of kinds are at the same level as the other
-keys."""
+"""The keys in the text of fields with other names. The sections of kinds are at the same level as the other keys."""
 
 
 class Terms(NamedTuple):

@@ -84,7 +84,7 @@ class PartitionGauges(NamedTuple):
     queues_omitted  the number of queues that are not in ``queues``
     domains         the domains of the outer levels of the topology, all or none of each level
     domains_omitted the number of domains that are not in ``domains``
-    gangs_placed    the number of gangs that were placed as a whole; the two after it: plans for gangs that were called
+    gangs_placed    the number of gangs that were placed as a whole; the two after it: plans of gangs that were called
                     off, and members of gangs that were preempted
     """
 

@@ -61,7 +61,8 @@ class ReadingIndex(VictimIndex):
 
 
 def _find_unit_outlook(unit: GangUnit) -> PreemptionOutlook:
-    """Returns what the last attempt of a gang that is placed as a whole came to: nobody leaves for one member alone."""
+    """Returns the result of the last attempt of a gang that is placed as a whole, because no victims leave for one
+    member alone."""
     verdict, refusal = PreemptionVerdict, unit.refusal
     if refusal is None:
         blocked_by, detail = "it is placed together with its gang", "nothing is preempted for a part of a gang"

@@ -1,6 +1,6 @@
-"""Forecasts for a gang that is only supposed: it is placed by one decision, in idle room or after preemption, or waits.
+"""Forecasts for a supposed gang: it is placed by one decision, in idle room or after preemption, or it waits.
 
-The engine's own functions choose the nodes and the victims. Both only read: nothing has to be restored.
+The engine's own functions choose the nodes and the victims. They only read records, so nothing has to be restored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from kornel.core.telling.what_if.supposition import Forecast, Placed, Preempts, 
 
 
 def forecast_gang(state: PartitionState, index: ReadingIndex, members: Sequence[Allocation], now_ns: int) -> Forecast:
-    """Returns where *members*, all of a gang, would be placed at once, who would leave for them, or why they wait."""
+    """Returns the nodes on which *members*, a whole gang, would be placed at once, and the victims that would leave for
+    them, or the reason why they wait."""
     application, first = members[0].application, members[0]
     names = first.spec.key, application.application_id, application.queue.path
     notes: list[str] = []

@@ -6,15 +6,16 @@ same functions as in the engine: those of :mod:`kornel.core.partition.asks`, :mo
 module only knows which records such a function may change, so that they are kept before it is called:
 
 - of an ask that moves: the ask, its size, the group of its equals, its reservation with its node, and its application;
-- of an application: itself, its queues up to the root, its accounts, and whoever is held back at one of these, since
-  one that starts, or does not, may pass its turn on;
-- of a node: itself with all claims there, and the asks behind these, which may have to give way;
+- of an application: itself, its queues up to the root, its accounts, and the applications and asks that are held back
+  at one of these, because an application that starts, or does not, may pass on its turn;
+- of a node: itself with all claims there, and the asks that made these claims, which may have to give way;
 - the partition's own lists, counters, clocks and books, always;
-- whoever waits and may be woken. Where everybody is concerned these are all that wait. Where one application or ask is,
-  the others are taken to have found nothing, and while the question lasts the rooms in which they wait are empty.
+- everything that waits and may be woken. If the question concerns everybody, this is everything that waits. If it
+  concerns one application or ask, the others are assumed to have found nothing, and their waiting rooms are empty for
+  the duration of the question.
 
-Effects, timers and events stay inside: the list of effects is one of those that are put back, and nothing is recorded.
-The shim is not asked.
+Effects, timers and events stay inside: the list of effects is one of the lists that are restored, and nothing is
+recorded. The shim is not asked.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ from kornel.core.telling.what_if.undo_journal import Journal
 
 MOST_STEPS: Final = 200
 MOST_LOOKS: Final = 10_000
-"""Steps of a search for victims, and nodes looked at in all of them, before the answer says that it was cut short."""
+"""The most steps of a search for victims, and the most nodes examined in all of them, before the answer says that it
+was cut short."""
 MOST_SEARCHES: Final = 4
 """The most searches for victims in one answer, because each takes milliseconds in a large cluster."""
 MOST_PAUSES: Final = 8
@@ -456,8 +458,8 @@ CUT_SHORT: Final = Refusal(Outcome.GANG_INCOMPLETE, "the search for victims was 
 def find_unit_plan(
     state: PartitionState, index: ReadingIndex, members: Sequence[Allocation], limited: NotPlaced, now_ns: int
 ) -> UnitPlan | Refusal:
-    """Returns the places and victims for *members*, a supposed gang that *limited* keeps back, or why nobody would
-    leave. Changes nothing."""
+    """Returns the places and victims for *members*, a supposed gang that *limited* keeps back, or the reason why no
+    victims would leave. Changes nothing."""
     if not limited.preemption_may_help:
         return Refusal(Outcome.USER_QUOTA, "victims make no room within this limit")
     if not state.guarantee_preemption:

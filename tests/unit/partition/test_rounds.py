@@ -11,6 +11,7 @@ from kornel.core.config.problems import ConfigError
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
+from kornel.core.partition import lifecycle
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import rounds
 from kornel.core.preemption.guarantee import rounds as guarantee_rounds
@@ -117,6 +118,27 @@ def test_leaves_whose_asks_sleep_are_not_put_in_order(monkeypatch: pytest.Monkey
     assert state_of(stage).queues["root.a"].waiting
     stage.engine.preempt(31 * 10**9)
     assert ordered == ["root.a"]
+
+
+def test_applications_without_due_asks_are_not_looked_at() -> None:
+    """There may be a hundred thousand of them, and a round each second."""
+    stage = Stage()
+    stage.play([line for line in J_B27 if not line.startswith("ask")])
+    stage.play(["ask hopeless queue=root.a f=7 other=yes", "ask small queue=root.a f=7"])
+    state = state_of(stage)
+    leaf, hopeless = state.queues["root.a"], state.requests["hopeless"]
+    assert hopeless.group is not None
+    assert not leaf.with_due
+    hopeless.group.attempt_is_due(hopeless)
+    assert list(leaf.with_due) == [hopeless.application]
+    stage.engine.preempt(30 * 10**9)
+    stage.engine.preempt(31 * 10**9)
+    assert not hopeless.group.due
+    assert not leaf.with_due
+    hopeless.group.attempt_is_due(hopeless)
+    assert list(leaf.with_due) == [hopeless.application]
+    lifecycle.leave_queue(state, hopeless.application, 31 * 10**9)
+    assert not leaf.with_due
 
 
 def test_f8_an_ask_that_a_round_could_not_help_missed_an_opportunity() -> None:

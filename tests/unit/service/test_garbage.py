@@ -5,12 +5,20 @@ from __future__ import annotations
 import gc
 import io
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from kornel.core.service import garbage
-from kornel.core.service.garbage import BLOCKS_PER_RECORD, LOOK_EVERY_S, GarbageKeeper, GarbageRounds
+from kornel.core.service.garbage import (
+    BLOCKS_PER_RECORD,
+    FEW_FOUND,
+    FREEZE_EVERY,
+    LOOK_EVERY,
+    LOOK_EVERY_S,
+    GarbageKeeper,
+    GarbageRounds,
+)
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 
 CIRCLES = 4_000
@@ -116,3 +124,47 @@ def test_calls_one_after_the_other_leave_the_core_busy(keeper: GarbageKeeper) ->
     spent_s += LOOK_EVERY_S / 100
     rounds.look_once()
     assert last() is None
+
+
+def _count_collections(act: Callable[[], None]) -> int:
+    begun: list[str] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        begun.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        act()
+    finally:
+        gc.callbacks.remove(note)
+    return begun.count("start")
+
+
+def test_what_settles_is_set_aside_and_looked_at_now_and_then(keeper: GarbageKeeper) -> None:
+    """A busy core does not look through all that it keeps."""
+    kept: list[list[int]] = []
+
+    def store() -> None:
+        for _ in range(3 * LOOK_EVERY):
+            kept.extend([number] for number in range(FREEZE_EVERY))
+            keeper.count_stored(FREEZE_EVERY)
+
+    assert _count_collections(store) == 3
+    assert gc.get_freeze_count() > len(kept)
+
+
+def test_a_busy_core_that_makes_garbage_looks_each_time(keeper: GarbageKeeper) -> None:
+    """So what stays is no more than comes between two samples."""
+    made: list[weakref.ref[Circle]] = []
+    for _ in range(10 * LOOK_EVERY):
+        made += [weakref.ref(circle) for circle in (Circle() for _ in range(2 * FEW_FOUND))]
+        keeper.count_stored(FREEZE_EVERY)
+    assert sum(circle() is not None for circle in made) <= LOOK_EVERY * 2 * FEW_FOUND
+
+
+def test_few_entries_set_nothing_aside(keeper: GarbageKeeper) -> None:
+    before = gc.get_freeze_count()
+    keeper.count_stored(FREEZE_EVERY - 1)
+    assert gc.get_freeze_count() == before
+    keeper.count_stored(1)
+    assert gc.get_freeze_count() > before

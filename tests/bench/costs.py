@@ -1,0 +1,110 @@
+"""The largest costs of an ask outside the engine, from a sampling profile of a core in this process.
+
+The core is that of :mod:`tests.bench.around`: everything but gRPC, which calls us once for a message. A thread looks a
+thousand times a second at what all others execute. The processor time that a thread has used since the look before
+counts for the engine if the look finds it there, and otherwise for the part to which the innermost function of ours
+belongs. A look comes when a thread lets the interpreter go, so the functions themselves would tell less.
+
+``python -m tests.bench.costs`` prints them for P2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Final
+
+from kornel.core.load.workload import Workload
+from tests.bench import around
+from tests.bench.placing import P2_FLAT
+from tests.bench.processes import apart
+
+LOOK_EACH_S: Final = 0.001
+SHOWN: Final = 3
+ENGINE: Final = "the engine"
+
+
+class Sampling:
+    """Looks at all threads now and then; see :class:`tests.bench.around.Watching`. Counts nanoseconds."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[CodeType] = Counter()
+        self.in_engine = 0
+        self._spent: dict[int, int] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def begin(self) -> None:
+        """Look from here on."""
+        self._thread.start()
+
+    def pause(self) -> None:
+        """What is left of the sample counts as well."""
+
+    def end(self) -> Counter[CodeType]:
+        """Returns what each function took."""
+        self._ended.set()
+        self._thread.join()
+        return self.seen
+
+    def _look(self) -> None:
+        own = threading.get_ident()
+        while not self._ended.wait(LOOK_EACH_S):
+            for thread, frame in sys._current_frames().items():
+                if thread != own:
+                    spent = time.clock_gettime_ns(time.pthread_getcpuclockid(thread))
+                    self._count(frame, spent - self._spent.get(thread, spent))
+                    self._spent[thread] = spent
+
+    def _count(self, innermost: FrameType, spent_ns: int) -> None:
+        found: CodeType | None = None
+        frame: FrameType | None = innermost
+        while frame is not None:
+            name = frame.f_code.co_filename
+            if name.startswith(around.ENGINE) and not name.startswith(around.EVENTS):
+                self.in_engine += spent_ns
+                return
+            if found is None and name.startswith(around.CORE):
+                found = frame.f_code
+            frame = frame.f_back
+        if found is not None:
+            self.seen[found] += spent_ns
+
+
+def costs(workload: Workload) -> list[tuple[str, float]]:
+    """Microseconds of processor time for each ask of *workload*: of the engine, then of each part around it, the
+    largest first."""
+    switching = sys.getswitchinterval()
+    sampling = Sampling()
+    sys.setswitchinterval(LOOK_EACH_S / 2)
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            seen = asyncio.run(around.watch(workload, Path(scratch), sampling))
+    finally:
+        sys.setswitchinterval(switching)
+    asks = workload.asks - workload.batch
+    named = Counter[str]()
+    for code, spent_ns in seen.items():
+        named[around.part_of(code)] += spent_ns
+    each_us = {ENGINE: sampling.in_engine, **dict(named.most_common())}
+    return [(name, spent_ns / asks / 1e3) for name, spent_ns in each_us.items()]
+
+
+def summary(*, quick: bool) -> str:
+    """The largest costs of P2 beside the engine's, in a line each, found in an interpreter of its own."""
+    workload = replace(P2_FLAT, nodes=2_000, asks=5_000 if quick else 16_000)
+    (_, engine_us), *others = apart(costs, workload)
+    around_us = sum(us for _, us in others)
+    first = f"an ask of P2 takes {engine_us:.1f} us in the engine and {around_us:.1f} us around it, most of them in"
+    return "\n".join([first, *(f"  {us:5.2f} us  {name}" for name, us in others[:SHOWN])])
+
+
+if __name__ == "__main__":
+    print(summary(quick=False))
