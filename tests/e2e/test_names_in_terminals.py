@@ -118,6 +118,7 @@ def commands(file: Path, folder: Path) -> dict[str, list[Sequence[str]]]:
         "journal verify": [[journal]],
         "journal export": [[journal]],
         "journal prune": [[journal]],
+        "journal copy": [[journal, journal], [journal, str(Path(journal).with_name("copy.db"))]],
         "replay": [[journal, "--verify"]],
         "queue show": [["root.a"], ["none" + BAD]],
         "user show": [["ann"], ["none" + BAD]],

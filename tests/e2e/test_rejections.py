@@ -137,6 +137,7 @@ CASES: list[tuple[Rejection, str, Callable[[], Any]]] = [
     (Rejection.INVALID_RESOURCE, "new", lambda: node_request(create("new", **{LONG: 1}))),
     (Rejection.INVALID_RESOURCE, "new", negative_node),
     (Rejection.INVALID_TOPOLOGY, "new", lambda: entry(allocationTags={"kornel.topology.required": "rack"})),
+    (Rejection.INVALID_DEVICES, "new", lambda: entry(allocationTags={"kornel.gpu.count": "-1"})),
     (Rejection.INVALID_RESOURCE, "new", too_many_types),
     (Rejection.INVALID_RESOURCE, "new", lambda: application(placeholderAsk=resource(vcore=-1))),
     (Rejection.USER_INVALID, "new", lambda: badly_named("")),

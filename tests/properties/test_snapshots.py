@@ -27,7 +27,7 @@ RUNS: Final = (13, 44, 57, 97)
 """Seeds of runs of the machine in which much happens."""
 
 DERIVED: Final = frozenset(
-    {"_hash", "_sign", "_listed", "_written", "_named", "counted_rooms", "victim_index", "placement_rules"}
+    {"_hash", "_sign", "_listed", "_written", "_named", "counted_rooms", "victim_index", "placement_rules", "with_due"}
 )
 """Fields that a restored engine works out when it needs them, or has worked out in its own process."""
 

@@ -107,14 +107,15 @@ def _not_too_much(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
     """
     freed = _freed_by(plan)
     whole = whole_gangs.leave_whole(plan.victims)
-    parcels: dict[str, dict[int, int]] = {}
-    for victim in plan.victims:
-        name = f"gang {whole[victim].application_id}" if victim in whole else victim.key
-        amounts_of = parcels.setdefault(name, {})
+    parcels: dict[tuple[str, int], dict[int, int]] = {}
+    for number, victim in enumerate(plan.victims):
+        gang = whole.get(victim)
+        parcel = (victim.key, number) if gang is None else (f"gang {gang.application_id}", -1)
+        amounts_of = parcels.setdefault(parcel, {})
         for t, amount in victim.shape.pairs:
             amounts_of[t] = amounts_of.get(t, 0) + amount
     goes_for: list[tuple[dict[int, int], list[int]]] = []
-    for name, amounts_of in parcels.items():
+    for (name, _), amounts_of in parcels.items():
         needing = [t for t, amount in amounts_of.items() if t in plan.target and freed[t] - amount < plan.target[t]]
         goes_for.append((amounts_of, needing))
         if not needing:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kornel.core.domain.commands import TerminationType
-from kornel.core.domain.effects import Effect, PredicatesAsked, PreemptionDecided, Released
+from kornel.core.domain.effects import Allocated, Effect, PredicatesAsked, PreemptionDecided, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation
@@ -94,12 +94,15 @@ def judge_losses(states: Iterable[PartitionState], effects: Sequence[Effect]) ->
             owner = effect.partition, effect.application_id
             if owner not in exempt:
                 lost.setdefault(owner, set()).add(effect.key)
+    placed = {(e.spec.partition, e.spec.key, e.spec.instance) for e in effects if isinstance(e, Allocated)}
     for (name, application_id), keys in lost.items():
         state = by_name.get(name)
         application = state.applications.get(application_id) if state is not None else None
         if state is None or application is None or application.spec.gang_style != "Hard" or not state.gangs.as_units:
             continue
         members = [a for a in application.allocations.values() if a.spec.task_group in application.task_groups]
+        # What the same call places has not been left by it.
+        members = [a for a in members if (name, a.spec.key, a.spec.instance) not in placed]
         standing = [a for a in members if not a.preempted and not (a.released and a.replaced_by is None)]
         for group_name, group in application.task_groups.items():
             left = sum(a.spec.task_group == group_name for a in standing)
