@@ -413,13 +413,17 @@ def _replace_ask(state: PartitionState, ask: Allocation, spec: AllocationSpec, s
 
 
 def _amend_allocation(state: PartitionState, allocation: Allocation, spec: AllocationSpec, now_ns: int) -> bool:
-    """Give *allocation* the priority, tags and preemption policy of *spec*, which apply from now on.
+    """Gives *allocation* the priority, tags and preemption policy of *spec*, which apply from now on.
 
-    Returns false if it has these already. Its age stays the same, and so does its size, which other code changes.
+    Returns false if it has these already. Its age and what it wants of devices stay the same, and so does its size,
+    which other code changes.
     """
     before = allocation.spec
     after = _as_known(before, spec)._replace(
-        placeholder=before.placeholder, task_group=before.task_group, created_s=before.created_s
+        placeholder=before.placeholder,
+        task_group=before.task_group,
+        created_s=before.created_s,
+        devices=before.devices,
     )
     if after.required_node != _node_id(allocation):
         after = after._replace(required_node=before.required_node)

@@ -298,6 +298,7 @@ def _amend(request: RequestView, spec: AllocationSpec) -> None:
         required_node=bound,
         instance=before.instance,
         node_id=before.node_id,
+        devices=before.devices,
     )
 
 
