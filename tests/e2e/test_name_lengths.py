@@ -90,7 +90,10 @@ async def test_answers_about_long_names_fit_the_messages_of_any_client(reg: Core
             names = [f"{name}{number}" for number in range(1_500)]
             await stream.send(node_request(*(create(each, vcore=-1) for each in names)))
             assert [rejected.nodeID for rejected in await stream.entries(len(names))] == names
-            assert max(response.ByteSize() for response in stream.got) > 2 << 20
+            sizes = [response.ByteSize() for response in stream.got]
+            # How much is in one message depends on how fast they are taken.
+            assert sum(sizes) > 4 << 20
+            assert max(sizes) <= 4 << 20
 
 
 async def test_a_refused_call_leaves_no_request_behind(core: Core) -> None:
