@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kornel.core.domain.commands import AllocationSpec, ApplicationSpec, UpdateAllocations, UpdateApplications
+from kornel.core.domain.devices import read_wants
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import read_request, request_tags
 from tests.properties.machine.cluster import APPLICATIONS, DEFAULT, GPU, GROUPS, KEYS, NODES, NOWHERE, size
@@ -70,13 +71,21 @@ def spec_of(world: World, dice: Dice, partition: str, key: str, application_id: 
 
 
 def _sendable(spec: AllocationSpec) -> AllocationSpec:
-    """*spec* in a message that has its fields: an ask of the older generation names no node."""
+    """*spec* in a message that has its fields: an ask of the older generation names no node, and tags say what is
+    wanted of devices."""
+    spec = spec._replace(devices=read_wants(spec.tags))
     return spec._replace(legacy=False, max_allocations=1) if spec.node_id else spec
 
 
 def _specs(world: World, dice: Dice, partition: str, keys: list[str]) -> tuple[AllocationSpec, ...]:
     application_id = some_application(world, dice, partition)
     return tuple(spec_of(world, dice, partition, key, application_id) for key in keys)
+
+
+def _as_sent(request: RequestView) -> AllocationSpec:
+    """Returns the spec of *request* as it is read from a message with its tags: what runs keeps what it wants of
+    devices, whatever the tags say."""
+    return request.spec._replace(devices=read_wants(request.spec.tags))
 
 
 @rule(24)
@@ -214,7 +223,7 @@ def ask_the_older_way_again(world: World, dice: Dice) -> None:
     request = some_request(world, dice, partition)
     if request is None:
         return
-    spec = request.spec._replace(legacy=True, max_allocations=1 + dice.below(5), instance=0)
+    spec = _as_sent(request)._replace(legacy=True, max_allocations=1 + dice.below(5), instance=0)
     if dice.one_in(3):
         spec = spec_of(world, dice, partition, spec.key, spec.application_id)._replace(
             legacy=True, max_allocations=spec.max_allocations
@@ -247,7 +256,7 @@ def ask_again(world: World, dice: Dice) -> None:
     request = some_request(world, dice, partition)
     if request is None:
         return
-    spec = request.spec._replace(node_id=request.node, resources=request.size)
+    spec = _as_sent(request)._replace(node_id=request.node, resources=request.size)
     changes: tuple[dict[str, Any], ...] = (
         {}, {"node_id": ""}, {"priority": 9}, {"originator": True}, {"priority": -(2**31)},
         {"allow_preempt_self": False, "tags": (("note", "y"),), "topology": None}, {"allow_preempt_other": True},
@@ -266,7 +275,7 @@ def resize(world: World, dice: Dice) -> None:
         return
     node_id = "" if dice.one_in(2) else request.node
     larger = size(1 + dice.below(7), dice.below(4), int(dice.one_in(6)))
-    spec = request.spec._replace(node_id=node_id, resources=larger, partition=partition)
+    spec = _as_sent(request)._replace(node_id=node_id, resources=larger, partition=partition)
     world.send(UpdateAllocations(RM, (_sendable(spec),)))
 
 
@@ -292,5 +301,5 @@ def place_by_hand(world: World, dice: Dice) -> None:
     if request is None or not nodes:
         return
     amounts = size(1 + dice.below(5), 1) if dice.one_in(4) else request.size
-    spec = request.spec._replace(node_id=dice.pick(nodes), resources=amounts)
+    spec = _as_sent(request)._replace(node_id=dice.pick(nodes), resources=amounts)
     world.send(UpdateAllocations(RM, (_sendable(spec),)))
