@@ -101,6 +101,8 @@ const (
 	JournalCall_JOURNAL_CALL_PREEMPTION JournalCall = 5
 	// Nothing was called: a note for the next core.
 	JournalCall_JOURNAL_CALL_NOTE JournalCall = 6
+	// Entries of a command on which the engine had failed were refused, without the engine.
+	JournalCall_JOURNAL_CALL_REFUSAL JournalCall = 7
 )
 
 // Enum value maps for JournalCall.
@@ -113,6 +115,7 @@ var (
 		4: "JOURNAL_CALL_SLICE",
 		5: "JOURNAL_CALL_PREEMPTION",
 		6: "JOURNAL_CALL_NOTE",
+		7: "JOURNAL_CALL_REFUSAL",
 	}
 	JournalCall_value = map[string]int32{
 		"JOURNAL_CALL_UNSPECIFIED":   0,
@@ -122,6 +125,7 @@ var (
 		"JOURNAL_CALL_SLICE":         4,
 		"JOURNAL_CALL_PREEMPTION":    5,
 		"JOURNAL_CALL_NOTE":          6,
+		"JOURNAL_CALL_REFUSAL":       7,
 	}
 )
 
@@ -160,7 +164,7 @@ const (
 	JournalOutcome_JOURNAL_OUTCOME_UNSPECIFIED JournalOutcome = 0
 	// The command was refused.
 	JournalOutcome_JOURNAL_OUTCOME_REFUSED JournalOutcome = 1
-	// The engine raised an error that is a bug.
+	// The engine raised an error that is a bug. The core went on as if the call had never been made.
 	JournalOutcome_JOURNAL_OUTCOME_FAILED JournalOutcome = 2
 )
 
@@ -214,7 +218,7 @@ type JournalRecord struct {
 	AfterNs int64 `protobuf:"zigzag64,2,opt,name=after_ns,json=afterNs,proto3" json:"after_ns,omitempty"`
 	// Most decisions of a slice. 0 for other calls.
 	Budget uint32 `protobuf:"varint,3,opt,name=budget,proto3" json:"budget,omitempty"`
-	// What was applied. Set for JOURNAL_CALL_COMMAND only.
+	// What was applied. Set for JOURNAL_CALL_COMMAND and JOURNAL_CALL_REFUSAL only.
 	Command *JournalCommand `protobuf:"bytes,4,opt,name=command,proto3" json:"command,omitempty"`
 	// With what the engine works from here on. Set for JOURNAL_CALL_BEGIN only.
 	Beginning *JournalBeginning `protobuf:"bytes,5,opt,name=beginning,proto3" json:"beginning,omitempty"`
@@ -3660,7 +3664,7 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\x1aJOURNAL_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14JOURNAL_STREAM_NODES\x10\x01\x12\x1f\n" +
 	"\x1bJOURNAL_STREAM_APPLICATIONS\x10\x02\x12\x1e\n" +
-	"\x1aJOURNAL_STREAM_ALLOCATIONS\x10\x03*\xc9\x01\n" +
+	"\x1aJOURNAL_STREAM_ALLOCATIONS\x10\x03*\xe3\x01\n" +
 	"\vJournalCall\x12\x1c\n" +
 	"\x18JOURNAL_CALL_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12JOURNAL_CALL_BEGIN\x10\x01\x12\x1e\n" +
@@ -3668,7 +3672,8 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\x14JOURNAL_CALL_COMMAND\x10\x03\x12\x16\n" +
 	"\x12JOURNAL_CALL_SLICE\x10\x04\x12\x1b\n" +
 	"\x17JOURNAL_CALL_PREEMPTION\x10\x05\x12\x15\n" +
-	"\x11JOURNAL_CALL_NOTE\x10\x06*j\n" +
+	"\x11JOURNAL_CALL_NOTE\x10\x06\x12\x18\n" +
+	"\x14JOURNAL_CALL_REFUSAL\x10\a*j\n" +
 	"\x0eJournalOutcome\x12\x1f\n" +
 	"\x1bJOURNAL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17JOURNAL_OUTCOME_REFUSED\x10\x01\x12\x1a\n" +
