@@ -82,6 +82,15 @@ def members_of(application: Application) -> list[Allocation]:
     ]
 
 
+def is_leaving_whole(application: Application) -> bool:
+    """Tells whether all members of the gang of *application* that ran were asked to leave and have not left yet."""
+    return (
+        application.leaves_whole
+        and not members_of(application)
+        and any(allocation.preempted and allocation.spec.task_group for allocation in application.allocations.values())
+    )
+
+
 def describe_torn(victims: Sequence[Allocation]) -> dict[Application, str]:
     """Returns a sentence for each gang that is left with too few members once *victims*, which still run, have left.
     Only an ask with a required node may cause this."""
