@@ -50,7 +50,7 @@ from kornel.core.domain.names import LONGEST_NAME
 from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import TOPOLOGY_TAGS, TopologyRequest, read_request
-from kornel.core.service.joined_fields import ENCODING, join_fields
+from kornel.core.service.message_bytes import ENCODING, join_fields
 from kornel.si.v1 import si_pb2 as si
 
 PARTITION_ATTRIBUTE: Final = "si/node-partition"

@@ -65,7 +65,7 @@ VALUES: Final = f"{CORE}domain{os.sep}"
 
 PARTS: Final = (
     ("reading", ("service/wire", "service/plain_asks.py", "service/rpc.py", "service/request_lengths.py")),
-    ("answering", ("service/streams.py", "service/joined_fields.py")),
+    ("answering", ("service/streams.py", "service/message_bytes.py")),
     ("turns", ("service/runner.py", "service/sharing.py", "service/garbage.py", "service/callback_")),
     ("events", ("partition/history/", "service/event_")),
     ("counting", ("metrics/", "rest/", "service/health.py", "service/refusals.py", "service/durations.py")),
