@@ -213,6 +213,7 @@ class Decoder:
         ahead_s = self._ahead_s()
         for message in messages:
             said = _read_tags(message.tags, ahead_s) if message.tags else UNTAGGED
+            preempt_self, preempt_other = read_policy(message)
             yield AllocationSpec(
                 message.allocationKey,
                 message.applicationID,
@@ -223,7 +224,8 @@ class Decoder:
                 message.taskGroupName,
                 message.placeholder,
                 message.Originator,
-                *read_policy(message),
+                preempt_self,
+                preempt_other,
                 *said,
             )._replace(legacy=True, max_allocations=message.maxAllocations)
 
