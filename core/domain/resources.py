@@ -75,7 +75,7 @@ class Resources(Mapping[str, int]):
         """Returns a copy, which the caller may change, as cheaply as possible."""
         return self._amounts.copy()
 
-    def listed(self) -> dict[str, int]:
+    def clamp_amounts(self) -> dict[str, int]:
         """Returns the amounts by name, each cut to 64 bits. The result is made once and must not be changed."""
         listed = self._listed
         if listed is None:
