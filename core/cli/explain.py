@@ -1,4 +1,4 @@
-"""Commands ``kornel explain`` and ``kornel what-if``: why work waits, and what would happen after a change."""
+"""Commands ``kornel explain`` and ``kornel what-if``: show why work waits, and what would happen after a change."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def explain(
 
 
 def _explain_name(address: str, name: str, partition: str, timeout_s: float, node: str) -> pb.ExplainResponse:
-    """Returns the explanation of work called *name*, or else of a node that is called so."""
+    """Returns the explanation of the work called *name* or, if there is none, of the node called *name*."""
     try:
         return explain_client.explain(address, name, partition, timeout_s, node)
     except client.CoreUnreachable as error:
