@@ -184,9 +184,14 @@ def mark_victims(state: PartitionState, victims: Mapping[Allocation, Allocation 
     moves.mark_victims(state, victims)
     for application in dict.fromkeys(victim.application for victim in victims if is_bound(victim)):
         for_itself = any(p is not None and p.application is application for p in victims.values())
-        if application not in state.gangs.leaving and not for_itself and not members_of(application):
+        if not for_itself and not members_of(application):
             backoff.wait_for_gang_exit(state, application, now_ns + state.preemption.victim_timeout_ns)
             _give_back_places(state, application)
+
+
+def _expects_exits(state: PartitionState, application: Application) -> bool:
+    """Tells whether some victim of *application* is still expected to leave."""
+    return any(a.preempted and a not in state.stuck for a in application.allocations.values())
 
 
 def _give_back_places(state: PartitionState, application: Application) -> None:
@@ -206,7 +211,7 @@ def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
     if isinstance(waited_for, Allocation):
         waited_for.stuck = {key: node for key, node in waited_for.stuck.items() if key != victim.key} or NONE_STUCK
     application = victim.application
-    if application in state.gangs.leaving and not any(a.preempted for a in application.allocations.values()):
+    if application in state.gangs.leaving and not _expects_exits(state, application):
         backoff.end_early(state, application)
     ask = victim.preemptor
     victim.preemptor = None
