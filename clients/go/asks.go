@@ -43,6 +43,8 @@ const (
 	TagGPUType       = "kornel.gpu.type"
 	// TagGPUDevices is the tag with which the core says which devices an allocation holds. Report it with the allocation.
 	TagGPUDevices = "kornel.gpu.devices"
+
+	gpuTags = "kornel.gpu."
 )
 
 // A Device is one device of a node. Its value in JSON is an entry of the list in AttributeDevices.

@@ -2,7 +2,9 @@ package kornel
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/common"
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
@@ -40,7 +42,35 @@ type mirrorAllocation struct {
 	allocation *si.Allocation
 	node       string // empty: the ask is pending
 	told       bool   // the shim has received its placement or confirmation
-	order      uint64
+	// devices are the tags about devices with which the core announced it: a core that forgot it needs them again.
+	devices map[string]string
+	order   uint64
+}
+
+// takeDevices notes the tags about devices in the message with which the core announced the allocation.
+func (a *mirrorAllocation) takeDevices(placed *si.Allocation) {
+	if placed.GetAllocationTags()[TagGPUDevices] == "" {
+		return
+	}
+	a.devices = map[string]string{}
+	for tag, value := range placed.GetAllocationTags() {
+		if strings.HasPrefix(tag, gpuTags) {
+			a.devices[tag] = value
+		}
+	}
+}
+
+// withDevices returns allocation with the devices that the core has given it.
+func (a *mirrorAllocation) withDevices(allocation *si.Allocation) *si.Allocation {
+	if len(a.devices) == 0 {
+		return allocation
+	}
+	allocation = proto.CloneOf(allocation)
+	if allocation.AllocationTags == nil {
+		allocation.AllocationTags = map[string]string{}
+	}
+	maps.Copy(allocation.AllocationTags, a.devices)
+	return allocation
 }
 
 // NewMirror returns an empty mirror.
@@ -88,11 +118,8 @@ func (m *Mirror) NoteNodes(nodes ...*si.NodeInfo) {
 		case si.NodeInfo_DECOMISSION:
 			delete(m.nodes, id)
 		case si.NodeInfo_UPDATE:
-			if known != nil && info.GetSchedulableResource() != nil {
-				// Attributes are read at creation only.
-				changed := proto.CloneOf(known.info)
-				changed.SchedulableResource = info.GetSchedulableResource()
-				known.info = changed
+			if known != nil {
+				known.info = updateNode(known.info, info)
 			}
 		case si.NodeInfo_DRAIN_NODE, si.NodeInfo_DRAIN_TO_SCHEDULABLE:
 			if known != nil {
@@ -100,6 +127,24 @@ func (m *Mirror) NoteNodes(nodes ...*si.NodeInfo) {
 			}
 		}
 	}
+}
+
+// updateNode returns what is known of a node once an update is taken into account: devices and topology may change.
+func updateNode(known, update *si.NodeInfo) *si.NodeInfo {
+	changed := proto.CloneOf(known)
+	if update.GetSchedulableResource() != nil {
+		changed.SchedulableResource = update.GetSchedulableResource()
+	}
+	for name, value := range update.GetAttributes() {
+		if name == common.NodePartition {
+			continue
+		}
+		if changed.Attributes == nil {
+			changed.Attributes = map[string]string{}
+		}
+		changed.Attributes[name] = value
+	}
+	return changed
 }
 
 // NoteApplications notes applications that the shim adds and removes.
@@ -154,7 +199,7 @@ func (m *Mirror) noteRelease(release *si.AllocationRelease) {
 	case release.GetTerminationType() == schedulingFailedOnRM:
 		// The container could not be started, so the ask is pending again.
 		if known := m.allocations[key]; known != nil {
-			known.node, known.told = "", false
+			known.node, known.told, known.devices = "", false, nil
 			if known.allocation.GetNodeID() != "" {
 				known.allocation = proto.CloneOf(known.allocation)
 				known.allocation.NodeID = ""
@@ -280,6 +325,9 @@ func (m *Mirror) TakeAllocations(response *si.AllocationResponse, replaying bool
 	news = &si.AllocationResponse{Released: response.GetReleased()}
 	for _, placed := range response.GetNew() {
 		known := m.allocations[placed.GetAllocationKey()]
+		if known != nil {
+			known.takeDevices(placed)
+		}
 		if known != nil && known.told && known.node == placed.GetNodeID() {
 			continue
 		}
@@ -355,6 +403,7 @@ func (m *Mirror) Replay() *Replay {
 				allocation = proto.CloneOf(allocation)
 				allocation.NodeID = each.node
 			}
+			allocation = each.withDevices(allocation)
 			replay.Placed = append(replay.Placed, allocation)
 		}
 	}

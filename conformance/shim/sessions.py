@@ -233,7 +233,7 @@ SESSIONS: Final = (
     Session("unknown state", ("S14",), unknown_state),
     Session("broken streams", ("S15", "S17"), broken_streams),
     Session("broken connection", ("S16", "S17"), broken_connection),
-    Session("resync", ("S18", "S19", "S20", "S21"), expect_resync),
+    Session("resync", ("S18", "S19", "S20", "S21", "S29"), expect_resync),
     make_refusal("S22", Kind.NODE),
     make_refusal("S23", Kind.APPLICATION),
     make_refusal("S24", Kind.ALLOCATION),
