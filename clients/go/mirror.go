@@ -26,13 +26,13 @@ type Mirror struct {
 type mirrorNode struct {
 	info        *si.NodeInfo
 	schedulable bool
-	accepted    bool // as the shim was told
+	accepted    bool // the shim has received its acceptance
 	order       uint64
 }
 
 type mirrorApplication struct {
 	request  *si.AddApplicationRequest
-	accepted bool // as the shim was told
+	accepted bool // the shim has received its acceptance
 	order    uint64
 	// again is a second application with the same ID, added when the end of the first one may still be on its way to the shim.
 	again *mirrorApplication

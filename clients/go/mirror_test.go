@@ -222,7 +222,7 @@ func TestApplicationThatComesBackWhileItsEndIsUnderWayIsANewOne(t *testing.T) {
 		t.Fatalf("remembered: %v", replay)
 	}
 
-	// A core that has not ended it refuses the second one, and the first one stays.
+	// A core in which the first application has not ended refuses the second one, and the first one stays.
 	mirror = comeBack()
 	if news, _ := mirror.TakeApplications(rejected, false); len(news.GetRejected()) != 1 {
 		t.Fatalf("not told: %v", news)
