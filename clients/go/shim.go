@@ -29,10 +29,11 @@ type ShimOptions struct {
 	Receiver Receiver
 	// Callbacks answer the core's questions. They are attached before anything is reported.
 	Callbacks Callbacks
-	// ReopenOnBreak has the shim open broken streams again, and register again only when the core wants it to. What was
-	// being written or delivered at the moment of the break is lost then, so the receiver has to notice by itself. Without
-	// it the shim registers after every break and tells everything again, so that nothing is lost; the kit counts that as
-	// registering untold (S17).
+	// ReopenOnBreak is for cores whose streams cannot go on exactly where they broke, such as YuniKorn's own interface
+	// served by others; at a Kornel core it changes nothing. It has the shim open broken streams again, and register again
+	// only when the core wants it to. What was being written or delivered at the moment of the break is lost then, so the
+	// receiver has to notice by itself. Without it the shim registers after every break and tells everything again, so that
+	// nothing is lost; the kit counts that as registering untold (S17).
 	ReopenOnBreak bool
 	// Forgotten is told, before a core that has forgotten everything is told again, that what it had demanded and was not
 	// confirmed stands no more. No method of the receiver runs meanwhile.
@@ -167,7 +168,7 @@ func (s *Shim) Status() ShimStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	status := s.status
-	status.Live = s.phase == live
+	status.Live = s.phase == live && s.session.broken.Load() == 0
 	status.Mirror = s.mirror.Size()
 	status.Queued = len(s.held.nodes) + len(s.held.applications) + len(s.held.allocations)
 	if s.session != nil {
@@ -443,17 +444,18 @@ func (s *Shim) register(ctx context.Context) (*Session, error) {
 	wanted, good, registeredBefore := s.registration, s.good, s.status.Registrations > 0
 	s.mu.Unlock()
 	used := wanted
-	err := s.client.register(ctx, wanted)
+	epoch, err := s.client.register(ctx, wanted)
 	if isRefusal(err, codes.InvalidArgument) && registeredBefore && !sameConfiguration(wanted, good) {
 		s.logRefusal(err)
 		used = good
-		err = s.client.register(ctx, good)
+		epoch, err = s.client.register(ctx, good)
 	}
 	if err != nil {
 		return nil, err
 	}
-	// Answers that are lost with a stream would be awaited for ever, so until the core knows everything each break counts.
-	session := s.client.openSession(s.newReceiver(), 0, true)
+	// Answers that are lost with a stream would be awaited for ever, so until the core knows everything each break counts,
+	// unless nothing is lost with it.
+	session := s.client.openSession(s.newReceiver(), 0, epoch, epoch == "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.good = used
@@ -511,7 +513,7 @@ func (s *Shim) replay(ctx context.Context, session *Session) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	session.once.Store(!s.options.ReopenOnBreak)
+	session.once.Store(!s.options.ReopenOnBreak && !session.exact)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.phase = live
