@@ -10,20 +10,21 @@ import (
 // maxBatchBytes is a quarter of the 64 MiB that both ends accept: room for field headers.
 const maxBatchBytes = 16 << 20
 
-// An outbox holds the entries of one stream until they are written: in order, and taken in batches, because the message and
-// not the entry is the unit of cost on the wire. Nothing waits for a batch to fill.
+// An outbox holds the entries of one stream, in order, until they are written. They are taken in batches, because on the
+// wire each message costs more than each entry. No entry waits for a batch to fill.
 type outbox struct {
 	mu       sync.Mutex
 	entries  []proto.Message
 	capacity int // 0: without limit
 	batch    int
-	// rank tells in which order the core handles the lists of one request. A batch ends where the rank would go down, so
-	// that packing entries into requests never changes what happens first.
+	// rank returns the position of an entry's list in the order in which the core handles the lists of one request. A batch
+	// ends where the rank would go down, so that entries are handled in the order in which they were queued.
 	rank func(proto.Message) int
-	// kept are the entries that were written and are not known to be applied, if keep says how many of them there may be.
+	// kept are the entries that were written and are not known to be applied, at most keep of them. keep is 0 if they need
+	// not be kept.
 	kept    []proto.Message
 	keep    int
-	applied uint64 // how many were, and are therefore no longer in kept
+	applied uint64 // the number of entries that are known to be applied, since the registration
 	onKept  func()
 	closed  bool
 	changed chan struct{} // closed and replaced at every change
@@ -68,8 +69,8 @@ func (o *outbox) put(ctx context.Context, entries ...proto.Message) error {
 	}
 }
 
-// next returns the entries of the next request, which stay queued until [outbox.written] removes them. None: the outbox is
-// closed and empty, or ctx is done.
+// next returns the entries of the next request, which stay queued until [outbox.written] removes them. It returns none when
+// the outbox is closed and empty, or ctx is done.
 func (o *outbox) next(ctx context.Context) []proto.Message {
 	for {
 		o.mu.Lock()
@@ -104,11 +105,11 @@ func (o *outbox) peek() []proto.Message {
 	return o.entries[:count:count]
 }
 
-// written removes the first count entries: gRPC has taken them.
+// written removes the first count entries, which gRPC has taken.
 func (o *outbox) written(count int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// What was cleared meanwhile cannot be removed again.
+	// clear may have removed entries meanwhile.
 	count = min(count, len(o.entries))
 	if o.keep > 0 {
 		o.kept = append(o.kept, o.entries[:count]...)

@@ -14,8 +14,8 @@ import (
 // closeGrace is how long a session that is closed may take to write what is queued.
 const closeGrace = 5 * time.Second
 
-// A Session is one registration of a resource manager, with its streams. It lasts over breaks of streams and connections,
-// until it is closed or the core wants another registration.
+// A Session is one registration of a resource manager, with its streams. It survives breaks of streams and connections, and
+// ends when it is closed or the core wants another registration.
 //
 // A method that sends returns once its entries are queued, and waits only while the queue is full. Its methods may be called
 // from several goroutines.
@@ -40,7 +40,7 @@ type Session struct {
 	// closed is closed with the session, so that nothing waits for a reader that has gone.
 	closed  chan struct{}
 	answers map[answerKey][]chan Update
-	// attachment is where questions are answered, nil before [Session.AttachCallbacks].
+	// attachment answers questions; nil before [Session.AttachCallbacks].
 	attachment *attachment
 }
 
@@ -57,7 +57,7 @@ type answerKey struct {
 }
 
 // Register registers the resource manager, opens its streams, and returns the session. The core forgets everything that an
-// earlier registration of the same manager reported. An error is [ErrConnectionLost], [ErrSuperseded] or a [RefusedError].
+// earlier registration of the same manager reported. The error is [ErrConnectionLost], [ErrSuperseded] or a [RefusedError].
 func (c *Client) Register(ctx context.Context, registration Registration) (*Session, error) {
 	epoch, err := c.register(ctx, registration)
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *Client) openSession(taker receiver, outboxCapacity int, epoch string, o
 	return s
 }
 
-// startStream runs one stream until the session ends, and ends the session when the stream is beyond repair.
+// startStream runs one stream until the session ends, and ends the session when the stream cannot be opened again.
 func startStream[Request, Response any](s *Session, each *stream[Request, Response]) {
 	each.closing = s.isClosing
 	each.once = s.once.Load
@@ -237,8 +237,8 @@ func (s *Session) encodeAllocations(batch []proto.Message) *si.AllocationRequest
 	return request
 }
 
-// Updates returns what the core says, one list per message, in the order of each stream. The channel is closed with the
-// session; [Session.Err] then tells why. While nobody reads, the streams are read no further, so that the core's writer waits.
+// Updates returns a channel of what the core says: one list per message, in the order of each stream. It is closed with the
+// session; [Session.Err] then tells why. While nobody reads it, the streams are not read, and the core has to wait.
 func (s *Session) Updates() <-chan []Update { return s.updates }
 
 // Done returns a channel that is closed when the session has ended.
@@ -280,12 +280,12 @@ func (s *Session) SendNodes(ctx context.Context, nodes ...*si.NodeInfo) error {
 	return s.nodes.put(ctx, messages(nodes)...)
 }
 
-// RemoveApplications removes applications with everything of them.
+// RemoveApplications removes applications with all their asks and allocations.
 func (s *Session) RemoveApplications(ctx context.Context, applications ...*si.RemoveApplicationRequest) error {
 	return s.applications.put(ctx, messages(applications)...)
 }
 
-// SubmitAsks asks for room. There is no answer but the decision: [Allocated], [Released] or [AskRejected].
+// SubmitAsks asks for room. The only answer is the decision: [Allocated], [Released] or [AskRejected].
 func (s *Session) SubmitAsks(ctx context.Context, asks ...Ask) error {
 	allocations := make([]proto.Message, len(asks))
 	for i, ask := range asks {
@@ -294,8 +294,8 @@ func (s *Session) SubmitAsks(ctx context.Context, asks ...Ask) error {
 	return s.allocations.put(ctx, allocations...)
 }
 
-// ReportAllocations reports tasks that run already, or foreign ones. The core confirms new ones with [Allocated], but
-// foreign ones never. An allocation without a node is an ask.
+// ReportAllocations reports tasks that run already, or foreign ones. The core confirms new ones with [Allocated], foreign
+// ones not at all. An allocation without a node is an ask.
 func (s *Session) ReportAllocations(ctx context.Context, allocations ...*si.Allocation) error {
 	return s.allocations.put(ctx, messages(allocations)...)
 }
@@ -378,7 +378,7 @@ func (s *Session) closeOutboxes() {
 	}
 }
 
-// reason returns why nothing can be waited for any more.
+// reason returns the error for calls that wait while the session ends.
 func (s *Session) reason() error {
 	if err := s.Err(); err != nil {
 		return err
@@ -386,7 +386,7 @@ func (s *Session) reason() error {
 	return ErrClosed
 }
 
-// await sends something, and returns the answers to the named ones.
+// await calls send, and returns the core's answers about the entries with these ids.
 func (s *Session) await(ctx context.Context, kind StreamKind, ids []string, send func() error) ([]Update, error) {
 	waiting := make([]chan Update, len(ids))
 	s.mu.Lock()
@@ -437,7 +437,7 @@ func (s *Session) resolve(update Update) {
 	delete(s.answers, key)
 }
 
-// put hands updates to whoever reads them, and waits while there is no room.
+// put queues updates for the reader of [Session.Updates], and waits while there is no room.
 func (s *Session) put(updates ...Update) {
 	if len(updates) == 0 {
 		return
@@ -451,7 +451,7 @@ func (s *Session) put(updates ...Update) {
 	select {
 	case s.updates <- updates:
 	case <-s.closed:
-		// Nobody needs to read any more; what has room is still there for whoever does.
+		// After the end nobody has to read, so put does not wait; what fits is still queued.
 		select {
 		case s.updates <- updates:
 		default:

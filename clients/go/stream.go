@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// errStreamBroke ends a session that was told not to open broken streams again.
+// errStreamBroke ends a session that must not open broken streams again.
 var errStreamBroke = errors.New("a stream broke")
 
 // A duplex is one call with messages in both directions.
@@ -28,7 +28,7 @@ type stream[Request, Response any] struct {
 	open func(context.Context) (duplex[Request, Response], error)
 	// first returns the first message, which binds the call.
 	first func() *Request
-	// next returns the next request, and what to do once gRPC has taken it. nil: nothing more will come.
+	// next returns the next request, and a function to call once gRPC has taken it; nil when no more will come.
 	next func(context.Context) (*Request, func())
 	// progress counts entries in both directions. nil: they are not counted.
 	progress *progress
@@ -36,7 +36,7 @@ type stream[Request, Response any] struct {
 	deliver func(context.Context, *Response)
 	// broke is called after a call has ended, reopened once the next one is open.
 	broke, reopened func()
-	// closing tells whether the end of the call is what was wanted.
+	// closing tells whether the session is being closed, so that the end of the call is expected.
 	closing func() bool
 	// ready waits for a connection.
 	ready func(context.Context) error
@@ -68,7 +68,7 @@ func (s *stream[Request, Response]) run(ctx context.Context) error {
 		if s.broke != nil {
 			s.broke()
 		}
-		// A stream that worked starts the pauses anew; one that breaks at once must not be hammered.
+		// Pauses begin anew after a stream that worked. A stream that breaks at once must not be opened again and again.
 		if heard {
 			pause = firstPause
 		}
@@ -152,7 +152,7 @@ func (s *stream[Request, Response]) write(ctx context.Context, call duplex[Reque
 		if call.Send(request) != nil {
 			return nil
 		}
-		// Only now: a request that was being written when the call broke is written again.
+		// The request is removed only now, so that it is written again if the call breaks while it is written.
 		taken()
 	}
 }

@@ -51,7 +51,7 @@ type Released struct {
 	Message            string
 }
 
-// AskRejected says that the core refused an ask or a reported allocation.
+// AskRejected says that the core rejected an ask or a reported allocation.
 type AskRejected struct{ Key, ApplicationID, Reason string }
 
 // StreamReopened says that a stream broke and is open again. The core has kept its state, or has it from its journal. If the

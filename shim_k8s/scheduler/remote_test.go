@@ -21,10 +21,11 @@ import (
 	"kornel/clients/go/kornelv1"
 )
 
-// deadline is what only something broken takes that long for.
+// deadline is longer than anything takes that works.
 const deadline = 10 * time.Second
 
-// A standIn is what the shim gives to a scheduler: it writes down what it hears and refuses what it is told to.
+// A standIn implements the callbacks that the shim gives to a scheduler. It records the calls, and refuses the nodes that a
+// test names.
 type standIn struct {
 	mu      sync.Mutex
 	changed chan struct{}
@@ -216,7 +217,7 @@ func TestCoreThatComesBackIsToldEverything(t *testing.T) {
 	shim.waitFor(t, "pod-1 on n1")
 
 	core.Stop()
-	// The shim holds locks while it reports, so nothing may wait for a core that is away.
+	// The shim holds locks while it reports, so no report may wait for a core that cannot be reached.
 	must(t, remote.UpdateAllocation(ask("pod-2")))
 	must(t, remote.UpdateNode(node("n2")))
 	core.Restart()

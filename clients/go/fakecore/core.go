@@ -1,5 +1,5 @@
-// Package fakecore is a scripted core for tests of shims: it serves si.v1 and the callbacks in the same process, accepts what
-// it is told, places asks on the first open node, and writes down in order what it was told. It knows no resources.
+// Package fakecore is a scripted core for tests of shims: it serves si.v1 and the callbacks in the same process, accepts
+// what is reported, places asks on the first open node, and records in order what it received. It ignores resources.
 package fakecore
 
 import (
@@ -30,17 +30,17 @@ const Address = "passthrough:///fakecore"
 type Core struct {
 	// RefuseConfig returns why a configuration is refused, or nil.
 	RefuseConfig func(config string) error
-	// HoldRegistrations is how many registrations are refused because another session holds the core, for a millisecond.
+	// HoldRegistrations is how many registrations are refused, each for a millisecond, as if another session held the core.
 	HoldRegistrations int
-	// RefuseNode, RefuseApplication and RefuseAllocation return why an entry is refused; empty: it is not.
+	// RefuseNode, RefuseApplication and RefuseAllocation return why an entry is refused; empty: it is accepted.
 	RefuseNode, RefuseApplication, RefuseAllocation func(id string) string
-	// HoldAsks keeps asks from being placed but by [Core.Place].
+	// HoldAsks leaves asks unplaced until [Core.Place] is called for them.
 	HoldAsks bool
 	// ServerOptions are those of gRPC.
 	ServerOptions []grpc.ServerOption
-	// NamesPlacements has the core say that questions name the placement to await.
+	// NamesPlacements says that questions name the placement to wait for.
 	NamesPlacements bool
-	// WithoutCallbacks has the core know nothing of callbacks.
+	// WithoutCallbacks leaves callbacks unimplemented.
 	WithoutCallbacks bool
 	// Resumes has streams go on exactly where they broke (kornel-resume).
 	Resumes bool
@@ -52,7 +52,7 @@ type Core struct {
 	log        []string
 	registered bool
 	config     string
-	nodes      map[string]bool // whether each is open
+	nodes      map[string]bool // true if the node is open
 	nodeOrder  []string
 	apps       map[string]bool
 	asks       []*si.Allocation
@@ -88,7 +88,7 @@ func (c *Core) noteSession(ctx context.Context) {
 	}
 }
 
-// A line is one open stream. What is sent on it, and its end, go through its queue.
+// A line is one open stream, with a queue of the messages to send and of its end.
 type line struct {
 	messages chan any // a message or an error
 }
@@ -116,7 +116,7 @@ func (c *Core) forget() {
 	}
 }
 
-// Serve begins to serve, again with what the core knows if it is not the first time.
+// Serve begins to serve. After [Core.Stop] the core still has its state.
 func (c *Core) Serve() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +140,7 @@ func (c *Core) Serve() {
 	go func(server *grpc.Server, listener net.Listener) { _ = server.Serve(listener) }(c.server, c.listener)
 }
 
-// Stop cuts every connection. The core keeps what it knows.
+// Stop cuts every connection. The core keeps its state.
 func (c *Core) Stop() {
 	c.mu.Lock()
 	server := c.server
@@ -148,7 +148,7 @@ func (c *Core) Stop() {
 	server.Stop()
 }
 
-// Restart stops the core and serves again with nothing known.
+// Restart stops the core and serves again without any state.
 func (c *Core) Restart() {
 	c.Stop()
 	c.mu.Lock()
@@ -191,7 +191,7 @@ func (c *Core) Dialer() grpc.DialOption {
 	})
 }
 
-// EndStreams ends the three streams with a status error; the core keeps what it knows unless that is FAILED_PRECONDITION.
+// EndStreams ends the three streams with a status error. The core keeps its state unless the error is FAILED_PRECONDITION.
 func (c *Core) EndStreams(end error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,14 +205,14 @@ func (c *Core) EndStreams(end error) {
 	}
 }
 
-// Log returns what the core was told so far, in order.
+// Log returns what the core has received so far, in order.
 func (c *Core) Log() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.log)
 }
 
-// Since returns what the core was told from the last entry that begins with prefix.
+// Since returns what the core has received from the last entry that begins with prefix on.
 func (c *Core) Since(prefix string) []string {
 	log := c.Log()
 	for i := len(log) - 1; i >= 0; i-- {
@@ -223,7 +223,7 @@ func (c *Core) Since(prefix string) []string {
 	return nil
 }
 
-// WaitFor waits until the core was told every one of the entries, and tells whether that happened within ten seconds.
+// WaitFor waits until the core has received all of the entries, and tells whether that happened within ten seconds.
 func (c *Core) WaitFor(entries ...string) bool {
 	return c.Await(func(log []string) bool {
 		for _, entry := range entries {
@@ -235,7 +235,7 @@ func (c *Core) WaitFor(entries ...string) bool {
 	})
 }
 
-// Await waits until what the core was told satisfies a condition, and tells whether it did within ten seconds.
+// Await waits until what the core has received satisfies a condition, and tells whether it did within ten seconds.
 func (c *Core) Await(condition func(log []string) bool) bool {
 	limit := time.After(10 * time.Second)
 	for {
@@ -273,7 +273,7 @@ func (c *Core) Place(key, node string) {
 	}
 }
 
-// DemandRelease asks the shim for the release of what runs.
+// DemandRelease asks the shim for the release of a running allocation.
 func (c *Core) DemandRelease(key string, termination si.TerminationType) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

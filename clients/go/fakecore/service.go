@@ -71,7 +71,7 @@ func (s *scheduler) UpdateAllocation(stream si.Scheduler_UpdateAllocationServer)
 	return serve(s.core, "UpdateAllocation", stream, stream.Recv, stream.Send, s.core.takeAllocations)
 }
 
-// serve serves one stream: the first message binds it, the others are taken under the core's lock.
+// serve serves one stream: the first message binds it, the others are handled under the core's lock.
 func serve[Request, Response any](c *Core, kind string, stream grpc.ServerStream, receive func() (*Request, error), send func(*Response) error, take func(*Request)) error {
 	first, err := receive()
 	if err != nil {
