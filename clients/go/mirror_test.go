@@ -117,7 +117,7 @@ func TestMirrorRemembersDevices(t *testing.T) {
 		"whole":  {TagGPUDevices: "7", TagGPUCount: "1"},
 		"part":   {TagGPUDevices: "8", TagGPUFraction: "0.5"},
 		"failed": {TagGPUDevices: "9", TagGPUCount: "1"},
-		// A real ask without wants takes over those of its placeholder.
+		// A real ask that wants no devices itself gets those of its placeholder.
 		"3": {TagGPUDevices: "6", TagGPUCount: "1"},
 	} {
 		announced := placed(key, "a", "n")

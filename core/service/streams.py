@@ -428,7 +428,7 @@ class Switchboard:
         return Batch(entries, lane.read_on, number)
 
     def give_back(self, stream: Stream, batch: Batch, start: int = 0) -> None:
-        """Put the entries of *batch* from *start* on, which were not sent, back, unless later ones have been taken
+        """Put back the entries of *batch* from *start* on, which were not sent, unless later ones have been taken
         since."""
         lane = self._lanes[stream.kind]
         if batch.mark != lane.read_on:
