@@ -226,8 +226,8 @@ func (m *Mirror) forgetAllocations(application string) {
 	}
 }
 
-// endApplication removes an application that has ended, but neither an application that was added with its ID since nor the
-// asks of that.
+// endApplication removes an application that has ended. If an application with the same ID was added since, that one and
+// its asks stay.
 func (m *Mirror) endApplication(id string) {
 	known := m.applications[id]
 	if known == nil || known.again == nil {

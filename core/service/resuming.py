@@ -33,8 +33,8 @@ from kornel.core.domain.effects import (
 from kornel.core.service.status_codes import InvalidRequest, ResyncRequired
 
 RESUME_KEY: Final = "kornel-resume"
-"""Metadata of a stream: ``EPOCH/COUNT``. Of the client: the entries that it has received; of the core: those that it
-has applied. A registration is answered with the epoch alone."""
+"""The key of the metadata ``EPOCH/COUNT`` of a stream. A client counts the entries that it has received, the core those
+that it has applied. A registration is answered with the epoch alone."""
 
 KEPT_BYTES: Final = 32 * 1024 * 1024
 """The most bytes of each kind of stream that are kept after they were sent. This is more than connections can have

@@ -327,8 +327,8 @@ class Switchboard:
         """Make *stream* the receiver of its lane, because its first message has been accepted.
 
         If its client says what it has received, the stream continues after that, and any other stream that the client
-        has open ends. *progress*: since the registration. Raises :class:`ResyncRequired` while the manager must
-        register again.
+        has open ends. *progress*: the entries sent and received since the registration. Raises :class:`ResyncRequired`
+        while the manager must register again.
         """
         if self._lost:
             raise ResyncRequired(
