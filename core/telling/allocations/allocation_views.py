@@ -53,14 +53,14 @@ class AllocationView:
     spec: AllocationSpec
     """The allocation as it was sent last. Encoders take its fields by name."""
     tags: Tags
-    """Its tags, with the devices that it got."""
+    """The tags as sent, with the devices that the allocation got."""
     created_ns: int
     """The time when it was asked for."""
     bound_ns: int
     """The time when it got its node."""
     resources: Resources
     node_id: str
-    """Its node, which the core may have chosen."""
+    """The node, which the core may have chosen."""
     placeholder_ns: int
     """The creation time of the placeholder that it replaced; 0: it replaced none."""
     preempted: bool
