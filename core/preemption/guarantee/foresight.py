@@ -45,6 +45,7 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
         detail = "its preemption policy lets it preempt nobody"
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption policy of the ask", Outcome.ASK_MAY_NOT_PREEMPT, detail)
     blocked_by, not_before_ns = _find_delay(state, ask, now_ns)
+    result: PreemptionPlan | Refusal
     within = guarantee_drive.find_bounds(state, ask)
     if within is not None and not within.among:
         result = guarantee_drive.refuse_domains(ask)
