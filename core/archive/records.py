@@ -77,8 +77,8 @@ Row: TypeAlias = tuple[Any, ...]
 
 _APPLICATIONS, _PREEMPTIONS, _EVENTS, _CONFIGURATIONS, _USAGE = range(len(TABLES))
 _OLDER_PLACEMENTS, _AMOUNTS, _ASKS, _PLACEMENTS = range(len(TABLES), len(TABLES) + 4)
-"""What stands in the spool in place of a table: placements as an earlier version wrote them; the amounts of a frame;
-asks and placements, which become events in the database."""
+"""These stand in the spool in place of a table: for placements as an earlier version wrote them, for the amounts of a
+frame, and for asks and placements, which become events in the database."""
 
 _UNTOLD: Final = frozenset(Outcome) - {
     Outcome.TRIGGERED,
