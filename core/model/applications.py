@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from kornel.core.model.users import Account
 
 
+_RUNNING: Final = AppState.RUNNING
+"""Kept as a constant, because reading a member from its class costs as much as a call."""
+_new: Final = tuple.__new__
+
 STATES_KEPT: Final = 64
 """The most entries in the log of states, because an application may alternate between two states for ever."""
 
@@ -154,10 +158,12 @@ class Application:
     def enter_state(self, state: AppState, now_ns: int) -> None:
         """Set *state* and note the time."""
         self.state = state
-        self.entered.append(StateEntry(now_ns, state))
-        if len(self.entered) > STATES_KEPT:
-            del self.entered[0]
-        if state is AppState.RUNNING and not self.started_ns:
+        entered = self.entered
+        # The constructor of a named tuple would double its cost.
+        entered.append(_new(StateEntry, (now_ns, state)))
+        if len(entered) > STATES_KEPT:
+            del entered[0]
+        if state is _RUNNING and not self.started_ns:
             self.started_ns = now_ns
 
     def next_group_number(self) -> int:
