@@ -17,6 +17,11 @@ PARTITION_ATTRIBUTE: Final = "si/node-partition"
 FOREIGN_TAG: Final = "foreign"
 DEPENDENT_TAG: Final = "kornel.dependsOnPlacements"
 REQUIRED_NODE_TAG: Final = "yunikorn.apache.org/requiredNode"
+DEVICES_ATTRIBUTE: Final = "kornel.devices"
+COUNT_TAG: Final = "kornel.gpu.count"
+FRACTION_TAG: Final = "kornel.gpu.fraction"
+MEMORY_TAG: Final = "kornel.gpu.memory"
+GIVEN_TAG: Final = "kornel.gpu.devices"
 FORCE_TAG: Final = "application.create.force"
 
 

@@ -17,7 +17,7 @@ from kornel.shim_local.tables import format_nodes
 UP_S: Final = 60.0
 BUSY_S: Final = 2.0
 EXIT_BUSY: Final = 4
-"""The exit status of a server that finds another server or an agent which uses the state directory, or is about to."""
+"""The exit status of a server if another server or agent uses the state directory, or is just starting in it."""
 POLL_S: Final = 0.05
 SOCKET: Final = "server.sock"
 LOG: Final = "server.log"
@@ -53,8 +53,9 @@ def start_server(folder: Path, arguments: Sequence[str]) -> list[str]:
         except (NoServer, RequestRefused) as error:
             raise NotStarted(f"{error}; see {log}") from None
         if state["core_state"]:
-            reason = f"the server does not come up within {UP_S:g} s: {state['core_state']}; it is tried on, see {log}"
-            raise NotStarted(reason)
+            raise NotStarted(
+                f"the server does not come up within {UP_S:g} s: {state['core_state']}; it keeps trying, see {log}"
+            )
         return ["up" if state["pid"] == process.pid else "already up", *describe_state(state)]
 
 

@@ -77,9 +77,9 @@ def start_up(
     page: Annotated[
         bool, typer.Option("--page", help="Serve the core's web page, to every user of this machine.")
     ] = False,
-    rm_id: Annotated[str, typer.Option("--rm-id", metavar="NAME", help="Name by which the core knows us.")] = (
-        "kornel-local"
-    ),
+    rm_id: Annotated[
+        str, typer.Option("--rm-id", metavar="NAME", help="Name under which the core knows this server.")
+    ] = ("kornel-local"),
     queues: Annotated[
         Path | None, typer.Option("--queues", metavar="FILE", help="Queue configuration instead of the built-in one.")
     ] = None,
@@ -161,8 +161,8 @@ def take_down(
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel all jobs before.")] = False,
     keep_core: Annotated[bool, typer.Option("--keep-core", help="Leave the core running.")] = False,
 ) -> None:
-    """Stop the server, or the agent of a machine that has joined one. What runs goes on, and is taken over by the next
-    ``up``."""
+    """Stop the server, or the agent of a machine that has joined one. Running jobs go on, and the next ``up`` takes
+    them over."""
     if not keep_core and not cancel and _stop_kept_core(context.obj):
         _print_line("down: the core that was kept has ended")
         return
@@ -198,7 +198,9 @@ def submit(
     priority: Annotated[int, typer.Option("--priority", help="Higher goes first within the queue.")] = 0,
     array: Annotated[str, typer.Option("--array", metavar="INDEXES", help="One task per index: 1-100 or 1,5.")] = "",
     after: Annotated[list[str] | None, typer.Option("--after", metavar="JOB", help="Run once this is done.")] = None,
-    time_limit: Annotated[str, typer.Option("--time", metavar="TIME", help="Stop it after so long: 2h.")] = "",
+    time_limit: Annotated[
+        str, typer.Option("--time", metavar="TIME", help="Stop it after this time, such as 2h.")
+    ] = "",
     grace: Annotated[
         str, typer.Option("--grace", metavar="TIME", help="Time from SIGUSR1 to SIGTERM when preempted.")
     ] = f"{DEFAULT_GRACE_S:g}s",
@@ -209,7 +211,7 @@ def submit(
     directory: Annotated[
         Path | None, typer.Option("--directory", "-C", metavar="DIR", help="Where to run. [default: here]")
     ] = None,
-    retries: Annotated[int, typer.Option("--retries", min=0, help="Tries after a failure of its own.")] = 0,
+    retries: Annotated[int, typer.Option("--retries", min=0, help="Times to start it again after it failed.")] = 0,
     requeue: Annotated[
         bool, typer.Option("--requeue/--no-requeue", help="Run it again when it was preempted or lost.")
     ] = True,
@@ -247,7 +249,7 @@ def list_jobs(
     tasks: Annotated[bool, typer.Option("--tasks", "-t", help="Show each task of an array.")] = False,
     json_wanted: AsJson = False,
 ) -> None:
-    """List jobs that wait or run, and with --all the last thousand."""
+    """List jobs that wait or run; with --all the last thousand jobs."""
     with _report_errors(), _connect(context) as server:
         jobs = server.request({"do": "ps", "recent": 1000 if everything else 0, "tasks": tasks})["jobs"]
     if json_wanted:
@@ -355,7 +357,7 @@ def forget_machine(
     machine: Annotated[str, typer.Argument(help="Name of the machine.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Give up a machine that is dead: its tasks are started again elsewhere. If it lives they may run twice."""
+    """Give up a machine that is dead: its tasks are started again elsewhere. If it is alive, they may run twice."""
     if not yes and not typer.confirm(write_visibly(f"Is {machine} certainly switched off, or empty?")):
         raise typer.Exit(EXIT_FAILED)
     with _report_errors(), _connect(context) as server:

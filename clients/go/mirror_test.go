@@ -1,9 +1,11 @@
 package kornel
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/common"
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 )
 
@@ -25,7 +27,7 @@ func keys(allocations []*si.Allocation) []string {
 	return found
 }
 
-// fill returns a mirror of a node, an application, two placed tasks and one that waits.
+// fill returns a mirror of a node, an application, two placed tasks and a pending one.
 func fill() *Mirror {
 	mirror := NewMirror()
 	mirror.NoteNodes(node("n"))
@@ -101,6 +103,50 @@ func TestMirrorFollowsAllocations(t *testing.T) {
 	}
 }
 
+func TestMirrorRemembersDevices(t *testing.T) {
+	mirror := fill()
+	mirror.NoteNodes(&si.NodeInfo{NodeID: "n", Action: si.NodeInfo_UPDATE, Attributes: map[string]string{
+		AttributeDevices: DevicesAttribute([]Device{{ID: "7"}}), common.NodePartition: "other",
+	}})
+	mirror.NoteAllocations(&si.AllocationRequest{Allocations: []*si.Allocation{
+		Ask{Key: "whole", ApplicationID: "a", Devices: &Devices{Count: 1}}.Allocation(),
+		Ask{Key: "part", ApplicationID: "a", Devices: &Devices{Fraction: 0.5}}.Allocation(),
+		Ask{Key: "failed", ApplicationID: "a", Devices: &Devices{Count: 1}}.Allocation(),
+	}})
+	for key, wants := range map[string]map[string]string{
+		"whole":  {TagGPUDevices: "7", TagGPUCount: "1"},
+		"part":   {TagGPUDevices: "8", TagGPUFraction: "0.5"},
+		"failed": {TagGPUDevices: "9", TagGPUCount: "1"},
+		// A real ask that wants no devices itself gets those of its placeholder.
+		"3": {TagGPUDevices: "6", TagGPUCount: "1"},
+	} {
+		announced := placed(key, "a", "n")
+		announced.AllocationTags = wants
+		mirror.TakeAllocations(newOf(announced), false)
+	}
+	// What the shim says once more has no devices of its own.
+	mirror.NoteAllocations(&si.AllocationRequest{Allocations: []*si.Allocation{placed("3", "a", "n")}})
+	mirror.NoteAllocations(releases(ReleaseOf("a", "failed", schedulingFailedOnRM)))
+	replay := mirror.Replay()
+	held := map[string]string{}
+	for _, each := range replay.Placed {
+		if devices := each.GetAllocationTags()[TagGPUDevices]; devices != "" {
+			held[each.GetAllocationKey()] = devices + " " + each.GetAllocationTags()[TagGPUCount] + each.GetAllocationTags()[TagGPUFraction]
+		}
+	}
+	if want := map[string]string{"whole": "7 1", "part": "8 0.5", "3": "6 1"}; !maps.Equal(held, want) {
+		t.Errorf("placed with %v, want %v", held, want)
+	}
+	for _, each := range replay.Asks {
+		if devices := each.GetAllocationTags()[TagGPUDevices]; devices != "" {
+			t.Errorf("%s is asked for with devices %s", each.GetAllocationKey(), devices)
+		}
+	}
+	if got := replay.Nodes[0].GetAttributes(); got[AttributeDevices] != `[{"id":"7"}]` || got[common.NodePartition] != "" {
+		t.Errorf("the node is told with %v", got)
+	}
+}
+
 func TestMirrorFollowsNodes(t *testing.T) {
 	mirror := fill()
 	larger := &si.NodeInfo{NodeID: "n", Action: si.NodeInfo_UPDATE, SchedulableResource: Amounts{"vcore": 9}.Resource()}
@@ -114,7 +160,8 @@ func TestMirrorFollowsNodes(t *testing.T) {
 	}
 	mirror.NoteNodes(&si.NodeInfo{NodeID: "n", Action: si.NodeInfo_DECOMISSION})
 	replay = mirror.Replay()
-	// What ran there cannot be reported, and the core that knew it is gone: the shim has to hear of it.
+	// Allocations on that node cannot be reported, and the core that knew them has lost its state, so the shim must be
+	// informed.
 	var lost []string
 	for _, each := range replay.Lost {
 		lost = append(lost, each.GetAllocationKey())
@@ -175,7 +222,7 @@ func TestApplicationThatComesBackWhileItsEndIsUnderWayIsANewOne(t *testing.T) {
 		t.Fatalf("remembered: %v", replay)
 	}
 
-	// A core that has not ended it refuses the second one, and the first one stays.
+	// A core in which the first application has not ended refuses the second one, and the first one stays.
 	mirror = comeBack()
 	if news, _ := mirror.TakeApplications(rejected, false); len(news.GetRejected()) != 1 {
 		t.Fatalf("not told: %v", news)
@@ -185,7 +232,7 @@ func TestApplicationThatComesBackWhileItsEndIsUnderWayIsANewOne(t *testing.T) {
 		t.Fatalf("remembered: %v", size)
 	}
 
-	// A core that has forgotten both answers once, and that answer is for the second one.
+	// A core that has lost its state answers once, and the answer is for the second application.
 	mirror = comeBack()
 	if replay := mirror.Replay(); len(replay.Applications) != 1 {
 		t.Fatalf("told %d times", len(replay.Applications))

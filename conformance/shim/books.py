@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kornel.conformance.messages import read_amounts
+from kornel.conformance.messages import COUNT_TAG, FRACTION_TAG, MEMORY_TAG, read_amounts
 from kornel.si.v1 import si_pb2 as si
 
 
@@ -17,14 +17,17 @@ class Node:
     capacity: dict[str, int]
     draining: bool
     accepted: bool = False
+    devices: tuple[str, ...] = ()
+    """The IDs of the devices that it reports."""
 
 
 @dataclass(slots=True)
 class Running:
-    """An allocation on a node."""
+    """An allocation on a node. ``devices`` are the IDs of the devices that the core has given it."""
 
     allocation: si.Allocation
     node: str
+    devices: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -51,9 +54,19 @@ class Books:
         for name, node in self.nodes.items():
             if node.accepted and not node.draining:
                 free = self._free_room(name, node)
-                if all(free.get(kind, 0) >= amount for kind, amount in wanted.items()):
+                fits = all(free.get(kind, 0) >= amount for kind, amount in wanted.items())
+                if fits and self.choose_devices(ask, name) is not None:
                     return name
         return None
+
+    def choose_devices(self, ask: si.Allocation, node: str) -> tuple[str, ...] | None:
+        """Returns free devices of *node* for *ask* alone: an empty tuple if it wants none, and ``None`` if too few are
+        free."""
+        tags = ask.allocationTags
+        count = int(tags.get(COUNT_TAG, "0")) or int(FRACTION_TAG in tags or MEMORY_TAG in tags)
+        held = {device for run in self.running_on(node) for device in run.devices}
+        free = [device for device in self.nodes[node].devices if device not in held]
+        return tuple(free[:count]) if count <= len(free) else None
 
     def list_placeholders(self) -> Iterator[Running]:
         """Yields the placeholders that run."""

@@ -66,6 +66,8 @@ ALL_CHECKS: Final = (
     Check("S26", "start", "creates a node, adds an application and asks for room", "protocol.md 12"),
     Check("S27", "contact", "stays away when another program has its place", "protocol.md 5.1"),
     Check("S28", "contact", "confirms once more what was lost with a core that was killed", "protocol.md 12", _RUNNING),
+    Check("S29", "recover", "reports what runs with the devices that it was given", "protocol.md 12",
+          "the shim asked for no devices, or did not report again what ran with some"),
 )  # fmt: skip
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
-from kornel.conformance.messages import FOREIGN_TAG, read_amounts
+from kornel.conformance.messages import DEVICES_ATTRIBUTE, FOREIGN_TAG, read_amounts
 from kornel.conformance.shim.books import Books, Node, Running
 from kornel.conformance.shim.checks import Findings
-from kornel.conformance.shim.judge import Judge
+from kornel.conformance.shim.judge import Judge, named_devices
 from kornel.conformance.shim.lines import Kind, Lines, Request
 from kornel.conformance.shim.sender import Behaviour, Sender
 from kornel.si.v1 import si_pb2 as si
@@ -84,7 +85,7 @@ class ScriptedCore:
         for key, ask in list(self.books.asks.items()):
             if not self._takes_placeholder(ask) and (node := self.books.room_for(ask)) is not None:
                 del self.books.asks[key]
-                self._start_allocation(Running(ask, node))
+                self._start_allocation(Running(ask, node, self.books.choose_devices(ask, node) or ()))
 
     async def wait_until(self, condition: Callable[[], object], within_s: float) -> bool:
         """Tells whether *condition* becomes true within *within_s*."""
@@ -130,7 +131,9 @@ class ScriptedCore:
             answer.rejected.add(nodeID=info.nodeID, reason=f"invalid-resource: {_ON_PURPOSE}")
         else:
             draining = info.action == si.NodeInfo.CREATE_DRAIN
-            self.books.nodes[info.nodeID] = Node(read_amounts(info.schedulableResource), draining)
+            node = Node(read_amounts(info.schedulableResource), draining)
+            node.devices = _read_devices(info)
+            self.books.nodes[info.nodeID] = node
             answer.accepted.add(nodeID=info.nodeID)
 
     def _remove_node(self, node: str) -> None:
@@ -191,7 +194,7 @@ class ScriptedCore:
             return
         if allocation.nodeID:
             self.books.asks.pop(key, None)
-            self._start_allocation(Running(allocation, allocation.nodeID))
+            self._start_allocation(Running(allocation, allocation.nodeID, named_devices(allocation)))
             return
         self.judge.judge_ask(allocation, self.books)
         self.saw_placeholders |= allocation.placeholder
@@ -241,7 +244,7 @@ class ScriptedCore:
             self.voice.demand_release(gone, si.STOPPED_BY_RM)
         if (real := self.replacing.pop(key, None)) is not None:
             self.books.asks.pop(real.allocationKey, None)
-            self._start_allocation(Running(real, gone.node))
+            self._start_allocation(Running(real, gone.node, gone.devices))
             self._judge_replacement(key, release.terminationType)
 
     def _judge_replacement(self, key: str, termination: int) -> None:
@@ -286,3 +289,11 @@ def _convert_old_ask(old: si.AllocationAsk) -> si.Allocation:
         originator=old.Originator,
         allocationTags=old.tags,
     )
+
+
+def _read_devices(info: si.NodeInfo) -> tuple[str, ...]:
+    """Returns the IDs of the devices that a node entry reports. A list that cannot be read has none."""
+    try:
+        return tuple(str(device["id"]) for device in json.loads(info.attributes.get(DEVICES_ATTRIBUTE) or "[]"))
+    except (ValueError, LookupError, TypeError):
+        return ()

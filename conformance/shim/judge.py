@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from kornel.conformance.messages import GIVEN_TAG
 from kornel.conformance.shim.books import Books, Running
 from kornel.conformance.shim.checks import Findings
 from kornel.conformance.shim.lines import Kind, Request
+from kornel.conformance.shim.sender import device_tags
 from kornel.si.v1 import si_pb2 as si
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
@@ -65,6 +67,16 @@ class Judge:
         ran = self.to_recover.pop(key, None)
         if ran is not None and ran.node != name:
             self._findings.mark_broken("S21", f"{key} ran on {ran.node} and is reported on {name}")
+        if ran is not None and ran.devices:
+            self._judge_devices(ran, allocation)
+
+    def _judge_devices(self, ran: Running, allocation: si.Allocation) -> None:
+        """Judge the devices with which an allocation is reported that ran before with some."""
+        self._findings.mark_kept("S29")
+        given = device_tags(ran)
+        said = {key: value for key, value in allocation.allocationTags.items() if key in given}
+        if said != given:
+            self._findings.mark_broken("S29", f"{ran.key} ran with {given} and is reported with {said or 'none of it'}")
 
     def judge_application(self, allocation: si.Allocation, books: Books) -> None:
         """Judge the application of an ask or allocation."""
@@ -86,3 +98,8 @@ class Judge:
 
     def _or_recovery(self, check: str) -> str:
         return check if self.registrations == 1 else "S20"
+
+
+def named_devices(allocation: si.Allocation) -> tuple[str, ...]:
+    """Returns the IDs of the devices that *allocation* names."""
+    return tuple(filter(None, allocation.allocationTags.get(GIVEN_TAG, "").split(",")))

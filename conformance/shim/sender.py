@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 
+from kornel.conformance.messages import GIVEN_TAG
 from kornel.conformance.shim.books import Running
 from kornel.conformance.shim.lines import Kind, Lines
 from kornel.si.v1 import si_pb2 as si
@@ -64,6 +65,7 @@ class Sender:
             placeholder=run.allocation.placeholder,
             originator=run.allocation.originator,
             preemptionPolicy=run.allocation.preemptionPolicy,
+            allocationTags=device_tags(run),
         )
         self.send_message(Kind.ALLOCATION, si.AllocationResponse(new=[placed]))
 
@@ -91,3 +93,11 @@ class Sender:
         if not self.manners.extra:
             return message
         return type(message).FromString(message.SerializeToString() + self.manners.extra)
+
+
+def device_tags(run: Running) -> dict[str, str]:
+    """Returns the tags that name the devices of *run* and repeat what it wants, or none if it has no devices."""
+    if not run.devices:
+        return {}
+    wants = {key: value for key, value in run.allocation.allocationTags.items() if key.startswith("kornel.gpu.")}
+    return wants | {GIVEN_TAG: ",".join(run.devices)}

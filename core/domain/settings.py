@@ -34,7 +34,8 @@ class PriorityPolicy(StrEnum):
 
 
 class PreemptionPolicyKind(StrEnum):
-    """FENCE: asks from below take nothing from outside. DISABLED: tasks of the leaf are no victims."""
+    """The part that a queue has in preemption. FENCE: asks from below take nothing from outside. DISABLED: tasks of the
+    leaf are no victims."""
 
     DEFAULT = "default"
     FENCE = "fence"
@@ -81,7 +82,7 @@ class NodeSortPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueProperties:
-    """The properties in force for one queue, inheritance done. Delays in nanoseconds; 0 means off where allowed."""
+    """The properties in force for one queue, after inheritance. Delays in nanoseconds; 0 means off where allowed."""
 
     sort_policy: SortPolicy = SortPolicy.FIFO
     sort_by_priority: bool = True

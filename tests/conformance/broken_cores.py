@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from kornel.core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
+from kornel.core.domain.devices import DEVICES_ATTRIBUTE, GIVEN_TAG, DeviceRequest
 from kornel.core.domain.effects import (
     Allocated,
     AllocationRejected,
@@ -161,6 +162,83 @@ class TimeInMilliseconds(BrokenEngine):
             effect._replace(at_ns=effect.at_ns // 1_000_000) if isinstance(effect, ApplicationUpdated) else effect
             for effect in effects
         ]
+
+
+class NamesNoDevices(BrokenEngine):
+    """Places an ask with devices, and does not say which ones it has."""
+
+    def said(self, effects: list[Effect], command: Command | None) -> list[Effect]:
+        return [
+            effect._replace(tags=tuple(tag for tag in effect.tags if tag[0] != GIVEN_TAG))
+            if isinstance(effect, Allocated)
+            else effect
+            for effect in effects
+        ]
+
+
+class ForgetsWants(BrokenEngine):
+    """Says which devices an ask has, and not what it wanted."""
+
+    def said(self, effects: list[Effect], command: Command | None) -> list[Effect]:
+        return [
+            effect._replace(tags=tuple(tag for tag in effect.tags if tag[0] == GIVEN_TAG))
+            if isinstance(effect, Allocated)
+            else effect
+            for effect in effects
+        ]
+
+
+class SharesNothing(BrokenEngine):
+    """Takes every part of a device for a whole one."""
+
+    def heard(self, command: Command) -> Command:
+        return _changed_wants(command, lambda wants: wants._replace(number=wants.number or 1, share=0, memory=0))
+
+
+class IgnoresLinks(BrokenEngine):
+    """Takes linked devices for any devices."""
+
+    def heard(self, command: Command) -> Command:
+        return _changed_wants(command, lambda wants: wants._replace(linked=False))
+
+
+class BelievesNonsense(BrokenEngine):
+    """Overlooks that tags make no sense, and takes them for a wish for one device."""
+
+    def heard(self, command: Command) -> Command:
+        return _changed_wants(command, lambda wants: DeviceRequest(number=1) if wants.flaw else wants)
+
+
+class ForgetsWhatRuns(BrokenEngine):
+    """Chooses devices for an allocation that runs with others already."""
+
+    def heard(self, command: Command) -> Command:
+        return _changed_wants(command, lambda wants: wants._replace(given=()))
+
+
+class KeepsOldDevices(BrokenEngine):
+    """Reads the devices of a node once."""
+
+    def heard(self, command: Command) -> Command:
+        if not isinstance(command, UpdateNodes):
+            return command
+        nodes = (
+            node._replace(attributes=tuple(pair for pair in node.attributes if pair[0] != DEVICES_ATTRIBUTE))
+            if node.action == NodeAction.UPDATE
+            else node
+            for node in command.nodes
+        )
+        return replace(command, nodes=tuple(nodes))
+
+
+def _changed_wants(command: Command, change: Callable[[DeviceRequest], DeviceRequest]) -> Command:
+    """*command* with changed wishes for devices."""
+    if not isinstance(command, UpdateAllocations):
+        return command
+    allocations = (
+        spec if spec.devices is None else spec._replace(devices=change(spec.devices)) for spec in command.allocations
+    )
+    return replace(command, allocations=tuple(allocations))
 
 
 class StopsVictims(BrokenEngine):

@@ -15,12 +15,16 @@ from kornel.shim_client import (
     Allocated,
     ApplicationAccepted,
     ApplicationUpdated,
+    Ask,
     AskRejected,
+    Device,
+    Devices,
     NodeRejected,
     Released,
     ResyncRequired,
     ShimClient,
     StreamReopened,
+    devices_attribute,
     example,
     stream,
 )
@@ -149,6 +153,27 @@ def forgets_what_runs() -> None:
     ShimClient.report_allocations = report  # type: ignore[method-assign]
 
 
+def wants_devices() -> None:
+    """Breaks nothing: its node has devices, of which each of its tasks wants one."""
+    for key, value in devices_attribute(Device(f"gpu{at}", link="a") for at in range(8)).items():
+        example.NODE.attributes[key] = value
+    vars(example)["Ask"] = lambda *fields: Ask(*fields, devices=Devices(count=1, linked=True))
+
+
+def forgets_devices() -> None:
+    """Reports what runs without the devices that it was given."""
+    wants_devices()
+    send = ShimClient.report_allocations
+
+    async def report(self: ShimClient, allocations: Iterable[si.Allocation]) -> None:
+        told = [si.Allocation.FromString(each.SerializeToString()) for each in allocations]
+        for each in told:
+            each.allocationTags.pop("kornel.gpu.devices", None)
+        await send(self, told)
+
+    ShimClient.report_allocations = report  # type: ignore[method-assign]
+
+
 def uses_two_names() -> None:
     """Names another RM in what it sends about applications."""
     encode = ShimClient._encode_applications
@@ -264,6 +289,8 @@ WAYS: dict[str, Callable[[], None]] = {
         forgets_what_it_sent,
         knows_nothing_of_epochs,
         forgets_what_runs,
+        wants_devices,
+        forgets_devices,
         uses_two_names,
         ends_slowly_of_a_refusal,
         ends_very_slowly_of_a_refusal,

@@ -32,6 +32,13 @@ DEADLINE_S = 1.0
         (broken_cores.ForgetsPriority, {83}),
         (broken_cores.KeepsOldQueues, {16}),
         (broken_cores.AsksAtOnce, {160, 161, 163, 170}),
+        (broken_cores.NamesNoDevices, {174, 176, 177, 178, 180, 181, 182}),
+        (broken_cores.ForgetsWants, {175}),
+        (broken_cores.SharesNothing, {176, 177}),
+        (broken_cores.IgnoresLinks, {175, 178}),
+        (broken_cores.BelievesNonsense, {179}),
+        (broken_cores.ForgetsWhatRuns, {180}),
+        (broken_cores.KeepsOldDevices, {181}),
     ],
 )
 async def test_what_is_broken_is_named(breakage: type[BrokenEngine], broken: set[int]) -> None:

@@ -32,6 +32,10 @@ applications:
 duration: 10m
 """
 
+SCENARIO_WITH_DEVICES = SCENARIO.replace(
+    "vcore: 4}}", "vcore: 4}, devices: [{id: a}, {id: b}, {id: c}, {id: d}]}"
+).replace("restart: true", "restart: true, devices: {count: 1}")
+
 
 @pytest.fixture(autouse=True)
 def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,8 +65,8 @@ async def test_example_conforms() -> None:
     """The example does all that a shim without gangs and recovered nodes can do."""
     results = await judge(module("kornel.shim_client.example"))
     assert not ids(results, Verdict.FAIL), told(results)
-    assert ids(results, Verdict.UNSEEN) == ["S8", "S9"]
-    assert verdict_line(list(results.values()), "checks") == "28 checks: 26 pass, 2 not seen, 0 fail: conforms"
+    assert ids(results, Verdict.UNSEEN) == ["S8", "S9", "S29"]
+    assert verdict_line(list(results.values()), "checks") == "29 checks: 26 pass, 3 not seen, 0 fail: conforms"
 
 
 async def test_simulated_cluster_conforms(tmp_path: Path) -> None:
@@ -71,7 +75,7 @@ async def test_simulated_cluster_conforms(tmp_path: Path) -> None:
     scenario.write_text(SCENARIO)
     results = await judge(module("kornel.shim_mock", "run", str(scenario)))
     assert not ids(results, Verdict.FAIL), told(results)
-    assert ids(results, Verdict.UNSEEN) == ["S8", "S9"]
+    assert ids(results, Verdict.UNSEEN) == ["S8", "S9", "S29"]
 
 
 @pytest.mark.parametrize(("never", "broken"), [("nothing", []), ("TIMEOUT", ["S8"]), ("PLACEHOLDER_REPLACED", ["S9"])])
@@ -104,6 +108,7 @@ async def test_what_is_broken_is_named(way: str, broken: list[str]) -> None:
         ("dies_of_a_break", "S16", ["S16"]),
         ("registers_after_a_break", "S15", ["S17"]),
         ("forgets_what_runs", "S21", ["S20", "S21"]),
+        ("forgets_devices", "S29", ["S29"]),
         ("uses_two_names", "S25", ["S2"]),
         ("ends_slowly_of_a_refusal", "S22", ["S22"]),
         ("gives_up_on_its_asks", "S22", ["S22"]),
@@ -123,6 +128,18 @@ async def test_each_provocation_finds_its_shim(way: str, check: str, broken: lis
     chosen = [each for each in always if check in ("S15", "S21") or int(each[1:]) < 17]
     results = await judge(module("tests.conformance.broken_shims", way), *chosen, check, patience=IMPATIENT)
     assert ids(results, Verdict.FAIL) == broken, told(results)
+
+
+async def test_devices_are_seen(tmp_path: Path) -> None:
+    """Shims that want devices are judged by what they report of them."""
+    scenario = tmp_path / "scenario.yaml"
+    scenario.write_text(SCENARIO_WITH_DEVICES)
+    for command in (
+        module("tests.conformance.broken_shims", "wants_devices"),
+        module("kornel.shim_mock", "run", str(scenario)),
+    ):
+        results = await judge(command, "S20", "S21", "S29", patience=IMPATIENT)
+        assert ids(results, Verdict.PASS) == ["S20", "S21", "S29"], told(results)
 
 
 async def test_a_long_cleanup_after_a_refusal_is_no_pass() -> None:
