@@ -78,7 +78,7 @@ from kornel.core.domain.settings import (
     VictimBound,
 )
 from kornel.core.domain.topology import TopologyLevel, TopologyRequest, Wish
-from kornel.core.model import allocations, domains, gang_units, task_groups, users
+from kornel.core.model import allocations, applications, domains, gang_units, group_order, task_groups, users
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation, StartFailure
 from kornel.core.model.applications import Application, SpentKind
 from kornel.core.model.callbacks import Callbacks, Inquiry, LinedUp
@@ -157,8 +157,12 @@ MAPS: Final = (dict, OrderedDict, Counter, FreedAmounts)
 
 CONSTANTS: Final = {
     **named_of(allocations, "NEVER_FAILED", "NONE_STUCK", "NO_VICTIMS", "_NOT_DUE"),
+    **named_of(
+        applications, "NOBODY_WAITS", "NOTHING_LENT", "NOTHING_SPENT", "NO_GROUPS", "NO_REQUESTS", "NO_TASK_GROUPS"
+    ),
     **named_of(domains, "NOTHING_COUNTED"),
     **named_of(gang_units, "UNIT_KEY", "UNIT_SHAPE"),
+    **named_of(group_order, "NONE_OFFERED", "NO_ENTRIES"),
     **named_of(past, "_NOTHING_SPENT"),
     **named_of(pausing, "COULD_NOT_START"),
     **named_of(resources, "NOTHING"),
