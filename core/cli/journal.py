@@ -193,7 +193,7 @@ def replay(
                 found = played.play(record)
                 if record.result.outcome is CallOutcome.FAILED:
                     failed = record
-                elif record.call.kind is not CallKind.NOTE:
+                elif failed and record.call.place == failed.call.place and record.call.kind is not CallKind.NOTE:
                     failed = None
                 if record.sequence < first:
                     continue

@@ -63,8 +63,8 @@ def _check_run(seed: str, steps: int) -> set[str]:
     lived = record_run(seed, steps)
     again = Calls()
 
-    def make_engine(beginning: Beginning) -> RecordingEngine:
-        engine = RecordingEngine.begin_empty(beginning)
+    def make_engine(beginning: Beginning, place: int) -> RecordingEngine:
+        engine = RecordingEngine.begin_empty(beginning, place)
         engine.record_calls(again, 0)
         return engine
 
