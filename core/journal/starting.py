@@ -66,22 +66,25 @@ def list_usable(store: JournalStore, snapshots: SnapshotStore, end: StoreEnd) ->
             yield kept
 
 
-def begin_replay(store: JournalStore, snapshots: SnapshotStore, sequence: int) -> tuple[Replay, int]:
+def begin_replay(
+    store: JournalStore, snapshots: SnapshotStore, sequence: int, *, only: int | None = None
+) -> tuple[Replay, int]:
     """Returns a replay and the record with which it continues: the one after the newest snapshot before record
     *sequence*, or the one with which the engine began empty. With *sequence* 0, it is the earliest possible record.
+    *only*: the number of the only place that is replayed.
 
     Raises the errors of the stores.
     """
     stretches = [each for each in list_stretches(store, snapshots) if not sequence or each.first <= sequence]
     for stretch in reversed(stretches) if sequence else stretches:
-        replay = Replay()
+        replay = Replay(only=only)
         if stretch.snapshot:
             try:
                 restore_snapshot(snapshots.read_snapshot(stretch.snapshot), replay)
             except SnapshotUnusable:
                 continue
         return replay, stretch.first
-    return Replay(), max(1, store.count_bytes()[0])
+    return Replay(only=only), max(1, store.count_bytes()[0])
 
 
 def _begin_with(follower: Follower, snapshots: SnapshotStore, kept: KeptSnapshot, logger: FilteringBoundLogger) -> bool:
