@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-
-import pytest
 
 from kornel.core.domain.commands import (
     Command,
@@ -22,14 +21,12 @@ from kornel.core.journal.following import Follower, Obstacle
 from kornel.core.journal.journal import Journal
 from kornel.core.journal.places import JournalPlace
 from kornel.core.journal.reading import read_records, verify_store
+from kornel.core.journal.records import read_block
 from kornel.core.journal.replay import Replay
 from kornel.core.journal.snapshots import list_places, restore_snapshot
 from kornel.core.journal.store import JournalStore
-from kornel.core.journal.sync import JournalSync
 from tests.unit.journal.made import (
-    BEGINNING,
     CONFIG,
-    LOGGER,
     PARTITION,
     RM,
     START_NS,
@@ -39,6 +36,7 @@ from tests.unit.journal.made import (
     settings_for,
     small_cluster,
 )
+from tests.unit.journal.test_journal import flip_bit
 from tests.unit.partition.graph import digest
 
 OTHER = "other"
@@ -170,6 +168,31 @@ async def test_a_difference_is_found_in_any_place(tmp_path: Path) -> None:
         assert ("place 1" in found.describe()) is bool(wanted)
 
 
+async def test_a_flipped_bit_is_named_in_a_record_of_any_place(tmp_path: Path) -> None:
+    """Wherever it is, the records before it can be played, and nothing behind it is trusted unnoticed."""
+    path = tmp_path / "journal.db"
+    journal = open_journal(path)
+    journal.start()
+    await fill_places(journal)
+    journal.close(5)
+    with closing(open_store(path)) as store:
+        blocks = [block for block, _ in store.read_blocks()]
+        places = [{record.call.place for record in read_block(block)} for block in blocks]
+    assert {0, 1} <= set().union(*places)
+    for block in blocks:
+        copy = tmp_path / "copy.db"
+        shutil.copy(path, copy)
+        flip_bit(copy, block.first, len(block.payload) // 2)
+        with closing(open_store(copy)) as store:
+            (damage,) = verify_store(store).damage
+            assert block.first <= damage.first <= block.last
+            follower = Follower(store, version="test")
+            follower.catch_up()
+            assert follower.problem is not None
+            assert follower.problem.obstacle is Obstacle.DAMAGED
+            assert follower.sequence == damage.first - 1
+
+
 async def test_a_closed_place_is_gone_and_its_number_is_not_given_again(tmp_path: Path) -> None:
     """Also across a snapshot in which it is no more, and one that was vacant when the core ended is closed."""
     path = tmp_path / "journal.db"
@@ -179,7 +202,7 @@ async def test_a_closed_place_is_gone_and_its_number_is_not_given_again(tmp_path
     other.engine.apply(UnregisterManager(OTHER), other.engine.last_ns + 1)
     journal.close_place(other)
     other.engine.cycle(other.engine.last_ns + 1, 100)
-    await wait_for_all(journal)
+    await other.gate.wait_until_durable()
     written = journal.status().last_record
     with closing(open_store(path)) as store:
         follower = Follower(store, version="test")
@@ -292,13 +315,9 @@ class Counts:
         return self.entered
 
 
-@pytest.mark.parametrize("sync", [JournalSync.FULL])
-async def test_nothing_counts_as_delivered_while_a_call_of_another_place_waits(
-    tmp_path: Path, sync: JournalSync
-) -> None:
+async def test_nothing_counts_as_delivered_while_a_call_of_another_place_waits(tmp_path: Path) -> None:
     """What that call decided has not been passed on yet."""
-    settings = settings_for(tmp_path / "journal.db", sync)
-    journal = Journal.open(settings, BEGINNING, now_ns=lambda: START_NS, logger=LOGGER)
+    journal = open_journal(tmp_path / "journal.db")
     other = journal.open_place()
     for place in journal.places:
         place.gate.responses = Counts()
