@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
@@ -184,10 +185,11 @@ type Registration struct {
 	WaitFor time.Duration
 }
 
-// register registers the resource manager. The core then drops everything that was reported for it before.
-func (c *Client) register(ctx context.Context, registration Registration) error {
+// register registers the resource manager. The core then drops everything that was reported for it before. It returns the
+// epoch that the core named, from which both sides count entries; empty: the core does not count.
+func (c *Client) register(ctx context.Context, registration Registration) (string, error) {
 	if err := c.waitUntilReady(ctx, c.options.ConnectTimeout); err != nil {
-		return err
+		return "", err
 	}
 	setDefault(&registration.PolicyGroup, "queues")
 	request := &si.RegisterResourceManagerRequest{
@@ -203,18 +205,18 @@ func (c *Client) register(ctx context.Context, registration Registration) error 
 		ctx = metadata.AppendToOutgoingContext(ctx, leaseKey, "wait="+seconds)
 	}
 	for {
-		var trailer metadata.MD
+		var header, trailer metadata.MD
 		err := c.call(ctx, "RegisterResourceManager", func(limited context.Context) error {
-			_, err := c.scheduler.RegisterResourceManager(limited, request, grpc.Trailer(&trailer))
+			_, err := c.scheduler.RegisterResourceManager(limited, request, grpc.Header(&header), grpc.Trailer(&trailer))
 			return err
 		})
 		held := trailer.Get(retryKey)
 		if !isRefusal(err, codes.FailedPrecondition) || len(held) == 0 {
-			return err
+			return strings.Join(header.Get(resumeKey), ","), err
 		}
 		waitMs, unreadable := strconv.Atoi(held[0])
 		if unreadable != nil || sleep(ctx, time.Duration(waitMs)*time.Millisecond) != nil {
-			return err
+			return "", err
 		}
 	}
 }

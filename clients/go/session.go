@@ -29,6 +29,8 @@ type Session struct {
 	receiver     receiver
 	updates      chan []Update
 	once         atomic.Bool // the first break of a stream ends the session
+	exact        bool        // streams that break go on where they were, and nothing is lost
+	broken       atomic.Int32
 	running      sync.WaitGroup
 	done         chan struct{}
 
@@ -57,20 +59,23 @@ type answerKey struct {
 // Register registers the resource manager, opens its streams, and returns the session. The core forgets everything that an
 // earlier registration of the same manager reported. The error is [ErrConnectionLost], [ErrSuperseded] or a [RefusedError].
 func (c *Client) Register(ctx context.Context, registration Registration) (*Session, error) {
-	if err := c.register(ctx, registration); err != nil {
+	epoch, err := c.register(ctx, registration)
+	if err != nil {
 		return nil, err
 	}
-	return c.openSession(nil, c.options.Outbox, false), nil
+	return c.openSession(nil, c.options.Outbox, epoch, false), nil
 }
 
-// openSession opens the streams of a manager that has registered. What arrives goes to taker, or into [Session.Updates].
-func (c *Client) openSession(taker receiver, outboxCapacity int, once bool) *Session {
+// openSession opens the streams of a manager that has registered at a core that named this epoch. What arrives goes to taker,
+// or into [Session.Updates].
+func (c *Client) openSession(taker receiver, outboxCapacity int, epoch string, once bool) *Session {
 	ctx, cancel := context.WithCancel(context.Background())
 	unordered := func(proto.Message) int { return 0 }
 	s := &Session{
 		client: c,
 		ctx:    ctx,
 		cancel: cancel,
+		exact:  epoch != "",
 		nodes:  newOutbox(outboxCapacity, c.options.Batch, unordered),
 		// A request's new applications are handled before those that it removes, and its allocations before its releases.
 		applications: newOutbox(outboxCapacity, c.options.Batch, rankOf[*si.RemoveApplicationRequest]),
@@ -81,6 +86,10 @@ func (c *Client) openSession(taker receiver, outboxCapacity int, once bool) *Ses
 		answers:      map[answerKey][]chan Update{},
 	}
 	s.once.Store(once)
+	counts := newAcknowledger(c)
+	counts.nodes = newProgress(epoch, s.nodes, c.options.Outbox, counts.noteDue)
+	counts.applications = newProgress(epoch, s.applications, c.options.Outbox, counts.noteDue)
+	counts.allocations = newProgress(epoch, s.allocations, c.options.Outbox, counts.noteDue)
 	s.receiver = taker
 	if taker == nil {
 		s.receiver = (*updateReceiver)(s)
@@ -90,31 +99,40 @@ func (c *Client) openSession(taker receiver, outboxCapacity int, once bool) *Ses
 		open: func(ctx context.Context) (duplex[si.NodeRequest, si.NodeResponse], error) {
 			return c.scheduler.UpdateNode(ctx)
 		},
-		first:   func() *si.NodeRequest { return &si.NodeRequest{RmID: c.options.RMID} },
-		next:    nextRequest(s.nodes, s.encodeNodes),
-		deliver: func(_ context.Context, response *si.NodeResponse) { s.receiver.receiveNodes(response) },
+		first:    func() *si.NodeRequest { return &si.NodeRequest{RmID: c.options.RMID} },
+		next:     nextRequest(s.nodes, s.encodeNodes),
+		progress: counts.nodes,
+		deliver:  func(_ context.Context, response *si.NodeResponse) { s.receiver.receiveNodes(response) },
 	})
 	startStream(s, &stream[si.ApplicationRequest, si.ApplicationResponse]{
 		kind: ApplicationStream,
 		open: func(ctx context.Context) (duplex[si.ApplicationRequest, si.ApplicationResponse], error) {
 			return c.scheduler.UpdateApplication(ctx)
 		},
-		first:   func() *si.ApplicationRequest { return &si.ApplicationRequest{RmID: c.options.RMID} },
-		next:    nextRequest(s.applications, s.encodeApplications),
-		deliver: func(_ context.Context, response *si.ApplicationResponse) { s.receiver.receiveApplications(response) },
+		first:    func() *si.ApplicationRequest { return &si.ApplicationRequest{RmID: c.options.RMID} },
+		next:     nextRequest(s.applications, s.encodeApplications),
+		progress: counts.applications,
+		deliver:  func(_ context.Context, response *si.ApplicationResponse) { s.receiver.receiveApplications(response) },
 	})
 	startStream(s, &stream[si.AllocationRequest, si.AllocationResponse]{
 		kind: AllocationStream,
 		open: func(ctx context.Context) (duplex[si.AllocationRequest, si.AllocationResponse], error) {
 			return c.scheduler.UpdateAllocation(ctx)
 		},
-		first:   func() *si.AllocationRequest { return &si.AllocationRequest{RmID: c.options.RMID} },
-		next:    nextRequest(s.allocations, s.encodeAllocations),
-		deliver: func(_ context.Context, response *si.AllocationResponse) { s.receiver.receiveAllocations(response) },
+		first:    func() *si.AllocationRequest { return &si.AllocationRequest{RmID: c.options.RMID} },
+		next:     nextRequest(s.allocations, s.encodeAllocations),
+		progress: counts.allocations,
+		deliver:  func(_ context.Context, response *si.AllocationResponse) { s.receiver.receiveAllocations(response) },
 	})
+	acknowledging := make(chan struct{})
+	go func() {
+		defer close(acknowledging)
+		counts.run(ctx)
+	}()
 	go func() {
 		s.running.Wait()
 		s.end(ErrClosed)
+		<-acknowledging
 		close(s.updates)
 		close(s.done)
 	}()
@@ -125,11 +143,11 @@ func (c *Client) openSession(taker receiver, outboxCapacity int, once bool) *Ses
 func startStream[Request, Response any](s *Session, each *stream[Request, Response]) {
 	each.closing = s.isClosing
 	each.once = s.once.Load
-	each.ready = func(ctx context.Context) error {
-		return s.client.waitUntilReady(ctx, s.client.options.ReconnectTimeout)
-	}
-	if each.reopened == nil {
-		each.reopened = func() { s.put(StreamReopened{each.kind}) }
+	each.ready = s.waitUntilReady
+	each.broke = func() { s.broken.Add(1) }
+	each.reopened = func() {
+		s.broken.Add(-1)
+		s.put(StreamReopened{each.kind, s.exact})
 	}
 	s.running.Add(1)
 	go func() {
@@ -138,6 +156,30 @@ func startStream[Request, Response any](s *Session, each *stream[Request, Respon
 			s.end(err)
 		}
 	}()
+}
+
+// waitUntilReady waits for a connection, and for the core as long as its session is worth it.
+func (s *Session) waitUntilReady(ctx context.Context) error {
+	for {
+		err := s.client.waitUntilReady(ctx, s.client.options.ReconnectTimeout)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrConnectionLost) || !s.isPatient() {
+			return err
+		}
+		s.client.options.Logger.Warn("the core is away; the session goes on once it is back", "error", err)
+	}
+}
+
+// isPatient tells whether the session of a [Shim] waits for its core however long that is away, because its streams go on
+// exactly where they broke. It does not once so much waits to be sent that telling everything anew is no more.
+func (s *Session) isPatient() bool {
+	if _, reads := s.receiver.(*updateReceiver); reads || !s.exact {
+		return false
+	}
+	waiting := 0
+	for _, each := range s.outboxes() {
+		waiting += each.length()
+	}
+	return waiting <= s.client.options.Outbox
 }
 
 func rankOf[Later proto.Message](entry proto.Message) int {

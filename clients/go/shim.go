@@ -29,10 +29,10 @@ type ShimOptions struct {
 	Receiver Receiver
 	// Callbacks answer the core's questions. They are attached before anything is reported.
 	Callbacks Callbacks
-	// ReopenOnBreak has the shim open broken streams again, and register again only when the core wants it to. What was being
-	// written or delivered at the moment of the break is lost then, and the receiver has to notice that itself. Otherwise the
-	// shim registers and reports everything after every break, so that nothing is lost; the conformance kit objects to that
-	// (S17).
+	// ReopenOnBreak is for cores whose streams cannot go on exactly where they broke; at others it changes nothing. It has
+	// the shim open broken streams again, and register again only when the core wants it to. What was being written or
+	// delivered at the moment of the break is lost then, and the receiver has to notice that itself. Otherwise the shim
+	// registers and reports everything after every break, so that nothing is lost; the conformance kit objects to that (S17).
 	ReopenOnBreak bool
 	// Forgotten is called before everything is reported to a core that has lost its state: releases that the core had asked
 	// for, and that were not confirmed, are void. No method of the receiver runs meanwhile.
@@ -167,7 +167,7 @@ func (s *Shim) Status() ShimStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	status := s.status
-	status.Live = s.phase == live
+	status.Live = s.phase == live && s.session.broken.Load() == 0
 	status.Mirror = s.mirror.Size()
 	status.Queued = len(s.held.nodes) + len(s.held.applications) + len(s.held.allocations)
 	if s.session != nil {
@@ -443,18 +443,18 @@ func (s *Shim) register(ctx context.Context) (*Session, error) {
 	wanted, good, registeredBefore := s.registration, s.good, s.status.Registrations > 0
 	s.mu.Unlock()
 	used := wanted
-	err := s.client.register(ctx, wanted)
+	epoch, err := s.client.register(ctx, wanted)
 	if isRefusal(err, codes.InvalidArgument) && registeredBefore && !sameConfiguration(wanted, good) {
 		s.logRefusal(err)
 		used = good
-		err = s.client.register(ctx, good)
+		epoch, err = s.client.register(ctx, good)
 	}
 	if err != nil {
 		return nil, err
 	}
 	// Answers that are lost with a stream would be awaited for ever, so until everything is reported any break ends the
-	// session.
-	session := s.client.openSession(s.newReceiver(), 0, true)
+	// session, unless its streams go on exactly where they broke.
+	session := s.client.openSession(s.newReceiver(), 0, epoch, epoch == "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.good = used
@@ -512,7 +512,7 @@ func (s *Shim) replay(ctx context.Context, session *Session) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	session.once.Store(!s.options.ReopenOnBreak)
+	session.once.Store(!s.options.ReopenOnBreak && !session.exact)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.phase = live

@@ -235,5 +235,5 @@ class JournalGate:
 def refusal_for(problem: StoreProblem) -> ServiceError:
     """Returns the error for callers while nothing can be written because of *problem*."""
     if problem.full:
-        return JournalFull(f"journal: {problem.text}; nothing is taken until there is room")
-    return JournalUnavailable(f"journal: {problem.text}; nothing is taken until it can be written")
+        return JournalFull(f"journal: {problem.text}; nothing is accepted until there is room")
+    return JournalUnavailable(f"journal: {problem.text}; nothing is accepted until it can be written")

@@ -165,7 +165,7 @@ class ReplayedPlace:
         """
         call, outcome = record.call, record.result.outcome
         effects: Sequence[Effect] = ()
-        if outcome is not CallOutcome.FAILED:  # The core that made such a call has continued as if it had not.
+        if outcome is not CallOutcome.FAILED:  # The core that failed has continued as if it had not made the call.
             outcome, effects = self.make_call(call)
         if effects:
             self.effects_sum = sum_effects(effects, self.effects_sum)

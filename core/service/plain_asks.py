@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from kornel.core.domain.commands import AllocationSpec
 from kornel.core.service.rpc import parse
 from kornel.core.service.status_codes import MalformedMessage
-from kornel.core.service.wire import UNTAGGED, Decoder, PartitionNames
+from kornel.core.service.wire import UNTAGGED, Decoder, PartitionNames, read_plain, read_policy
 from kornel.core.service.wire_pieces import LONGEST_ENTRY, SHORT, SPARSE, read_fields
 from kornel.si.v1 import si_pb2 as si
 
@@ -98,8 +98,8 @@ class PlainReader:
 
 
 class _Known(dict[bytes, _Fields]):
-    """The fields of one manager's asks after their keys, by their bytes. Missing bytes are read and added; bytes that
-    no plain ask has raise an error."""
+    """The fields of one manager's asks after their keys, by their bytes. Bytes that are looked up for the first time
+    are read and added; they raise an error if no plain ask has them."""
 
     def __init__(self, decoder: Decoder, rm_id: str) -> None:
         super().__init__()
@@ -134,20 +134,11 @@ class _Known(dict[bytes, _Fields]):
         if any(number < _FIRST_AFTER_RESOURCES or number == _ID for number, *_ in read_fields(raw, 0, len(raw))):
             raise _NotPlain
         message = si.Allocation.FromString(raw)
-        preempt_self, preempt_other = True, False
-        if message.HasField("preemptionPolicy"):
-            policy = message.preemptionPolicy
-            preempt_self, preempt_other = policy.allowPreemptSelf, policy.allowPreemptOther
         # Every ask keeps its application's ID, so all asks of an application share one string.
         names = intern(message.applicationID), self._names[message.partitionName]
         others = (
-            message.priority,
-            message.nodeID,
-            message.taskGroupName,
-            message.placeholder,
-            message.originator,
-            preempt_self,
-            preempt_other,
+            *read_plain(message),
+            *read_policy(message),
         )
         return names, others + UNTAGGED
 

@@ -425,3 +425,38 @@ func TestNoticesAndDumpsReachTheShim(t *testing.T) {
 		t.Fatalf("dump: %v", dump)
 	}
 }
+
+func TestCoreThatIsKilledAndHasItsJournalIsNotToldAgain(t *testing.T) {
+	core, shim := fakecore.New(), newStandIn()
+	core.Resumes = true
+	remote := start(t, core, shim)
+	must(t, remote.UpdateNode(node("n1")))
+	must(t, remote.UpdateApplication(application("a")))
+	shim.waitFor(t, "node n1", "application a")
+	must(t, remote.UpdateAllocation(ask("before")))
+	shim.waitFor(t, "before on n1")
+
+	core.Block(false, true) // what is decided now does not leave the core any more
+	must(t, remote.UpdateAllocation(ask("unheard")))
+	if !core.WaitFor("ask unheard") {
+		t.Fatalf("%v", core.Log())
+	}
+	core.Block(true, false) // and what arrives now is not recorded
+	must(t, remote.UpdateAllocation(ask("lost")))
+	core.Stop()
+	core.Block(false, false)
+	core.Serve()
+
+	shim.waitFor(t, "unheard on n1", "lost on n1")
+	for _, each := range []string{"before on n1", "unheard on n1", "lost on n1"} {
+		shim.mu.Lock()
+		found := len(slices.DeleteFunc(slices.Clone(shim.heard), func(entry string) bool { return entry != each }))
+		shim.mu.Unlock()
+		if found != 1 {
+			t.Errorf("%q came %d times", each, found)
+		}
+	}
+	if status, _ := remote.Status(); status.Registrations != 1 {
+		t.Errorf("registered %d times", status.Registrations)
+	}
+}

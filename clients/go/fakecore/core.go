@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
 
 	"kornel/clients/go/kornelv1"
 )
@@ -41,6 +42,8 @@ type Core struct {
 	NamesPlacements bool
 	// WithoutCallbacks leaves callbacks unimplemented.
 	WithoutCallbacks bool
+	// Resumes has streams go on exactly where they broke (kornel-resume).
+	Resumes bool
 
 	mu         sync.Mutex
 	changed    chan struct{}
@@ -59,6 +62,13 @@ type Core struct {
 	peer       *peer
 	questions  int64
 	sessions   []string
+	deaf, mute bool
+	// epoch, applied, sent and told belong to [Core.Resumes]: the number of the registration, how many entries of each kind
+	// were applied, what was sent, and how much of it the shim says that it has.
+	epoch   int
+	applied map[string]uint64
+	sent    map[string][]proto.Message
+	told    *kornelv1.StreamCounts
 }
 
 // Sessions returns the names of sessions that calls have come with, each once.
@@ -100,6 +110,7 @@ func (c *Core) forget() {
 	c.nodes, c.nodeOrder = map[string]bool{}, nil
 	c.apps, c.asks, c.running = map[string]bool{}, nil, map[string]*si.Allocation{}
 	c.backlog = map[string][]any{}
+	c.applied, c.sent = map[string]uint64{}, map[string][]proto.Message{}
 	if c.lines == nil {
 		c.lines = map[string]*line{}
 	}
@@ -125,6 +136,7 @@ func (c *Core) Serve() {
 		kornelv1.RegisterCallbackServiceServer(c.server, &callbacks{core: c})
 	}
 	kornelv1.RegisterConfigurationServiceServer(c.server, &configuration{core: c})
+	kornelv1.RegisterManagerServiceServer(c.server, &manager{core: c})
 	go func(server *grpc.Server, listener net.Listener) { _ = server.Serve(listener) }(c.server, c.listener)
 }
 
@@ -145,6 +157,28 @@ func (c *Core) Restart() {
 	c.note("restarted")
 	c.mu.Unlock()
 	c.Serve()
+}
+
+// Block has the core read and not apply what comes (deaf), or decide and not say it (mute), as one that is killed before it
+// recorded or sent anything. With [Core.Resumes], what was blocked comes again on the next stream.
+func (c *Core) Block(deaf, mute bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deaf, c.mute = deaf, mute
+}
+
+// Received returns how many entries of each kind the shim has said that it has received; nil: nothing yet.
+func (c *Core) Received() *kornelv1.StreamCounts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.told
+}
+
+// LoseEntries has the core say that fewer entries were applied than it had said before, as after a loss of its journal.
+func (c *Core) LoseEntries(kind string, count uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.applied[kind] -= count
 }
 
 // Dialer connects a client to the core, wherever its address points.
@@ -300,7 +334,14 @@ func (c *Core) note(format string, values ...any) {
 }
 
 // send sends a message on the open stream of a kind, or keeps it for the next one.
-func (c *Core) send(kind string, message any) {
+func (c *Core) send(kind string, message proto.Message) {
+	if c.Resumes {
+		c.sent[kind] = append(c.sent[kind], message)
+		if open := c.lines[kind]; open != nil && !c.mute {
+			open.messages <- message
+		}
+		return
+	}
 	if open := c.lines[kind]; open != nil {
 		open.messages <- message
 		return
