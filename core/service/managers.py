@@ -355,6 +355,8 @@ class Managers:
         """Start the partition tasks."""
         self._started = True
         for place in self._places:
+            if place.rm_id:  # It goes on where another core ended.
+                place.served, place.meant_for = True, place.rm_id
             self._start_task(place)
 
     async def stop(self) -> None:
