@@ -59,7 +59,8 @@ class Progress(Generic[Entry]):
                 self._due()
 
     async def note_acknowledged(self, received: int, applied: int) -> None:
-        """Note that the core knows how many entries were *received*, and that it has *applied* so many of ours."""
+        """Note that the core knows how many entries were *received*, and that it has *applied* so many of this
+        shim's."""
         self._acknowledged = max(self._acknowledged, received)
         await self._outbox.note_applied(applied)
 

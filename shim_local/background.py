@@ -17,7 +17,7 @@ from kornel.shim_local.tables import format_nodes
 UP_S: Final = 60.0
 BUSY_S: Final = 2.0
 EXIT_BUSY: Final = 4
-"""The exit status of a server that finds another server or an agent which uses the state directory, or is about to."""
+"""The exit status of a server if another server or agent uses the state directory, or is just starting in it."""
 POLL_S: Final = 0.05
 SOCKET: Final = "server.sock"
 LOG: Final = "server.log"

@@ -161,8 +161,8 @@ def take_down(
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel all jobs before.")] = False,
     keep_core: Annotated[bool, typer.Option("--keep-core", help="Leave the core running.")] = False,
 ) -> None:
-    """Stop the server, or the agent of a machine that has joined one. What runs goes on, and is taken over by the next
-    ``up``."""
+    """Stop the server, or the agent of a machine that has joined one. Running jobs go on, and the next ``up`` takes
+    them over."""
     if not keep_core and not cancel and _stop_kept_core(context.obj):
         _print_line("down: the core that was kept has ended")
         return
@@ -247,7 +247,7 @@ def list_jobs(
     tasks: Annotated[bool, typer.Option("--tasks", "-t", help="Show each task of an array.")] = False,
     json_wanted: AsJson = False,
 ) -> None:
-    """List jobs that wait or run, and with --all the last thousand."""
+    """List jobs that wait or run; with --all the last thousand jobs."""
     with _report_errors(), _connect(context) as server:
         jobs = server.request({"do": "ps", "recent": 1000 if everything else 0, "tasks": tasks})["jobs"]
     if json_wanted:
@@ -355,7 +355,7 @@ def forget_machine(
     machine: Annotated[str, typer.Argument(help="Name of the machine.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Give up a machine that is dead: its tasks are started again elsewhere. If it lives they may run twice."""
+    """Give up a machine that is dead: its tasks are started again elsewhere. If it is alive, they may run twice."""
     if not yes and not typer.confirm(write_visibly(f"Is {machine} certainly switched off, or empty?")):
         raise typer.Exit(EXIT_FAILED)
     with _report_errors(), _connect(context) as server:

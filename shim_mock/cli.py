@@ -26,7 +26,7 @@ from kornel.shim_client.visible_commands import VisibleCommands
 from kornel.shim_mock.database import DatabaseFailed, find_programs
 from kornel.shim_mock.demo import CoreFailed, page_address, running_core
 from kornel.shim_mock.documents import InputError
-from kornel.shim_mock.failover import FailoverFailed, demonstrate_failover
+from kornel.shim_mock.failover import demonstrate_failover
 from kornel.shim_mock.gangs import demonstrate_gangs
 from kornel.shim_mock.generate import generate_trace
 from kornel.shim_mock.picture import draw_run
@@ -34,7 +34,7 @@ from kornel.shim_mock.report import LiveLine, print_report
 from kornel.shim_mock.run import RunResult, run_scenario
 from kornel.shim_mock.scenario import Scenario, load_scenario
 from kornel.shim_mock.stories import StoryFailed
-from kornel.shim_mock.swap import SwapFailed, demonstrate_swap
+from kornel.shim_mock.swap import demonstrate_swap
 from kornel.shim_mock.topology import demonstrate_topology
 from kornel.shim_mock.trace import Inflation, load_trace, trace_scenario
 
@@ -241,7 +241,7 @@ async def _tell_story(console: Console, kind: DemoKind, log: Path, *, keep: bool
             await demonstrate_gangs(say, log, keep=keep)
         else:
             await demonstrate_topology(say, log, keep=keep)
-    except (SwapFailed, StoryFailed, FailoverFailed, DatabaseFailed) as error:
+    except (StoryFailed, DatabaseFailed) as error:
         console.print(f"failed: {escape(write_visibly(str(error)))}", soft_wrap=True, highlight=False)
         return False
     return True

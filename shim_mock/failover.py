@@ -20,18 +20,24 @@ from typing import Final
 
 from kornel.shim_client import (
     Allocated,
-    ApplicationRejected,
     Ask,
     AskRejected,
     Released,
     ShimClient,
-    ShimClientError,
     StreamReopened,
 )
 from kornel.shim_mock.database import running_database
 from kornel.shim_mock.demo import SERVE, stop_core, wait_for_address
+from kornel.shim_mock.stories import (
+    STEP_S,
+    StoryFailed,
+    add_application,
+    poll_until,
+    run_kornel,
+    updates_handled,
+    wait_until,
+)
 from kornel.si.v1 import si_pb2 as si
-from kornel.v1 import status_pb2
 
 NODES: Final = 4
 CORES_OF_NODE: Final = 8
@@ -40,8 +46,6 @@ WAITING: Final = 3
 SERVERS: Final = NODES
 SERVER_CORES: Final = 2
 VICTIMS: Final = SERVERS * SERVER_CORES
-STEP_S: Final = 60.0
-LOOK_S: Final = 0.1
 
 CONFIG: Final = """
 partitions:
@@ -57,10 +61,6 @@ partitions:
               preemption.delay: 1s
           - name: batch
 """
-
-
-class FailoverFailed(Exception):
-    """A step of the demonstration did not have the expected result."""
 
 
 @dataclass
@@ -136,7 +136,7 @@ class Site:
                     else:
                         self.leaving[key] = update.termination
                 case AskRejected(key=key, reason=reason):
-                    raise FailoverFailed(f"ask {key} was refused: {reason}")
+                    raise StoryFailed(f"ask {key} was refused: {reason}")
                 case StreamReopened():
                     self.reopened_s = self.reopened_s or time.monotonic()
                 case _:
@@ -144,30 +144,20 @@ class Site:
             self._changed.set()
 
     async def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until *condition* is true. Otherwise raises :class:`FailoverFailed`, which names *what* was awaited."""
-        try:
-            async with asyncio.timeout(STEP_S):
-                while not condition():
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            raise FailoverFailed(f"waited {STEP_S:g} s for {what}") from None
+        """Wait until *condition* is true. Otherwise raises :class:`StoryFailed`, which names *what* was awaited."""
+        await wait_until(self._changed, condition, lambda: f"waited {STEP_S:g} s for {what}")
 
     def count_servers(self) -> int:
         """Returns the number of servers that run."""
         return sum(key.startswith("server") for key in self.running)
 
     async def _add_application(self, name: str, queue: str) -> None:
-        owner = si.UserGroupInformation(user="demo", groups=["demo"])
-        request = si.AddApplicationRequest(applicationID=name, queueName=queue, ugi=owner)
-        (answer,) = await self._client.add_applications([request])
-        if isinstance(answer, ApplicationRejected):
-            raise FailoverFailed(f"application {name} was refused: {answer.reason}")
+        await add_application(self._client, si.AddApplicationRequest(applicationID=name, queueName=queue))
 
 
 async def demonstrate_failover(say: Callable[[str], None], log: Path, *, programs: Path | None) -> None:
     """Kill a core in the middle of a preemption, and report with *say* how the preemption goes on. Raises
-    :class:`FailoverFailed`.
+    :class:`StoryFailed`.
 
     *programs* is the folder with PostgreSQL's programs. With ``None``, the same core is started again and no other one
     takes over.
@@ -185,15 +175,18 @@ async def demonstrate_failover(say: Callable[[str], None], log: Path, *, program
                 "\na second core would stand by, and take over by itself."
             )
         name = "the first core" if programs is not None else "the core"
-        first = await stack.enter_async_context(_running_core(name, journal, scratch, log))
+        # A core that is started again has to have the same address, and another program may take a port meanwhile.
+        address = "127.0.0.1:0" if programs is not None else f"unix:{scratch / 'core.sock'}"
+        first = await stack.enter_async_context(_running_core(name, journal, scratch, log, address))
         cores = [first]
         if programs is not None:
-            cores.append(await stack.enter_async_context(_running_core("the second core", journal, scratch, log)))
+            second = _running_core("the second core", journal, scratch, log, address)
+            cores.append(await stack.enter_async_context(second))
         addresses = ",".join(core.address for core in reversed(cores))
         client = await stack.enter_async_context(ShimClient(addresses, "shim-mock", reconnect_s=STEP_S))
         await client.register(config=CONFIG)
         site = Site(client)
-        async with _updates_handled(site):
+        async with updates_handled(site.handle_updates):
             await _show_failover(say, site, client, cores, stack, journal, scratch, log)
 
 
@@ -253,9 +246,14 @@ async def _show_failover(
 
 
 async def _check_books(say: Callable[[str], None], site: Site, client: ShimClient, took_s: float) -> None:
-    """Compare the accounts of the shim and of the core. Raises :class:`FailoverFailed` if they differ."""
+    """Compare the accounts of the shim and of the core. Raises :class:`StoryFailed` if they differ."""
     await client.flush()
-    status = await _status_at_rest(client, len(site.running))
+    running = len(site.running)
+    status = await poll_until(
+        lambda: client.status(audit=True),
+        lambda status: status.partitions[0].allocation_count == running,
+        f"the core to have {running} allocations",
+    )
     (partition,) = status.partitions
     twice = sorted(key for key, nodes in site.placed.items() if len(nodes) > 1)
     faults = partition.law_violations + partition.invariant_violations
@@ -267,32 +265,18 @@ async def _check_books(say: Callable[[str], None], site: Site, client: ShimClien
         f"   {site.repeated:>3} messages heard a second time, since they might not have arrived\n"
         f"   {took_s:>3.1f} s without a core"
     )
-    lost = len(site.running) != partition.allocation_count or partition.pending_ask_count != WAITING
-    if lost or twice or faults:
-        raise FailoverFailed("the books of shim and core differ")
-
-
-async def _status_at_rest(client: ShimClient, running: int) -> status_pb2.GetStatusResponse:
-    """Returns the core's status once it has *running* allocations, or when the time for that is over."""
-    ends = time.monotonic() + STEP_S
-    while True:
-        status = await client.status(audit=True)
-        if status.partitions[0].allocation_count == running or time.monotonic() > ends:
-            return status
-        await asyncio.sleep(LOOK_S)
+    if partition.pending_ask_count != WAITING or twice or faults:
+        raise StoryFailed("the books of shim and core differ")
 
 
 @asynccontextmanager
-async def _running_core(
-    name: str, journal: str, scratch: Path, log: Path, address: str = ""
-) -> AsyncIterator[DemoCore]:
-    """Yields a core that uses *journal*. If it still runs at the end of the block, it is asked to stop."""
+async def _running_core(name: str, journal: str, scratch: Path, log: Path, address: str) -> AsyncIterator[DemoCore]:
+    """Yields a core that uses *journal* and serves at *address*. If it still runs at the end of the block, it is asked
+    to stop."""
     short = name.replace(" ", "-")
     ready = scratch / f"ready-{short}"
     own_log = log.with_name(f"{short}{log.suffix}")
-    arguments = [*SERVE, "--history", "off", "--journal", journal, "--ready-file", str(ready)]
-    if address:
-        arguments += ["--grpc", address]
+    arguments = [*SERVE, "--history", "off", "--journal", journal, "--ready-file", str(ready), "--grpc", address]
     with own_log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             sys.executable, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output
@@ -307,26 +291,7 @@ async def _running_core(
             await process.wait()
 
 
-@asynccontextmanager
-async def _updates_handled(site: Site) -> AsyncIterator[None]:
-    """Make *site* carry out the core's decisions during the block. Its errors are raised here."""
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            handling = tasks.create_task(site.handle_updates())
-            yield
-            handling.cancel()
-    except* (FailoverFailed, ShimClientError) as failures:
-        raise FailoverFailed(str(failures.exceptions[0])) from None
-
-
 async def _first_lines(address: str, count: int) -> str:
     """Returns the first lines of ``kornel status``, as an operator would see them."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", "kornel", "status", "--grpc", address,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    output, problem = await asyncio.wait_for(process.communicate(), STEP_S)
-    if process.returncode:
-        raise FailoverFailed(f"kornel status: {problem.decode().strip()}")
-    lines = [line for line in output.decode().splitlines() if line.strip()][:count]
-    return "\n".join(f"   {line}".rstrip() for line in lines)
+    lines = [line for line in (await run_kornel(address, "status")).splitlines() if line.strip()]
+    return "\n".join(lines[:count])

@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from kornel.shim_client import Allocated, ApplicationRejected, Ask, AskRejected, Released, ShimClient
-from kornel.shim_mock.demo import page_address, running_core
-from kornel.shim_mock.stories import StoryFailed, ask_until, run_kornel, updates_handled
+from kornel.shim_client import Allocated, Ask, AskRejected, Released, ShimClient
+from kornel.shim_mock.stories import StoryFailed, add_application, ask_until, run_kornel, tell_story, wait_until
 from kornel.si.v1 import si_pb2 as si
 
 NODES: Final = ("n1", "n2", "n3", "n4")
 CORES_OF_NODE: Final = 4
-STEP_S: Final = 60.0
 
 CONFIG: Final = """
 partitions:
@@ -118,13 +116,11 @@ class GangSite:
 
     async def wait_until_running(self, name: str, number: int) -> None:
         """Wait until *number* tasks of *name* run."""
-        try:
-            async with asyncio.timeout(STEP_S):
-                while self.count_running(name) != number:
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            raise StoryFailed(f"{self.count_running(name)} tasks of {name} run, not {number}") from None
+        await wait_until(
+            self._changed,
+            lambda: self.count_running(name) == number,
+            lambda: f"{self.count_running(name)} tasks of {name} run, not {number}",
+        )
 
     def draw_nodes(self) -> str:
         """Returns a line with the letter of the application for each core in use, and a dot for each free core."""
@@ -137,15 +133,11 @@ class GangSite:
         )
 
     async def _add_application(self, name: str, queue: str, cores: int) -> None:
-        application = si.AddApplicationRequest(
-            applicationID=name, queueName=queue, ugi=si.UserGroupInformation(user="demo", groups=["demo"])
-        )
+        application = si.AddApplicationRequest(applicationID=name, queueName=queue)
         if cores:
             application.placeholderAsk.resources["vcore"].value = 1_000 * cores
             application.gangSchedulingStyle = "Hard"
-        (answer,) = await self._client.add_applications([application])
-        if isinstance(answer, ApplicationRejected):
-            raise StoryFailed(f"application {name} was refused: {answer.reason}")
+        await add_application(self._client, application)
 
     async def _submit(self, asks: Iterable[Ask]) -> None:
         listed = list(asks)
@@ -158,16 +150,7 @@ async def demonstrate_gangs(say: Callable[[str], None], log: Path, *, keep: bool
 
     With *keep*, the core keeps running afterwards until it ends or this process is interrupted.
     """
-    async with running_core(log, wait_for_interrupt=keep) as address:
-        page = page_address(log)
-        say(f"A core serves at {address}, its web page at {page or 'no address'}.")
-        async with ShimClient(address, "shim-mock") as client:
-            await client.register(config=CONFIG)
-            site = GangSite(client)
-            async with updates_handled(site.handle_updates):
-                await _show_gangs(site, address, say)
-        if keep:
-            say(f"\nThe core still runs at {address}, its page at {page or 'no address'}: Ctrl-C stops it.")
+    await tell_story(say, log, config=CONFIG, make_site=GangSite, show_steps=_show_gangs, keep=keep)
 
 
 async def _show_gangs(site: GangSite, address: str, say: Callable[[str], None]) -> None:

@@ -21,9 +21,6 @@ from kornel.shim_mock.scenario import Scenario
 from kornel.v1 import status_pb2
 
 RM_ID: Final = "shim-mock"
-# A core under load answers between two slices of its work. This bounds how long the comparison of the accounts waits
-# for agreement.
-BOOKS_S: Final = 5.0
 
 Progress: TypeAlias = Callable[[SimulatedCluster, SimulatedClock], None]
 

@@ -10,22 +10,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kornel.shim_client import Allocated, Ask, ShimClient, Superseded
 from kornel.shim_mock.demo import running_core
+from kornel.shim_mock.stories import STEP_S, StoryFailed, add_application, poll_until, run_kornel, run_program
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import status_pb2
 
 SITE: Final = "site"
 ANNEX: Final = "annex"
 CONTAINERS: Final = 4
-STEP_S: Final = 60.0
-LOOK_S: Final = 0.1
 
 CONFIG: Final = """
 partitions:
@@ -36,10 +34,6 @@ partitions:
         queues:
           - name: batch
 """
-
-
-class SwapFailed(Exception):
-    """A step of the demonstration did not have the expected result."""
 
 
 class Machine:
@@ -69,19 +63,13 @@ class Machine:
         return int(await self._run("logs", job) or 0) if task["state"] == "running" else 0
 
     async def _run(self, *arguments: str) -> str:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "kornel.shim_local", "--state", str(self._folder), *arguments,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )  # fmt: skip
-        output, problem = await asyncio.wait_for(process.communicate(), STEP_S)
-        if process.returncode:
-            raise SwapFailed(f"kornel-local {arguments[0]}: {problem.decode().strip()}")
-        return output.decode()
+        return await run_program(
+            f"kornel-local {arguments[0]}", "kornel.shim_local", "--state", str(self._folder), *arguments
+        )
 
 
 async def demonstrate_swap(say: Callable[[str], None], log: Path) -> None:
-    """Make three shims replace each other, and report the steps with *say*. Raises :class:`SwapFailed`."""
+    """Make three shims replace each other, and report the steps with *say*. Raises :class:`StoryFailed`."""
     with tempfile.TemporaryDirectory(prefix="kornel-swap-") as scratch:
         async with running_core(log) as address:
             say(f"A core serves at {address}. Shims come and go from here on; it is not started again.")
@@ -100,8 +88,7 @@ async def _run_simulated(client: ShimClient, say: Callable[[str], None]) -> None
     capacity = si.Resource(resources={"vcore": si.Quantity(value=8_000), "memory": si.Quantity(value=8 << 30)})
     node = si.NodeInfo(nodeID="simulated-node", action=si.NodeInfo.CREATE, schedulableResource=capacity)
     await client.create_nodes([node])
-    user = si.UserGroupInformation(user="demo", groups=["demo"])
-    await client.add_applications([si.AddApplicationRequest(applicationID="made-up", queueName="root.batch", ugi=user)])
+    await add_application(client, si.AddApplicationRequest(applicationID="made-up", queueName="root.batch"))
     await client.submit_asks([Ask(f"container-{n}", "made-up", {"vcore": 1_000}) for n in range(CONTAINERS)])
     placed = 0
     async with asyncio.timeout(STEP_S):
@@ -121,7 +108,7 @@ async def _show_swaps(simulated: ShimClient, machine: Machine, address: str, say
     said = await _hear_the_end(simulated)
     say(f"   The simulated cluster heard: {said}")
     job = await machine.submit_job("sh", "-c", "echo $$; exec sleep 600")
-    process = await _until(lambda: machine.find_process(job), "the job to run")
+    process = await poll_until(lambda: machine.find_process(job), bool, "the job to run")
     say(f"   Job {job} runs on this machine, as process {process}.")
     async with ShimClient(address, SITE) as looking:
         _say_status(await looking.status(), say)
@@ -132,13 +119,13 @@ async def _show_swaps(simulated: ShimClient, machine: Machine, address: str, say
     )
     await machine.stop_server()
     await machine.start_server(ANNEX)
-    found = await _until(lambda: machine.find_process(job), "the job to be taken over")
+    found = await poll_until(lambda: machine.find_process(job), bool, "the job to be taken over")
     async with ShimClient(address, ANNEX) as looking:
-        await _until(lambda: _count_allocations(looking), "the core to learn of the job")
-        await _unregister(address)
+        await poll_until(lambda: _count_allocations(looking), bool, "the core to learn of the job")
+        await run_kornel(address, "unregister", SITE, "--yes")
         _say_status(await looking.status(), say)
     if found != process or not _is_alive(process):
-        raise SwapFailed(f"job {job} was process {process}, and is {found} now")
+        raise StoryFailed(f"job {job} was process {process}, and is {found} now")
     say(f"   Job {job} is still process {process}: it was never stopped, and the core never restarted.")
 
 
@@ -149,32 +136,11 @@ async def _hear_the_end(client: ShimClient) -> str:
                 pass
     except Superseded as error:
         return str(error)
-    raise SwapFailed("the simulated cluster was not told that another shim has taken its place")
+    raise StoryFailed("the simulated cluster was not told that another shim has taken its place")
 
 
 async def _count_allocations(client: ShimClient) -> int:
     return sum(partition.allocation_count for partition in (await client.status()).partitions)
-
-
-async def _unregister(address: str) -> None:
-    """Unregister the manager that no longer has a shim, as an operator would."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", "kornel", "unregister", SITE, "--yes", "--grpc", address,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    if await asyncio.wait_for(process.wait(), STEP_S):
-        raise SwapFailed(f"kornel unregister {SITE} failed")
-
-
-async def _until(look: Callable[[], Any], what: str) -> int:
-    """Calls *look* repeatedly, and returns its first result greater than 0."""
-    try:
-        async with asyncio.timeout(STEP_S):
-            while not (found := await look()):  # noqa: ASYNC110 - another program's state
-                await asyncio.sleep(LOOK_S)
-    except TimeoutError:
-        raise SwapFailed(f"waited {STEP_S:g} s for {what}") from None
-    return int(found)
 
 
 def _is_alive(process: int) -> bool:

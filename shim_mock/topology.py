@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kornel.shim_client import Allocated, ApplicationRejected, Ask, AskRejected, Released, ShimClient, Topology
-from kornel.shim_mock.demo import page_address, running_core
-from kornel.shim_mock.stories import StoryFailed, ask_until, run_kornel, updates_handled
+from kornel.shim_client import Allocated, Ask, AskRejected, Released, ShimClient, Topology
+from kornel.shim_mock.stories import StoryFailed, add_application, ask_until, run_kornel, tell_story, wait_until
 from kornel.si.v1 import si_pb2 as si
 
 ZONES: Final = {"a": ("r1", "r2"), "b": ("r3", "r4")}
 NODES_OF_RACK: Final = 4
 CORES_OF_NODE: Final = 4
-STEP_S: Final = 60.0
 
 CONFIG: Final = """
 partitions:
@@ -84,19 +82,10 @@ class Site:
         """Submit *gang*: an application that gives the size of the gang, and its placeholders."""
         self._gangs[gang.name] = gang
         whole = si.Resource(resources={"vcore": si.Quantity(value=1_000 * gang.members)})
-        (answer,) = await self._client.add_applications(
-            [
-                si.AddApplicationRequest(
-                    applicationID=gang.name,
-                    queueName="root.training",
-                    ugi=si.UserGroupInformation(user="demo", groups=["demo"]),
-                    placeholderAsk=whole,
-                    gangSchedulingStyle="Hard",
-                )
-            ]
+        application = si.AddApplicationRequest(
+            applicationID=gang.name, queueName="root.training", placeholderAsk=whole, gangSchedulingStyle="Hard"
         )
-        if isinstance(answer, ApplicationRejected):
-            raise StoryFailed(f"application {gang.name} was refused: {answer.reason}")
+        await add_application(self._client, application)
         await self._client.submit_asks(self._make_ask(gang, number, placeholder=True) for number in range(gang.members))
 
     async def end_gang(self, gang: Gang) -> None:
@@ -125,13 +114,11 @@ class Site:
 
     async def wait_until_running(self, gang: Gang) -> None:
         """Wait until all members of *gang* run."""
-        try:
-            async with asyncio.timeout(STEP_S):
-                while len(self._nodes_of(gang)) < gang.members:
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            raise StoryFailed(f"{len(self._nodes_of(gang))} of {gang.members} of {gang.name} run") from None
+        await wait_until(
+            self._changed,
+            lambda: len(self._nodes_of(gang)) >= gang.members,
+            lambda: f"{len(self._nodes_of(gang))} of {gang.members} of {gang.name} run",
+        )
 
     def count_by_rack(self, gang: Gang) -> dict[str, int]:
         """Returns the number of members of *gang* in each rack that has any."""
@@ -166,16 +153,7 @@ async def demonstrate_topology(say: Callable[[str], None], log: Path, *, keep: b
 
     With *keep*, the core keeps running afterwards until it ends or this process is interrupted.
     """
-    async with running_core(log, wait_for_interrupt=keep) as address:
-        page = page_address(log)
-        say(f"A core serves at {address}, its web page at {page or 'no address'}.")
-        async with ShimClient(address, "shim-mock") as client:
-            await client.register(config=CONFIG)
-            site = Site(client)
-            async with updates_handled(site.handle_updates):
-                await _show_gangs(site, address, say)
-        if keep:
-            say(f"\nThe core still runs at {address}, its page at {page or 'no address'}: Ctrl-C stops it.")
+    await tell_story(say, log, config=CONFIG, make_site=Site, show_steps=_show_gangs, keep=keep)
 
 
 async def _show_gangs(site: Site, address: str, say: Callable[[str], None]) -> None:

@@ -25,7 +25,7 @@ func (a Amounts) Resource() *si.Resource {
 // TagDependsOnPlacements, with the value true, is the tag of an ask whose nodes depend on where other asks are placed.
 const TagDependsOnPlacements = "kornel.dependsOnPlacements"
 
-// Tags of an ask that say where its task group is to stand in the topology of the partition.
+// Tags of an ask that say where in the topology of the partition its task group is to run.
 const (
 	TagTopologyRequired  = "kornel.topology.required"
 	TagTopologyPreferred = "kornel.topology.preferred"
@@ -78,7 +78,7 @@ func DevicesOf(allocation *si.Allocation) []string {
 	return strings.Split(devices, ",")
 }
 
-// Devices are what an ask wants of the devices of its node. One of the first three says how much.
+// Devices are what an ask requests of the devices of its node. Exactly one of the first three fields says how much.
 type Devices struct {
 	// Count is the number of whole devices.
 	Count int
@@ -86,7 +86,7 @@ type Devices struct {
 	Fraction float64
 	// Memory is the amount of the memory of one device, such as 16Gi.
 	Memory string
-	// Linked has all of them be in one link group.
+	// Linked requires that all of the devices are in one link group.
 	Linked bool
 	// Types are the types that will do. None: any.
 	Types []string
@@ -110,15 +110,16 @@ func (d Devices) addTo(tags map[string]string) {
 	}
 }
 
-// A Topology says where a task group is to stand; all of its asks say the same. One of the first three names a level.
+// A Topology says where in the topology a task group is to run; all of its asks say the same. Exactly one of the first
+// three fields names a level.
 type Topology struct {
-	// Required has all members run in one domain of the level, or wait.
+	// Required is the level of which all members must run in one domain; otherwise they wait.
 	Required string
-	// Preferred has them run in as few domains of the level as can be.
+	// Preferred is the level of which the members should run in as few domains as possible.
 	Preferred string
-	// Spread has them go to the domains of the level in turn.
+	// Spread is the level over whose domains the members are placed in turn.
 	Spread string
-	// SliceSize is the number of members that belong together. Zero: all of them, with Spread each for itself.
+	// SliceSize is the number of members that are placed together. Zero: all members or, with Spread, one.
 	SliceSize int
 }
 
@@ -150,12 +151,12 @@ type Ask struct {
 	TaskGroup   string
 	Placeholder bool
 	Partition   string
-	// DependsOnPlacements says that where other asks are placed decides on which nodes this one may run: the core asks about
-	// it one at a time with others of its kind, and waits for [Session.Acknowledge] in between.
+	// DependsOnPlacements says that the nodes on which this ask may run depend on where others are placed. The core asks about
+	// such asks one at a time, and waits for [Session.Acknowledge] in between.
 	DependsOnPlacements bool
-	// Topology says where the task group of the ask is to stand; nil: it does not matter.
+	// Topology says where the task group of the ask is to run; nil: anywhere.
 	Topology *Topology
-	// Devices are what the ask wants of the devices of its node; nil: nothing.
+	// Devices are what the ask requests of the devices of its node; nil: none.
 	Devices *Devices
 	// Created is only needed for tasks that existed before this shim did. Zero: the core takes the arrival.
 	Created time.Time
@@ -202,7 +203,7 @@ func ReleaseOf(applicationID, key string, termination si.TerminationType) *si.Al
 }
 
 // WantsConfirmation tells whether the core keeps the room of an allocation booked until the shim confirms its release with
-// the same type. Any other release is over already.
+// the same type. Any other release needs no confirmation.
 func WantsConfirmation(termination si.TerminationType) bool {
 	switch termination {
 	case si.TerminationType_PREEMPTED_BY_SCHEDULER, si.TerminationType_TIMEOUT, si.TerminationType_PLACEHOLDER_REPLACED:

@@ -26,7 +26,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// The registration waits for a connection most of the time that the core is away.
+// While the core cannot be reached, a registration waits for a connection most of the time.
 func TestConfigurationThatIsSetWhileARegistrationIsUnderWayReachesTheCore(t *testing.T) {
 	core := serveCore(t, fakecore.New())
 	shim, heard := startShim(t, core, ShimOptions{}, Registration{Config: "first"})
@@ -125,7 +125,7 @@ func TestBreakWhileTheCoreIsBeingToldDoesNotKeepTheShimAway(t *testing.T) {
 	core.EndStreams(status.Error(codes.FailedPrecondition, "resync-required"))
 	eventually(t, "no break", func() bool { return shim.Status().Registrations == 2 })
 	time.Sleep(time.Second)
-	core.Serve() // it kept what it knows
+	core.Serve() // the core has kept its state
 	eventually(t, "not live", func() bool { return shim.Status().Live })
 }
 

@@ -23,28 +23,29 @@ const (
 	answersPerRequest = 2_000
 )
 
-// Callbacks are a shim's answers to the core's questions, and what it wants to be told beside the decisions. A function that
-// is nil is not subscribed to. What is asked is answered concurrently; what is only told comes one at a time, in order.
+// Callbacks are the functions with which a shim answers the core's questions and receives its notices. A function that is
+// nil is not subscribed to. Questions are answered concurrently; notices come one at a time, in order.
 //
 // A function that answers a question should return when its context is done, because the core has stopped waiting by then.
 // One that panics refuses what it was asked.
 type Callbacks struct {
 	// Predicates judges on which nodes of the question the ask may run.
 	Predicates func(context.Context, *kornelv1.PredicatesQuestion) Judgement
-	// NotPlaced is told of asks that were acknowledged with their answer, and not placed after all, before the next
+	// NotPlaced receives asks that were acknowledged with the answer and not placed after all. It is called before the next
 	// question is asked. Alone it subscribes to nothing.
 	NotPlaced func(partition, key string)
-	// PreemptionPredicates tells whether the ask could run if victims left, and the index of the last one that has to.
+	// PreemptionPredicates tells whether the ask could run if victims left, and the index of the last victim that has to
+	// leave.
 	PreemptionPredicates func(context.Context, *kornelv1.PreemptionPredicatesQuestion) *si.PreemptionPredicatesResponse
 	// StateDump returns the shim's state as a JSON object, for people.
 	StateDump func(context.Context) (string, error)
-	// SchedulingState is told of asks that quotas allow and that found no room.
+	// SchedulingState receives asks that quotas allow and that found no room.
 	SchedulingState func(context.Context, *si.UpdateContainerSchedulingStateRequest)
-	// Events is told what happened in the core, at most every two seconds.
+	// Events receives what happened in the core, at most every two seconds.
 	Events func(context.Context, []*si.EventRecord)
-	// PreemptionNotice is told that allocations may be taken at a deadline. nil: nothing to say.
+	// PreemptionNotice receives which allocations may be preempted at a deadline. It may return nil.
 	PreemptionNotice func(context.Context, *kornelv1.PreemptionNotice) *kornelv1.PreemptionNoticeAnswer
-	// PreemptionWithdrawn is told what of earlier notices does not stand any more. Alone it subscribes to nothing.
+	// PreemptionWithdrawn receives the parts of earlier notices that are no longer valid. Alone it subscribes to nothing.
 	PreemptionWithdrawn func(context.Context, *kornelv1.PreemptionNoticeWithdrawal)
 	// Timeout is how long the core waits for an answer. Zero: the core's default.
 	Timeout time.Duration
@@ -52,13 +53,14 @@ type Callbacks struct {
 
 // A Judgement answers a question about predicates.
 type Judgement struct {
-	// Refusals are the nodes on which the ask may not run, each with the reason. Where the question is dependent, a yes is
-	// for the first node that is not refused, and those behind it need not be judged.
+	// Refusals are the nodes on which the ask may not run, each with the reason. If the question is dependent, the first node
+	// that is not refused is the one allowed, and nodes after it need not be judged.
 	Refusals map[string]string
-	// DependsOnPlacements says that where other asks are placed could change the answer. From now on the core asks about
-	// this ask one at a time with others of its kind. An ask that is submitted with [TagDependsOnPlacements] needs none.
+	// DependsOnPlacements says that where other asks are placed could change the answer. From then on the core asks about this
+	// ask and other such asks one at a time. It need not be set for an ask that is submitted with [TagDependsOnPlacements].
 	DependsOnPlacements bool
-	// InPlace acknowledges the placement with the answer, because the shim has it in place already. It then needs NotPlaced.
+	// InPlace acknowledges the placement with the answer, because the shim has it in place already. Callbacks that set it need
+	// NotPlaced.
 	InPlace bool
 }
 
@@ -94,17 +96,18 @@ type attachment struct {
 
 	mu      sync.Mutex
 	settled bool
-	// namesPlacements says that the core names with a question which placement to await, and needs to hear of none.
+	// namesPlacements says that each question of this core names the placement to wait for, so that acknowledgements need not
+	// be sent.
 	namesPlacements bool
 	timeout         time.Duration
-	// questions is the context of those of the open call: the core counts them as not asked when it breaks.
+	// questions is the context of the questions of the open call. When the call breaks, the core takes them for not asked.
 	questions context.Context
 	drop      context.CancelFunc
 }
 
-// AttachCallbacks subscribes to what callbacks has functions for, until the session ends, and returns once the core has
-// accepted the subscription. The stream is opened again when it breaks. It returns [ErrNotSupported] for a core without
-// callbacks, after which the session goes on.
+// AttachCallbacks subscribes to the questions and notices for which callbacks has functions, until the session ends, and
+// returns once the core has accepted the subscription. The stream is opened again when it breaks. It returns
+// [ErrNotSupported] for a core without callbacks; the session goes on then.
 func (s *Session) AttachCallbacks(ctx context.Context, callbacks Callbacks) error {
 	a := &attachment{
 		session:   s,
@@ -174,9 +177,9 @@ func (s *Session) AttachCallbacks(ctx context.Context, callbacks Callbacks) erro
 	}
 }
 
-// Acknowledge says that the shim has placements in place. It counts for asks that depend on other placements: the next of
-// them is judged once the last one is in place. A core of today has sent that question already, which waits here; others
-// are told. Acknowledging any other placement does nothing.
+// Acknowledge says that the shim has placements in place. It matters for asks that depend on other placements: the next of
+// them is judged once the last one is in place. Present cores have sent the next question already, and it waits in this
+// client; older cores are sent the acknowledgement. Acknowledging any other placement does nothing.
 func (s *Session) Acknowledge(placements ...*kornelv1.PlacementKey) {
 	s.mu.Lock()
 	attachment := s.attachment
@@ -204,7 +207,7 @@ func (a *attachment) isSettled() bool {
 	return a.settled
 }
 
-// renewQuestions gives up the questions and answers of a call that has ended.
+// renewQuestions drops the questions and answers of a call that has ended.
 func (a *attachment) renewQuestions() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -326,7 +329,7 @@ func (a *attachment) answerPredicates(ctx context.Context, question *kornelv1.Pr
 	}
 	if judged.InPlace {
 		a.inPlace.note(question.GetAllocationKey())
-		// Told in any case: the core answers it if it does not act upon the yes.
+		// Sent in any case: if the core does not place the ask, it says so, and NotPlaced is called.
 		placed := &kornelv1.PlacementKey{
 			Partition: question.GetPartition(), AllocationKey: question.GetAllocationKey(), NodeId: firstAllowed(question, judged),
 		}
@@ -335,7 +338,7 @@ func (a *attachment) answerPredicates(ctx context.Context, question *kornelv1.Pr
 	return []proto.Message{answer}
 }
 
-// firstAllowed returns the node that a yes is for where the question is dependent; empty if all are refused.
+// firstAllowed returns the first node of a dependent question that is not refused; empty if all are refused.
 func firstAllowed(question *kornelv1.PredicatesQuestion, judged Judgement) string {
 	for _, node := range question.GetNodeIds() {
 		if _, refused := judged.Refusals[node]; !refused {
@@ -383,7 +386,7 @@ func (a *attachment) guard(name string, call func()) (failed string) {
 	return ""
 }
 
-// deliverNotices gives what the core tells to its functions, one after the other.
+// deliverNotices hands the notices of the core to the shim's functions, one after the other.
 func (a *attachment) deliverNotices() {
 	for {
 		select {

@@ -117,7 +117,7 @@ func TestQuestionIsGivenUpWhenTheCoreStopsWaiting(t *testing.T) {
 	if err := <-over; !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("given up with %v", err)
 	}
-	// Answers keep their order, so one for the slow question would be here before that for the quick one.
+	// Answers keep their order, so an answer to the slow question would have come before this one.
 	receiveAnswer(t, core.Ask(predicates("quick"))[0])
 	select {
 	case answer := <-slow:
@@ -231,7 +231,8 @@ func TestQuestionIsJudgedOnceThePlacementBeforeItIsInPlace(t *testing.T) {
 	}
 	session.Acknowledge(&kornelv1.PlacementKey{AllocationKey: "first", NodeId: "n1"})
 	receiveAnswer(t, waiting)
-	// What is in place already when the question comes is not waited for, and no core is told that asked for none of it.
+	// The placement is in place when the question comes, so it need not wait; and no acknowledgement is sent to a core that
+	// names placements.
 	session.Acknowledge(&kornelv1.PlacementKey{AllocationKey: "second", NodeId: "n1"})
 	next = predicates("third")
 	next.GetPredicates()[0].After = &kornelv1.PlacementKey{AllocationKey: "second", NodeId: "n1"}

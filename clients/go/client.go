@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
@@ -29,10 +30,11 @@ const (
 	pingInterval = 10 * time.Second
 	pingTimeout  = 15 * time.Second
 	firstPause   = 50 * time.Millisecond
-	// sessionKey is the metadata entry by which a core tells the calls of this program from those of another one that
-	// speaks for the same resource manager, whichever connection they come over.
+	// sessionKey is the metadata entry that names this program's session. By it a core distinguishes two programs that speak
+	// for the same resource manager, whichever connections they use.
 	sessionKey = "kornel-session"
-	// leaseKey has a registration wait for the session before it; retryKey is how long, in the trailing metadata of a refusal.
+	// leaseKey asks the core to refuse a registration while another session is open; retryKey, in the trailing metadata of
+	// such a refusal, says after how long to try again.
 	leaseKey     = "kornel-lease"
 	retryKey     = "kornel-retry-after-ms"
 	longestPause = time.Second
@@ -54,11 +56,11 @@ type Options struct {
 	Batch int
 	// Outbox is the most entries that wait per stream before a method that sends waits too; 20,000.
 	Outbox int
-	// Inbox is the most messages that wait unread before the streams are read no further; 1000.
+	// Inbox is the most messages that wait unread; when it is full, the streams are not read. 1000.
 	Inbox int
-	// Logger is told what goes wrong without ending anything; [slog.Default].
+	// Logger receives problems that end nothing; [slog.Default].
 	Logger *slog.Logger
-	// DialOptions come after those of the client.
+	// DialOptions are appended to those of the client.
 	DialOptions []grpc.DialOption
 }
 
@@ -79,14 +81,14 @@ func NewClient(options Options) (*Client, error) {
 	setDefault(&options.Logger, slog.Default())
 	dial := []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes)),
-		// Without it a core that comes back is found only after gRPC's own pauses, which grow to two minutes.
+		// gRPC's own pauses between attempts grow to two minutes, so a core that comes back would be found late.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: firstPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: longestPause},
 			MinConnectTimeout: 5 * time.Second,
 		}),
-		// A core that hangs, or a network that swallows packets, is noticed by what no longer answers.
+		// Pings that are not answered show that the core hangs or the network drops packets.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout}),
-		// Otherwise a channel that was quiet for half an hour has to be woken.
+		// By default a channel without calls for half an hour disconnects.
 		grpc.WithIdleTimeout(0),
 	}
 	proofs, err := options.Credentials.dialOptions(options.Address)
@@ -123,7 +125,7 @@ func (c *Client) RMID() string { return c.options.RMID }
 // Connection returns the connection, for the other services of kornel.v1.
 func (c *Client) Connection() grpc.ClientConnInterface { return c.connection }
 
-// Close ends the connection with everything on it. A [Session] is closed before, so that what is queued gets written.
+// Close ends the connection with everything on it. Close its [Session] before, so that what is queued gets written.
 func (c *Client) Close() error { return c.connection.Close() }
 
 // WaitUntilReady waits for a connection. It returns [ErrConnectionLost] once ctx is done.
@@ -156,8 +158,8 @@ func (c *Client) waitUntilReady(ctx context.Context, limit time.Duration) error 
 	return err
 }
 
-// connectionError returns what the last attempt to connect failed with, such as an authority that is not trusted. gRPC tells
-// it only to a call.
+// connectionError returns why the last attempt to connect failed, such as an authority that is not trusted. It makes a
+// call, because gRPC reports the reason only to calls.
 func (c *Client) connectionError(ctx context.Context) string {
 	limited, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -183,10 +185,11 @@ type Registration struct {
 	WaitFor time.Duration
 }
 
-// register registers the resource manager, after which the core has forgotten everything that it reported before.
-func (c *Client) register(ctx context.Context, registration Registration) error {
+// register registers the resource manager. The core then drops everything that was reported for it before. It returns the
+// epoch that the core named, from which both sides count entries; empty: the core does not count.
+func (c *Client) register(ctx context.Context, registration Registration) (string, error) {
 	if err := c.waitUntilReady(ctx, c.options.ConnectTimeout); err != nil {
-		return err
+		return "", err
 	}
 	setDefault(&registration.PolicyGroup, "queues")
 	request := &si.RegisterResourceManagerRequest{
@@ -202,18 +205,18 @@ func (c *Client) register(ctx context.Context, registration Registration) error 
 		ctx = metadata.AppendToOutgoingContext(ctx, leaseKey, "wait="+seconds)
 	}
 	for {
-		var trailer metadata.MD
+		var header, trailer metadata.MD
 		err := c.call(ctx, "RegisterResourceManager", func(limited context.Context) error {
-			_, err := c.scheduler.RegisterResourceManager(limited, request, grpc.Trailer(&trailer))
+			_, err := c.scheduler.RegisterResourceManager(limited, request, grpc.Header(&header), grpc.Trailer(&trailer))
 			return err
 		})
 		held := trailer.Get(retryKey)
 		if !isRefusal(err, codes.FailedPrecondition) || len(held) == 0 {
-			return err
+			return strings.Join(header.Get(resumeKey), ","), err
 		}
 		waitMs, unreadable := strconv.Atoi(held[0])
 		if unreadable != nil || sleep(ctx, time.Duration(waitMs)*time.Millisecond) != nil {
-			return err
+			return "", err
 		}
 	}
 }
@@ -287,7 +290,7 @@ func nextPause(pause time.Duration) time.Duration {
 	return min(2*pause, longestPause)
 }
 
-// spread returns a pause that differs by up to a fifth, so that many shims do not come back at the same moment.
+// spread returns the pause changed at random by up to a fifth, so that many shims do not come back at the same moment.
 func spread(pause time.Duration) time.Duration {
 	return time.Duration(float64(pause) * (0.8 + 0.4*mathrand.Float64()))
 }

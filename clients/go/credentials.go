@@ -17,8 +17,8 @@ import (
 // Credentials name the files by which a shim is known to the core, and by which it knows the core. All empty: plain text,
 // and no identity.
 //
-// The client certificate is read at every handshake and the token at every call, so that a file that is replaced is used
-// from then on.
+// The client certificate is read at every handshake and the token at every call, so a file that is replaced takes effect
+// without a restart.
 type Credentials struct {
 	// CA is the PEM file of the CA that signed the core's certificate. With it, or a certificate, TLS is spoken.
 	CA string
@@ -51,7 +51,7 @@ func (c Credentials) dialOptions(address string) ([]grpc.DialOption, error) {
 		return nil, fmt.Errorf("%w: a client certificate and its key belong together", ErrCredentials)
 	}
 	if c.ServerName != "" && !c.usesTLS() {
-		// In plain text the core would prove nothing, which is not what whoever names it expects.
+		// A user who names the server expects the core to prove its name, which it cannot do in plain text.
 		return nil, fmt.Errorf("%w: a server name is proved by a certificate: the CA of the core is missing", ErrCredentials)
 	}
 	var options []grpc.DialOption
@@ -69,7 +69,7 @@ func (c Credentials) dialOptions(address string) ([]grpc.DialOption, error) {
 	}
 	if c.TokenFile != "" {
 		token := tokenFile{path: c.TokenFile, tls: c.usesTLS()}
-		// A file that is missing is to be told now, not at the first call.
+		// A missing file is reported now and not at the first call.
 		if _, err := token.read(); err != nil {
 			return nil, err
 		}

@@ -49,8 +49,8 @@ func isSuperseded(found *status.Status) bool {
 	return found.Code() == codes.Aborted && strings.Contains(found.Message(), supersededToken)
 }
 
-// judgeStreamEnd returns the error for a stream that ended with err, or nil if the stream may be opened again. For that it
-// also returns how long the core asks to wait before, which is zero unless the core says so.
+// judgeStreamEnd returns the error for a stream that ended with err, or nil if the stream may be opened again. In the
+// latter case it also returns how long the core asks to wait, zero if it does not ask.
 func judgeStreamEnd(call string, err error) (time.Duration, error) {
 	found := status.Convert(err)
 	switch found.Code() {
@@ -67,7 +67,7 @@ func judgeStreamEnd(call string, err error) (time.Duration, error) {
 		delay, _ := retryDelay(found)
 		return delay, nil
 	case codes.ResourceExhausted:
-		// Without a delay it is a message that is too large, or a limit that the same stream would meet again.
+		// Without a delay the cause is a message that is too large, or a limit that the same stream would meet again.
 		if delay, ok := retryDelay(found); ok {
 			return delay, nil
 		}
@@ -77,7 +77,7 @@ func judgeStreamEnd(call string, err error) (time.Duration, error) {
 	return 0, &RefusedError{call, found}
 }
 
-// judgeCall returns the error of a unary call as one of this package.
+// judgeCall turns the error of a unary call into one of this package.
 func judgeCall(call string, err error) error {
 	found := status.Convert(err)
 	switch {

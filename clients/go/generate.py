@@ -45,7 +45,7 @@ def generate_stubs(target: Path) -> None:
         "plugins": [{"local": ["go", "run", plugin], "out": str(target), "opt": options} for plugin in PLUGINS],
     }
     command = ["buf", "generate", "--template", json.dumps(template), "--path", str(proto / "kornel")]
-    # The plugins have modules of their own: those of this folder must not decide about their versions.
+    # The plugins have modules of their own, so the go.mod of this folder must not decide their versions.
     environment = {**os.environ, "PATH": _search_path(), "GOFLAGS": "-mod=mod", "GOWORK": "off"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -53,7 +53,7 @@ def generate_stubs(target: Path) -> None:
 
 
 def list_differences() -> list[str]:
-    """Returns a unified diff from the committed stubs to freshly generated ones. Empty: they are the same."""
+    """Returns a unified diff from the committed stubs to freshly generated ones; empty if they are the same."""
     with tempfile.TemporaryDirectory() as scratch:
         generate_stubs(Path(scratch))
         fresh = _read_stubs(Path(scratch))
@@ -71,7 +71,7 @@ def _read_stubs(folder: Path) -> dict[str, str]:
 
 
 def _search_path() -> str:
-    # buf lies in the environment of the tools, which need not be activated.
+    # buf is installed in the environment of the tools, which need not be activated.
     return os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
 
 

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A Mirror remembers what a shim has reported and what the core has decided, so that a core which has forgotten it can be
-// told again. It is not safe for concurrent use.
+// A Mirror remembers what a shim has reported and what the core has decided, so that it can be reported again to a core
+// that has lost its state. It is not safe for concurrent use.
 //
 // Messages that are noted must not be changed afterwards.
 type Mirror struct {
@@ -34,15 +34,15 @@ type mirrorApplication struct {
 	request  *si.AddApplicationRequest
 	accepted bool // as the shim was told
 	order    uint64
-	// again is the same ID added once more, while the end of the application before may be on its way to the shim.
+	// again is a second application with the same ID, added when the end of the first one may still be on its way to the shim.
 	again *mirrorApplication
 }
 
 type mirrorAllocation struct {
 	allocation *si.Allocation
-	node       string // empty: an ask that waits
-	told       bool   // the shim knows that it was placed, or confirmed
-	// devices are the tags about devices with which the core announced it: a core that forgot it has to hear of them.
+	node       string // empty: the ask is pending
+	told       bool   // the shim has received its placement or confirmation
+	// devices are the tags about devices with which the core announced it: a core that forgot it needs them again.
 	devices map[string]string
 	order   uint64
 }
@@ -111,7 +111,7 @@ func (m *Mirror) NoteNodes(nodes ...*si.NodeInfo) {
 		known := m.nodes[id]
 		switch action := info.GetAction(); action {
 		case si.NodeInfo_CREATE, si.NodeInfo_CREATE_DRAIN:
-			// The core refuses a node that is there already, and keeps what it has.
+			// The core refuses a node that exists already, and keeps its amounts.
 			if known == nil {
 				m.nodes[id] = &mirrorNode{info: info, schedulable: action == si.NodeInfo_CREATE, order: m.nextOrder()}
 			}
@@ -197,7 +197,7 @@ func (m *Mirror) noteRelease(release *si.AllocationRelease) {
 	case key == "":
 		m.forgetAllocations(application)
 	case release.GetTerminationType() == schedulingFailedOnRM:
-		// The container could not be started: the ask waits again.
+		// The container could not be started, so the ask is pending again.
 		if known := m.allocations[key]; known != nil {
 			known.node, known.told, known.devices = "", false, nil
 			if known.allocation.GetNodeID() != "" {
@@ -226,8 +226,8 @@ func (m *Mirror) forgetAllocations(application string) {
 	}
 }
 
-// endApplication forgets an application that has ended, but neither the one that was added with its ID since nor the asks of
-// that one.
+// endApplication removes an application that has ended, but neither an application that was added with its ID since nor the
+// asks of that.
 func (m *Mirror) endApplication(id string) {
 	known := m.applications[id]
 	if known == nil || known.again == nil {
@@ -242,9 +242,9 @@ func (m *Mirror) endApplication(id string) {
 	m.applications[id] = known.again
 }
 
-// TakeNodes notes the core's answers about nodes, and returns those that the shim does not know yet; nil: none. While a
-// core that has forgotten everything is told again, replaying is true: then what the shim was told before stands, even if
-// the core refuses it now.
+// TakeNodes notes the core's answers about nodes, and returns those that are new to the shim; nil: none. replaying is true
+// while everything is reported again to a core that has lost its state: then earlier answers stand, even if the core now
+// refuses the node; refused counts such nodes.
 func (m *Mirror) TakeNodes(response *si.NodeResponse, replaying bool) (news *si.NodeResponse, refused int) {
 	news = &si.NodeResponse{}
 	for _, accepted := range response.GetAccepted() {
@@ -270,8 +270,8 @@ func (m *Mirror) TakeNodes(response *si.NodeResponse, replaying bool) (news *si.
 	return news, refused
 }
 
-// TakeApplications does for applications what [Mirror.TakeNodes] does for nodes. An application that has ended is forgotten:
-// its ID is free again.
+// TakeApplications does for applications what [Mirror.TakeNodes] does for nodes. An application that has ended is removed,
+// and its ID is free again.
 func (m *Mirror) TakeApplications(response *si.ApplicationResponse, replaying bool) (news *si.ApplicationResponse, refused int) {
 	news = &si.ApplicationResponse{Updated: response.GetUpdated()}
 	for _, accepted := range response.GetAccepted() {
@@ -293,7 +293,7 @@ func (m *Mirror) TakeApplications(response *si.ApplicationResponse, replaying bo
 		case replaying || !known.accepted:
 			m.endApplication(id)
 		default:
-			// One that is added twice is refused the second time, and stays.
+			// An application that is added twice is refused the second time, and the first one stays.
 			known.again = nil
 		}
 		news.Rejected = append(news.Rejected, rejected)
@@ -319,8 +319,8 @@ func (m *Mirror) runsSomething(application string) bool {
 	return false
 }
 
-// TakeAllocations does for allocations what [Mirror.TakeNodes] does for nodes. The confirmation of what the shim knows to
-// be placed is no news.
+// TakeAllocations does for allocations what [Mirror.TakeNodes] does for nodes. Confirmations of placements that the shim
+// has received already are left out.
 func (m *Mirror) TakeAllocations(response *si.AllocationResponse, replaying bool) (news *si.AllocationResponse, refused int) {
 	news = &si.AllocationResponse{Released: response.GetReleased()}
 	for _, placed := range response.GetNew() {
@@ -331,7 +331,8 @@ func (m *Mirror) TakeAllocations(response *si.AllocationResponse, replaying bool
 		if known != nil && known.told && known.node == placed.GetNodeID() {
 			continue
 		}
-		// It ended while the core was being told, which hears of that next: the shim must not start it again.
+		// The allocation ended while everything was being reported again, and its release is sent next. The shim must not start
+		// it again.
 		if known == nil && replaying {
 			continue
 		}
@@ -342,7 +343,7 @@ func (m *Mirror) TakeAllocations(response *si.AllocationResponse, replaying bool
 	}
 	for _, released := range response.GetReleased() {
 		known := m.allocations[released.GetAllocationKey()]
-		// What the shim has to stop first is there until it confirms. An ask that waited is gone at once.
+		// An allocation that the shim has to stop is kept until the shim confirms. An ask is removed at once.
 		if known != nil && (known.node == "" || !WantsConfirmation(released.GetTerminationType())) {
 			delete(m.allocations, released.GetAllocationKey())
 		}
@@ -351,7 +352,7 @@ func (m *Mirror) TakeAllocations(response *si.AllocationResponse, replaying bool
 		key := rejected.GetAllocationKey()
 		known := m.allocations[key]
 		if known != nil && known.told {
-			// A resize is refused without an end of the allocation, and so is what runs by a core that forgot it.
+			// A refused resize does not end the allocation; nor does the refusal by a core that has lost its state.
 			if replaying {
 				refused++
 				continue
@@ -367,8 +368,9 @@ func (m *Mirror) TakeAllocations(response *si.AllocationResponse, replaying bool
 	return news, refused
 }
 
-// A Replay is what a core that has forgotten everything is told, in this order: nodes, which come closed, and applications,
-// each with their answers; foreign and placed allocations, with the answers to the latter; asks; and which nodes are open.
+// A Replay is what is reported to a core that has lost its state, in this order: nodes, which come closed, and
+// applications, each with their answers; foreign and placed allocations, with the answers to the latter; asks; and which
+// nodes are open.
 type Replay struct {
 	Nodes        []*si.NodeInfo
 	Applications []*si.AddApplicationRequest
@@ -380,7 +382,7 @@ type Replay struct {
 	Lost []*si.AllocationRelease
 }
 
-// Replay returns what a core that has forgotten everything is to be told. What is lost is forgotten.
+// Replay returns what is to be reported to a core that has lost its state. Lost allocations are removed from the mirror.
 func (m *Mirror) Replay() *Replay {
 	replay := &Replay{}
 	busy := map[string]bool{}
@@ -422,14 +424,14 @@ func (m *Mirror) Replay() *Replay {
 	}
 	for _, each := range inOrder(m.applications, func(each *mirrorApplication) uint64 { return each.order }) {
 		if each.again != nil {
-			// A core that has forgotten the first one answers to the second.
+			// A core that has lost its state knows neither application, so only the second is reported.
 			each.again.order = each.order
 			each = each.again
 			m.applications[each.request.GetApplicationID()] = each
 		}
 		request := each.request
 		if busy[request.GetApplicationID()] {
-			// Its containers run: it must be taken back even where its queue would refuse it now.
+			// Containers of the application run, so the core must accept it even if its queue would refuse it now.
 			request = proto.CloneOf(request)
 			if request.Tags == nil {
 				request.Tags = map[string]string{}

@@ -27,7 +27,7 @@ func keys(allocations []*si.Allocation) []string {
 	return found
 }
 
-// fill returns a mirror of a node, an application, two placed tasks and one that waits.
+// fill returns a mirror of a node, an application, two placed tasks and a pending one.
 func fill() *Mirror {
 	mirror := NewMirror()
 	mirror.NoteNodes(node("n"))
@@ -160,7 +160,8 @@ func TestMirrorFollowsNodes(t *testing.T) {
 	}
 	mirror.NoteNodes(&si.NodeInfo{NodeID: "n", Action: si.NodeInfo_DECOMISSION})
 	replay = mirror.Replay()
-	// What ran there cannot be reported, and the core that knew it is gone: the shim has to hear of it.
+	// Allocations on that node cannot be reported, and the core that knew them has lost its state, so the shim must be
+	// informed.
 	var lost []string
 	for _, each := range replay.Lost {
 		lost = append(lost, each.GetAllocationKey())
@@ -231,7 +232,7 @@ func TestApplicationThatComesBackWhileItsEndIsUnderWayIsANewOne(t *testing.T) {
 		t.Fatalf("remembered: %v", size)
 	}
 
-	// A core that has forgotten both answers once, and that answer is for the second one.
+	// A core that has lost its state answers once, and the answer is for the second application.
 	mirror = comeBack()
 	if replay := mirror.Replay(); len(replay.Applications) != 1 {
 		t.Fatalf("told %d times", len(replay.Applications))

@@ -10,16 +10,22 @@ import (
 // maxBatchBytes is a quarter of the 64 MiB that both ends accept: room for field headers.
 const maxBatchBytes = 16 << 20
 
-// An outbox holds the entries of one stream until they are written: in order, and taken in batches, because the message and
-// not the entry is the unit of cost on the wire. Nothing waits for a batch to fill.
+// An outbox holds the entries of one stream, in order, until they are written. They are taken in batches, because on the
+// wire each message costs more than each entry. No entry waits for a batch to fill.
 type outbox struct {
 	mu       sync.Mutex
 	entries  []proto.Message
 	capacity int // 0: without limit
 	batch    int
-	// rank tells in which order the core handles the lists of one request. A batch ends where the rank would go down, so
-	// that packing entries into requests never changes what happens first.
-	rank    func(proto.Message) int
+	// rank returns the position of an entry's list in the order in which the core handles the lists of one request. A batch
+	// ends where the rank would go down, so that entries are handled in the order in which they were queued.
+	rank func(proto.Message) int
+	// kept are the entries that were written and are not known to be applied, at most keep of them. keep is 0 if they need
+	// not be kept.
+	kept    []proto.Message
+	keep    int
+	applied uint64 // the number of entries that are known to be applied, since the registration
+	onKept  func()
 	closed  bool
 	changed chan struct{} // closed and replaced at every change
 }
@@ -63,13 +69,13 @@ func (o *outbox) put(ctx context.Context, entries ...proto.Message) error {
 	}
 }
 
-// next returns the entries of the next request, which stay queued until [outbox.written] removes them. None: the outbox is
-// closed and empty, or ctx is done.
+// next returns the entries of the next request, which stay queued until [outbox.written] removes them. It returns none when
+// the outbox is closed and empty, or ctx is done.
 func (o *outbox) next(ctx context.Context) []proto.Message {
 	for {
 		o.mu.Lock()
 		taken := o.peek()
-		done := len(taken) > 0 || o.closed
+		done := len(taken) > 0 || (o.closed && len(o.entries) == 0)
 		changed := o.changed
 		o.mu.Unlock()
 		if done {
@@ -84,6 +90,9 @@ func (o *outbox) next(ctx context.Context) []proto.Message {
 }
 
 func (o *outbox) peek() []proto.Message {
+	if o.keep > 0 && len(o.kept) >= o.keep {
+		return nil
+	}
 	var size, count int
 	for count < len(o.entries) && count < o.batch {
 		entry := o.entries[count]
@@ -96,16 +105,60 @@ func (o *outbox) peek() []proto.Message {
 	return o.entries[:count:count]
 }
 
-// written removes the first count entries: gRPC has taken them.
+// written removes the first count entries, which gRPC has taken.
 func (o *outbox) written(count int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// What was cleared meanwhile cannot be removed again.
-	o.entries = o.entries[min(count, len(o.entries)):]
+	// clear may have removed entries meanwhile.
+	count = min(count, len(o.entries))
+	if o.keep > 0 {
+		o.kept = append(o.kept, o.entries[:count]...)
+		if len(o.kept) >= min(o.keep, acknowledgedEvery) {
+			o.onKept()
+		}
+	}
+	o.entries = o.entries[count:]
 	if len(o.entries) == 0 {
 		o.entries = nil
 	}
 	o.announceChange()
+}
+
+// keepUntilApplied keeps entries from now on until they are known to be applied, at most keep of them: then nothing is taken
+// until some are. onKept is called when it is time to ask what was applied.
+func (o *outbox) keepUntilApplied(keep int, onKept func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.keep, o.onKept = keep, onKept
+}
+
+// noteApplied removes those of the first entries that were kept after writing. applied counts from the registration.
+func (o *outbox) noteApplied(applied uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if applied > o.applied {
+		count := min(applied-o.applied, uint64(len(o.kept)))
+		o.kept = o.kept[count:]
+		o.applied += count
+		o.announceChange()
+	}
+}
+
+// writeAgain has everything written again but the first entries, which are applied. It returns false if what follows them
+// is no longer there, or never was.
+func (o *outbox) writeAgain(applied uint64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.entries = append(o.kept[:len(o.kept):len(o.kept)], o.entries...)
+	o.kept = nil
+	defer o.announceChange()
+	// What was being written when the stream broke may have arrived as well.
+	if applied < o.applied || applied-o.applied > uint64(len(o.entries)) {
+		return false
+	}
+	o.entries = o.entries[applied-o.applied:]
+	o.applied = applied
+	return true
 }
 
 // drained waits until everything queued was written, or the outbox is closed.

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// placementsRemembered is how many placements are known to be in place. The question that waits for one comes with it, or soon
-// after.
+// placementsRemembered is how many placements are remembered as in place. A question that waits for a placement comes with
+// it or soon after, so older ones can be dropped.
 const placementsRemembered = 10_000
 
-// placements are those that the shim has in place, as far as questions may have to wait for them.
+// placements remembers which placements the shim has in place, for questions that wait for them.
 type placements struct {
 	mu      sync.Mutex
 	known   map[string]uint64 // with the number of its note
-	order   []noted           // the oldest first; one that was noted again, or forgotten, stands here in vain
+	order   []noted           // the oldest first; an entry is void if its key was noted again or forgotten
 	notes   uint64
 	awaited map[string]chan struct{}
 }
@@ -28,7 +28,7 @@ func newPlacements() *placements {
 	return &placements{known: map[string]uint64{}, awaited: map[string]chan struct{}{}}
 }
 
-// note says that a placement is in place, or never will be.
+// note records that a placement is in place, or never will be, so that nobody waits for it.
 func (p *placements) note(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,14 +48,14 @@ func (p *placements) note(key string) {
 	}
 }
 
-// forget says that a placement is not in place, since the core asks where it may be.
+// forget removes a placement: the core asks about its ask again, so it is not in place.
 func (p *placements) forget(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.known, key)
 }
 
-// wait returns once a placement is in place, after a while in any case.
+// wait waits until a placement is in place, or the longest time is over.
 func (p *placements) wait(ctx context.Context, key string, longest time.Duration) {
 	p.mu.Lock()
 	if _, found := p.known[key]; found {

@@ -14,8 +14,8 @@ import (
 // closeGrace is how long a session that is closed may take to write what is queued.
 const closeGrace = 5 * time.Second
 
-// A Session is one registration of a resource manager, with its streams. It lasts over breaks of streams and connections,
-// until it is closed or the core wants another registration.
+// A Session is one registration of a resource manager, with its streams. It survives breaks of streams and connections, and
+// ends when it is closed or the core wants another registration.
 //
 // A method that sends returns once its entries are queued, and waits only while the queue is full. Its methods may be called
 // from several goroutines.
@@ -29,6 +29,8 @@ type Session struct {
 	receiver     receiver
 	updates      chan []Update
 	once         atomic.Bool // the first break of a stream ends the session
+	exact        bool        // streams that break go on where they were, and nothing is lost
+	broken       atomic.Int32
 	running      sync.WaitGroup
 	done         chan struct{}
 
@@ -38,7 +40,7 @@ type Session struct {
 	// closed is closed with the session, so that nothing waits for a reader that has gone.
 	closed  chan struct{}
 	answers map[answerKey][]chan Update
-	// attachment is where questions are answered, nil before [Session.AttachCallbacks].
+	// attachment answers questions; nil before [Session.AttachCallbacks].
 	attachment *attachment
 }
 
@@ -55,22 +57,25 @@ type answerKey struct {
 }
 
 // Register registers the resource manager, opens its streams, and returns the session. The core forgets everything that an
-// earlier registration of the same manager reported. An error is [ErrConnectionLost], [ErrSuperseded] or a [RefusedError].
+// earlier registration of the same manager reported. The error is [ErrConnectionLost], [ErrSuperseded] or a [RefusedError].
 func (c *Client) Register(ctx context.Context, registration Registration) (*Session, error) {
-	if err := c.register(ctx, registration); err != nil {
+	epoch, err := c.register(ctx, registration)
+	if err != nil {
 		return nil, err
 	}
-	return c.openSession(nil, c.options.Outbox, false), nil
+	return c.openSession(nil, c.options.Outbox, epoch, false), nil
 }
 
-// openSession opens the streams of a manager that has registered. What arrives goes to taker, or into [Session.Updates].
-func (c *Client) openSession(taker receiver, outboxCapacity int, once bool) *Session {
+// openSession opens the streams of a manager that has registered at a core that named this epoch. What arrives goes to taker,
+// or into [Session.Updates].
+func (c *Client) openSession(taker receiver, outboxCapacity int, epoch string, once bool) *Session {
 	ctx, cancel := context.WithCancel(context.Background())
 	unordered := func(proto.Message) int { return 0 }
 	s := &Session{
 		client: c,
 		ctx:    ctx,
 		cancel: cancel,
+		exact:  epoch != "",
 		nodes:  newOutbox(outboxCapacity, c.options.Batch, unordered),
 		// A request's new applications are handled before those that it removes, and its allocations before its releases.
 		applications: newOutbox(outboxCapacity, c.options.Batch, rankOf[*si.RemoveApplicationRequest]),
@@ -81,6 +86,10 @@ func (c *Client) openSession(taker receiver, outboxCapacity int, once bool) *Ses
 		answers:      map[answerKey][]chan Update{},
 	}
 	s.once.Store(once)
+	counts := newAcknowledger(c)
+	counts.nodes = newProgress(epoch, s.nodes, c.options.Outbox, counts.noteDue)
+	counts.applications = newProgress(epoch, s.applications, c.options.Outbox, counts.noteDue)
+	counts.allocations = newProgress(epoch, s.allocations, c.options.Outbox, counts.noteDue)
 	s.receiver = taker
 	if taker == nil {
 		s.receiver = (*updateReceiver)(s)
@@ -90,46 +99,55 @@ func (c *Client) openSession(taker receiver, outboxCapacity int, once bool) *Ses
 		open: func(ctx context.Context) (duplex[si.NodeRequest, si.NodeResponse], error) {
 			return c.scheduler.UpdateNode(ctx)
 		},
-		first:   func() *si.NodeRequest { return &si.NodeRequest{RmID: c.options.RMID} },
-		next:    nextRequest(s.nodes, s.encodeNodes),
-		deliver: func(_ context.Context, response *si.NodeResponse) { s.receiver.receiveNodes(response) },
+		first:    func() *si.NodeRequest { return &si.NodeRequest{RmID: c.options.RMID} },
+		next:     nextRequest(s.nodes, s.encodeNodes),
+		progress: counts.nodes,
+		deliver:  func(_ context.Context, response *si.NodeResponse) { s.receiver.receiveNodes(response) },
 	})
 	startStream(s, &stream[si.ApplicationRequest, si.ApplicationResponse]{
 		kind: ApplicationStream,
 		open: func(ctx context.Context) (duplex[si.ApplicationRequest, si.ApplicationResponse], error) {
 			return c.scheduler.UpdateApplication(ctx)
 		},
-		first:   func() *si.ApplicationRequest { return &si.ApplicationRequest{RmID: c.options.RMID} },
-		next:    nextRequest(s.applications, s.encodeApplications),
-		deliver: func(_ context.Context, response *si.ApplicationResponse) { s.receiver.receiveApplications(response) },
+		first:    func() *si.ApplicationRequest { return &si.ApplicationRequest{RmID: c.options.RMID} },
+		next:     nextRequest(s.applications, s.encodeApplications),
+		progress: counts.applications,
+		deliver:  func(_ context.Context, response *si.ApplicationResponse) { s.receiver.receiveApplications(response) },
 	})
 	startStream(s, &stream[si.AllocationRequest, si.AllocationResponse]{
 		kind: AllocationStream,
 		open: func(ctx context.Context) (duplex[si.AllocationRequest, si.AllocationResponse], error) {
 			return c.scheduler.UpdateAllocation(ctx)
 		},
-		first:   func() *si.AllocationRequest { return &si.AllocationRequest{RmID: c.options.RMID} },
-		next:    nextRequest(s.allocations, s.encodeAllocations),
-		deliver: func(_ context.Context, response *si.AllocationResponse) { s.receiver.receiveAllocations(response) },
+		first:    func() *si.AllocationRequest { return &si.AllocationRequest{RmID: c.options.RMID} },
+		next:     nextRequest(s.allocations, s.encodeAllocations),
+		progress: counts.allocations,
+		deliver:  func(_ context.Context, response *si.AllocationResponse) { s.receiver.receiveAllocations(response) },
 	})
+	acknowledging := make(chan struct{})
+	go func() {
+		defer close(acknowledging)
+		counts.run(ctx)
+	}()
 	go func() {
 		s.running.Wait()
 		s.end(ErrClosed)
+		<-acknowledging
 		close(s.updates)
 		close(s.done)
 	}()
 	return s
 }
 
-// startStream runs one stream until the session ends, and ends the session when the stream is beyond repair.
+// startStream runs one stream until the session ends, and ends the session when the stream cannot be opened again.
 func startStream[Request, Response any](s *Session, each *stream[Request, Response]) {
 	each.closing = s.isClosing
 	each.once = s.once.Load
-	each.ready = func(ctx context.Context) error {
-		return s.client.waitUntilReady(ctx, s.client.options.ReconnectTimeout)
-	}
-	if each.reopened == nil {
-		each.reopened = func() { s.put(StreamReopened{each.kind}) }
+	each.ready = s.waitUntilReady
+	each.broke = func() { s.broken.Add(1) }
+	each.reopened = func() {
+		s.broken.Add(-1)
+		s.put(StreamReopened{each.kind, s.exact})
 	}
 	s.running.Add(1)
 	go func() {
@@ -138,6 +156,30 @@ func startStream[Request, Response any](s *Session, each *stream[Request, Respon
 			s.end(err)
 		}
 	}()
+}
+
+// waitUntilReady waits for a connection, and for the core as long as its session is worth it.
+func (s *Session) waitUntilReady(ctx context.Context) error {
+	for {
+		err := s.client.waitUntilReady(ctx, s.client.options.ReconnectTimeout)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrConnectionLost) || !s.isPatient() {
+			return err
+		}
+		s.client.options.Logger.Warn("the core is away; the session goes on once it is back", "error", err)
+	}
+}
+
+// isPatient tells whether the session of a [Shim] waits for its core however long that is away, because its streams go on
+// exactly where they broke. It does not once so much waits to be sent that telling everything anew is no more.
+func (s *Session) isPatient() bool {
+	if _, reads := s.receiver.(*updateReceiver); reads || !s.exact {
+		return false
+	}
+	waiting := 0
+	for _, each := range s.outboxes() {
+		waiting += each.length()
+	}
+	return waiting <= s.client.options.Outbox
 }
 
 func rankOf[Later proto.Message](entry proto.Message) int {
@@ -195,8 +237,8 @@ func (s *Session) encodeAllocations(batch []proto.Message) *si.AllocationRequest
 	return request
 }
 
-// Updates returns what the core says, one list per message, in the order of each stream. The channel is closed with the
-// session; [Session.Err] then tells why. While nobody reads, the streams are read no further, so that the core's writer waits.
+// Updates returns a channel of what the core says: one list per message, in the order of each stream. It is closed with the
+// session; [Session.Err] then tells why. While nobody reads it, the streams are not read, and the core has to wait.
 func (s *Session) Updates() <-chan []Update { return s.updates }
 
 // Done returns a channel that is closed when the session has ended.
@@ -238,12 +280,12 @@ func (s *Session) SendNodes(ctx context.Context, nodes ...*si.NodeInfo) error {
 	return s.nodes.put(ctx, messages(nodes)...)
 }
 
-// RemoveApplications removes applications with everything of them.
+// RemoveApplications removes applications with all their asks and allocations.
 func (s *Session) RemoveApplications(ctx context.Context, applications ...*si.RemoveApplicationRequest) error {
 	return s.applications.put(ctx, messages(applications)...)
 }
 
-// SubmitAsks asks for room. There is no answer but the decision: [Allocated], [Released] or [AskRejected].
+// SubmitAsks asks for room. The only answer is the decision: [Allocated], [Released] or [AskRejected].
 func (s *Session) SubmitAsks(ctx context.Context, asks ...Ask) error {
 	allocations := make([]proto.Message, len(asks))
 	for i, ask := range asks {
@@ -252,8 +294,8 @@ func (s *Session) SubmitAsks(ctx context.Context, asks ...Ask) error {
 	return s.allocations.put(ctx, allocations...)
 }
 
-// ReportAllocations reports tasks that run already, or foreign ones. The core confirms new ones with [Allocated], but
-// foreign ones never. An allocation without a node is an ask.
+// ReportAllocations reports tasks that run already, or foreign ones. The core confirms new ones with [Allocated], foreign
+// ones not at all. An allocation without a node is an ask.
 func (s *Session) ReportAllocations(ctx context.Context, allocations ...*si.Allocation) error {
 	return s.allocations.put(ctx, messages(allocations)...)
 }
@@ -336,7 +378,7 @@ func (s *Session) closeOutboxes() {
 	}
 }
 
-// reason returns why nothing can be waited for any more.
+// reason returns the error for calls that wait while the session ends.
 func (s *Session) reason() error {
 	if err := s.Err(); err != nil {
 		return err
@@ -344,7 +386,7 @@ func (s *Session) reason() error {
 	return ErrClosed
 }
 
-// await sends something, and returns the answers to the named ones.
+// await calls send, and returns the core's answers about the entries with these ids.
 func (s *Session) await(ctx context.Context, kind StreamKind, ids []string, send func() error) ([]Update, error) {
 	waiting := make([]chan Update, len(ids))
 	s.mu.Lock()
@@ -395,7 +437,7 @@ func (s *Session) resolve(update Update) {
 	delete(s.answers, key)
 }
 
-// put hands updates to whoever reads them, and waits while there is no room.
+// put queues updates for the reader of [Session.Updates], and waits while there is no room.
 func (s *Session) put(updates ...Update) {
 	if len(updates) == 0 {
 		return
@@ -409,7 +451,7 @@ func (s *Session) put(updates ...Update) {
 	select {
 	case s.updates <- updates:
 	case <-s.closed:
-		// Nobody needs to read any more; what has room is still there for whoever does.
+		// After the end nobody has to read, so put does not wait; what fits is still queued.
 		select {
 		case s.updates <- updates:
 		default:

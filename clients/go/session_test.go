@@ -57,7 +57,7 @@ func TestStreamsThatBreakAreOpenedAgainWithoutAnotherRegistration(t *testing.T) 
 			} else {
 				core.EndStreams(end)
 			}
-			next(t, session, func(update Update) bool { return update == StreamReopened{NodeStream} })
+			next(t, session, func(update Update) bool { return update == StreamReopened{Stream: NodeStream} })
 			answers, err := session.CreateNodes(withDeadline(t), node("n"))
 			if err != nil || answers[0] != (NodeAccepted{"n"}) {
 				t.Fatalf("%v %v", answers, err)
@@ -111,7 +111,7 @@ func TestStreamThatIsRefusedForNowIsOpenedAfterTheDelayThatTheCoreNames(t *testi
 	}
 	began := time.Now()
 	core.EndStreams(busy.Err())
-	next(t, session, func(update Update) bool { return update == StreamReopened{NodeStream} })
+	next(t, session, func(update Update) bool { return update == StreamReopened{Stream: NodeStream} })
 	if took := time.Since(began); took < delay {
 		t.Fatalf("opened again after %v", took)
 	}
@@ -207,7 +207,7 @@ func TestAllCallsOfAClientNameOneSession(t *testing.T) {
 		}
 		core.Stop() // the next calls come over another connection
 		core.Serve()
-		next(t, session, func(update Update) bool { return update == StreamReopened{NodeStream} })
+		next(t, session, func(update Update) bool { return update == StreamReopened{Stream: NodeStream} })
 		if _, err := client.UpdateConfiguration(withDeadline(t), "", "queues", nil); err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // A Receiver takes what the core says. Its methods are called one at a time, over all streams. They may call methods of the
-// [Shim]; while one runs, nothing further is read.
+// [Shim]. While one runs, no stream is read.
 type Receiver interface {
 	ReceiveNodes(*si.NodeResponse)
 	ReceiveApplications(*si.ApplicationResponse)
@@ -29,22 +29,22 @@ type ShimOptions struct {
 	Receiver Receiver
 	// Callbacks answer the core's questions. They are attached before anything is reported.
 	Callbacks Callbacks
-	// ReopenOnBreak has the shim open broken streams again, and register again only when the core wants it to. What was
-	// being written or delivered at the moment of the break is lost then, so the receiver has to notice by itself. Without
-	// it the shim registers after every break and tells everything again, so that nothing is lost; the kit counts that as
-	// registering untold (S17).
+	// ReopenOnBreak is for cores whose streams cannot go on exactly where they broke; at others it changes nothing. It has
+	// the shim open broken streams again, and register again only when the core wants it to. What was being written or
+	// delivered at the moment of the break is lost then, and the receiver has to notice that itself. Otherwise the shim
+	// registers and reports everything after every break, so that nothing is lost; the conformance kit objects to that (S17).
 	ReopenOnBreak bool
-	// Forgotten is told, before a core that has forgotten everything is told again, that what it had demanded and was not
-	// confirmed stands no more. No method of the receiver runs meanwhile.
+	// Forgotten is called before everything is reported to a core that has lost its state: releases that the core had asked
+	// for, and that were not confirmed, are void. No method of the receiver runs meanwhile.
 	Forgotten func()
-	// ConfigurationRefused is told when the core refused a configuration that was set while it was away, so that the one
-	// before stays in force.
+	// ConfigurationRefused is called when the core refuses a configuration that was set while it could not be reached. The
+	// configuration before it stays in force.
 	ConfigurationRefused func(error)
 }
 
-// A Shim keeps one resource manager registered at one core. It remembers what is reported and decided, and tells all of it to
-// a core that has forgotten it, in the order of recovery; what is reported meanwhile follows. The [Receiver] hears only what
-// it does not know yet.
+// A Shim keeps one resource manager registered at one core. It remembers what is reported and decided, and reports all of
+// it, in the order of recovery, to a core that has lost its state; what is reported meanwhile follows. The [Receiver] gets
+// only what is new to it.
 //
 // The methods that report something never block and may be called from several goroutines.
 type Shim struct {
@@ -60,8 +60,8 @@ type Shim struct {
 
 	mu           sync.Mutex
 	mirror       *Mirror
-	registration Registration // what the next registration begins with
-	good         Registration // what the core accepted last
+	registration Registration // what the next registration sends
+	good         Registration // the last one that the core accepted
 	session      *Session
 	phase        phase
 	held         heldEntries
@@ -70,7 +70,7 @@ type Shim struct {
 	status       ShimStatus
 	failure      error
 	started      bool
-	bringing     bool          // a configuration is on its way outside of a registration
+	bringing     bool          // bringConfiguration runs
 	paused       chan struct{} // closed when the shim may register again; nil while it may
 }
 
@@ -78,20 +78,20 @@ type Shim struct {
 type phase int
 
 const (
-	away      phase = iota // no session: what is reported is only remembered
-	replaying              // the mirror is being told: what is reported waits
-	live                   // what is reported is sent
+	away      phase = iota // no session: reports are only remembered
+	replaying              // the content of the mirror is being sent: reports wait
+	live                   // reports are sent
 )
 
 type heldEntries struct{ nodes, applications, allocations []proto.Message }
 
 // A ShimStatus describes a shim, for metrics and health.
 type ShimStatus struct {
-	// Live tells whether the core knows everything that was reported.
+	// Live tells whether everything that was reported has been sent to the core.
 	Live bool
 	// Registrations counts those that succeeded.
 	Registrations int
-	// Refused counts what the core, told again, refused although it had accepted it before.
+	// Refused counts entries that a core refused when they were reported again, although it had accepted them before.
 	Refused int
 	// Queued counts entries that wait to be written.
 	Queued int
@@ -100,7 +100,7 @@ type ShimStatus struct {
 	Mirror    MirrorSize
 }
 
-// NewShim prepares a shim on a client, which it leaves open when it ends.
+// NewShim prepares a shim that uses client. Closing the shim leaves the client open.
 func NewShim(client *Client, options ShimOptions) *Shim {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Shim{
@@ -133,7 +133,7 @@ func (s *Shim) Start(ctx context.Context, registration Registration) error {
 		if s.ctx.Err() != nil {
 			return s.giveUp(ErrClosed)
 		}
-		s.logger.Warn("the core cannot be had yet", "error", err)
+		s.logger.Warn("the core cannot be reached yet", "error", err)
 		if sleep(ctx, spread(pause)) != nil {
 			return s.giveUp(err)
 		}
@@ -162,12 +162,12 @@ func (s *Shim) Err() error {
 	return s.failure
 }
 
-// Status returns how the shim is doing.
+// Status returns the present state of the shim.
 func (s *Shim) Status() ShimStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	status := s.status
-	status.Live = s.phase == live
+	status.Live = s.phase == live && s.session.broken.Load() == 0
 	status.Mirror = s.mirror.Size()
 	status.Queued = len(s.held.nodes) + len(s.held.applications) + len(s.held.allocations)
 	if s.session != nil {
@@ -224,11 +224,11 @@ func (s *Shim) UpdateAllocations(request *si.AllocationRequest) {
 	s.send(func(session *Session) *outbox { return session.allocations }, &s.held.allocations, entries)
 }
 
-// send queues entries for the session, or has them wait while the core is being told what it has forgotten.
+// send queues entries for the session, or holds them back while the mirror is being reported.
 func (s *Shim) send(pick func(*Session) *outbox, held *[]proto.Message, entries []proto.Message) {
 	switch s.phase {
 	case live:
-		// The outboxes of a shim have no limit, so this does not wait; the mirror knows what a closed one does not take.
+		// The outboxes of a shim have no limit, so this does not wait. If the outbox is closed, the mirror still has the entries.
 		_ = pick(s.session).put(s.ctx, entries...)
 	case replaying:
 		*held = append(*held, entries...)
@@ -236,8 +236,8 @@ func (s *Shim) send(pick func(*Session) *outbox, held *[]proto.Message, entries 
 	}
 }
 
-// Pause ends the session, after what is queued was written, and has the shim register no more until [Shim.Resume]. The core
-// keeps its state; what is reported meanwhile is remembered. Another program may register as this manager meanwhile.
+// Pause writes what is queued and ends the session. The shim does not register again until [Shim.Resume]. Meanwhile the
+// core keeps its state, reports are remembered, and another program may register as this manager.
 func (s *Shim) Pause(ctx context.Context) {
 	s.mu.Lock()
 	session, already := s.session, s.paused != nil
@@ -250,7 +250,7 @@ func (s *Shim) Pause(ctx context.Context) {
 	}
 }
 
-// Resume has a paused shim register again, and tell the core everything.
+// Resume lets a paused shim register again and report everything.
 func (s *Shim) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,9 +287,9 @@ func (s *Shim) Acknowledge(placements ...*kornelv1.PlacementKey) {
 	}
 }
 
-// UpdateConfiguration puts a queue configuration and other settings into force. One that the core refuses is an error, and
-// not remembered. While the core is away, the next registration brings it; if the core refuses it then, the one that was in
-// force before stays.
+// UpdateConfiguration puts a queue configuration and other settings into force. A configuration that the core refuses is an
+// error, and is dropped. If the core cannot be reached, the next registration sends the configuration; if the core refuses
+// it then, the one before stays in force.
 func (s *Shim) UpdateConfiguration(ctx context.Context, config string, extraConfig map[string]string) error {
 	s.mu.Lock()
 	next := s.registration
@@ -319,13 +319,13 @@ func (s *Shim) UpdateConfiguration(ctx context.Context, config string, extraConf
 	return err
 }
 
-// mayBeBrought tells whether an error says nothing about the configuration itself.
+// mayBeBrought tells whether the error is not about the configuration itself, so that it can be sent again.
 func mayBeBrought(err error) bool {
 	return isRefusal(err, codes.Unavailable, codes.FailedPrecondition, codes.DeadlineExceeded)
 }
 
-// bringConfiguration tells the core a configuration that no registration has brought: one that was set while a registration
-// was under way, or that the core did not answer to. mu is held.
+// bringConfiguration sends a configuration that no registration has sent: one that was set while a registration was under
+// way, or to which the core gave no answer. mu is held.
 func (s *Shim) bringConfiguration() {
 	if s.bringing || s.phase != live || sameConfiguration(s.registration, s.good) {
 		return
@@ -397,7 +397,7 @@ func (s *Shim) maintain() {
 				s.fail(err)
 				return
 			}
-			s.logger.Warn("the core has to be told everything again", "reason", err)
+			s.logger.Warn("everything has to be reported to the core again", "reason", err)
 			if err = s.open(s.ctx); err == nil {
 				break
 			}
@@ -420,7 +420,7 @@ func (s *Shim) fail(err error) {
 	s.failure = err
 }
 
-// open begins a session: it registers, attaches the callbacks, and tells the core what the mirror holds.
+// open begins a session: it registers, attaches the callbacks, and reports what the mirror holds.
 func (s *Shim) open(ctx context.Context) error {
 	if err := s.waitUntilResumed(ctx); err != nil {
 		return err
@@ -443,28 +443,29 @@ func (s *Shim) register(ctx context.Context) (*Session, error) {
 	wanted, good, registeredBefore := s.registration, s.good, s.status.Registrations > 0
 	s.mu.Unlock()
 	used := wanted
-	err := s.client.register(ctx, wanted)
+	epoch, err := s.client.register(ctx, wanted)
 	if isRefusal(err, codes.InvalidArgument) && registeredBefore && !sameConfiguration(wanted, good) {
 		s.logRefusal(err)
 		used = good
-		err = s.client.register(ctx, good)
+		epoch, err = s.client.register(ctx, good)
 	}
 	if err != nil {
 		return nil, err
 	}
-	// Answers that are lost with a stream would be awaited for ever, so until the core knows everything each break counts.
-	session := s.client.openSession(s.newReceiver(), 0, true)
+	// Answers that are lost with a stream would be awaited for ever, so until everything is reported any break ends the
+	// session, unless its streams go on exactly where they broke.
+	session := s.client.openSession(s.newReceiver(), 0, epoch, epoch == "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.good = used
-	// Unless another one was set meanwhile, the refused one is not tried again.
+	// The refused configuration is not tried again, unless a newer one was set meanwhile.
 	if sameConfiguration(s.registration, wanted) {
 		s.registration = used
 	}
 	s.session = session
 	s.status.Registrations++
 	if s.paused != nil {
-		// It was paused while it registered, when there was no session yet that could be ended.
+		// Pause was called during the registration, when there was no session yet that it could end.
 		session.end(ErrClosed)
 	}
 	return session, nil
@@ -474,12 +475,12 @@ func sameConfiguration(a, b Registration) bool {
 	return a.Config == b.Config && maps.Equal(a.ExtraConfig, b.ExtraConfig)
 }
 
-// replay attaches the callbacks and tells the core what the mirror holds, then what was reported meanwhile.
+// replay attaches the callbacks and reports what the mirror holds, then what came meanwhile.
 func (s *Shim) replay(ctx context.Context, session *Session) error {
 	if s.options.Callbacks.any() {
 		err := session.AttachCallbacks(ctx, s.options.Callbacks)
 		if errors.Is(err, ErrNotSupported) {
-			s.logger.Warn("the core does not ask: everything is placed unasked", "error", err)
+			s.logger.Warn("the core has no callbacks, so it places asks without predicates", "error", err)
 		} else if err != nil {
 			return err
 		}
@@ -511,7 +512,7 @@ func (s *Shim) replay(ctx context.Context, session *Session) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	session.once.Store(!s.options.ReopenOnBreak)
+	session.once.Store(!s.options.ReopenOnBreak && !session.exact)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.phase = live
@@ -556,7 +557,7 @@ func (s *Shim) tell(ctx context.Context, session *Session, plan *Replay) error {
 	return session.SendNodes(ctx, plan.Open...)
 }
 
-// A shimReceiver takes the messages of one session. Those of a session that has ended are not handed on any more.
+// A shimReceiver takes the messages of one session. Messages of a session that has ended are dropped.
 type shimReceiver struct {
 	shim *Shim
 }

@@ -17,7 +17,7 @@ import (
 	"kornel/clients/go/kornelv1"
 )
 
-// A recorder is a receiver that writes down what it hears.
+// A recorder is a receiver that records what it receives.
 type recorder struct {
 	mu      sync.Mutex
 	heard   []string
@@ -124,7 +124,8 @@ func waitLive(t *testing.T, shim *Shim, registrations int) {
 
 var attached = Callbacks{Predicates: func(context.Context, *kornelv1.PredicatesQuestion) Judgement { return Judgement{} }}
 
-// build reports two nodes, of which one is closed, an application, two placed tasks, one that waits, and a foreign one.
+// build reports two nodes, of which one is closed, an application, two placed tasks, a pending one, and a foreign
+// allocation.
 func build(t *testing.T, core *fakecore.Core, shim *Shim, heard *recorder) {
 	t.Helper()
 	shim.UpdateNodes(node("n1"), node("n2"))
@@ -179,7 +180,7 @@ func TestCoreThatForgotIsToldEverythingInTheOrderOfRecovery(t *testing.T) {
 			if slices.Contains(log, "node n2 DRAIN_TO_SCHEDULABLE") {
 				t.Fatal("a closed node was opened")
 			}
-			// What the shim knows already is no news.
+			// The shim knows this placement already, so it is not delivered again.
 			core.Place("t3", "n1")
 			heard.waitFor(t, "t3 on n1")
 			if news := heard.all()[len(before):]; !slices.Equal(news, []string{"t3 on n1"}) {
@@ -212,7 +213,7 @@ func TestReportsNeverBlockAndReachACoreThatWasAway(t *testing.T) {
 		for _, key := range keys {
 			shim.UpdateAllocations(asks("a", key))
 		}
-		// What ends meanwhile is not told any more.
+		// An allocation that ends meanwhile is not reported.
 		shim.UpdateAllocations(releases(ReleaseOf("a", "t1", si.TerminationType_STOPPED_BY_RM)))
 		shim.UpdateApplications(&si.ApplicationRequest{Remove: []*si.RemoveApplicationRequest{{ApplicationID: "idle"}}})
 	}()
@@ -235,7 +236,7 @@ func TestWhatIsReportedWhileTheCoreIsBeingToldFollows(t *testing.T) {
 	var late sync.Once
 	core.RefuseApplication = func(id string) string {
 		if shim != nil && shim.Status().Registrations == 2 {
-			// The core is in the middle of being told.
+			// The mirror has been reported only in part.
 			late.Do(func() {
 				shim.UpdateNodes(node("late"))
 				shim.UpdateAllocations(releases(ReleaseOf("a", "t2", si.TerminationType_STOPPED_BY_RM)))
@@ -321,7 +322,7 @@ func TestConfigurationRefusedAfterTheCoreWasAwayDoesNotKeepItFromBeingUsed(t *te
 	if err := <-told; !isRefusal(err, codes.InvalidArgument) {
 		t.Fatalf("told %v", err)
 	}
-	// The next break does not try it again.
+	// After the next break the refused configuration is not sent again.
 	core.Restart()
 	waitLive(t, shim, 3)
 	if got := count(core.Log(), "refused bad"); got != 1 {

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 )
 
-// errStreamBroke ends a session that was told not to open broken streams again.
+// errStreamBroke ends a session that must not open broken streams again.
 var errStreamBroke = errors.New("a stream broke")
 
 // A duplex is one call with messages in both directions.
@@ -15,6 +18,7 @@ type duplex[Request, Response any] interface {
 	Send(*Request) error
 	Recv() (*Response, error)
 	CloseSend() error
+	Header() (metadata.MD, error)
 }
 
 // A stream is one duplex call, kept open: it binds, writes requests, reads responses, and opens the call again when it
@@ -24,13 +28,15 @@ type stream[Request, Response any] struct {
 	open func(context.Context) (duplex[Request, Response], error)
 	// first returns the first message, which binds the call.
 	first func() *Request
-	// next returns the next request, and what to do once gRPC has taken it. nil: nothing more will come.
+	// next returns the next request, and a function to call once gRPC has taken it; nil when no more will come.
 	next func(context.Context) (*Request, func())
+	// progress counts entries in both directions. nil: they are not counted.
+	progress *progress
 	// deliver hands a response on; it blocks while there is no room for it.
 	deliver func(context.Context, *Response)
 	// broke is called after a call has ended, reopened once the next one is open.
 	broke, reopened func()
-	// closing tells whether the end of the call is what was wanted.
+	// closing tells whether the session is being closed, so that the end of the call is expected.
 	closing func() bool
 	// ready waits for a connection.
 	ready func(context.Context) error
@@ -62,7 +68,7 @@ func (s *stream[Request, Response]) run(ctx context.Context) error {
 		if s.broke != nil {
 			s.broke()
 		}
-		// A stream that worked starts the pauses anew; one that breaks at once must not be hammered.
+		// Pauses begin anew after a stream that worked. A stream that breaks at once must not be opened again and again.
 		if heard {
 			pause = firstPause
 		}
@@ -77,19 +83,28 @@ func (s *stream[Request, Response]) run(ctx context.Context) error {
 // OK.
 func (s *stream[Request, Response]) runCall(ctx context.Context, again bool) (heard bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	call, err := s.open(ctx)
+	marked := ctx
+	if s.progress != nil {
+		marked = s.progress.mark(ctx)
+	}
+	call, err := s.open(marked)
 	if err != nil {
 		cancel()
 		return false, err
 	}
-	writing := make(chan struct{})
+	writing := make(chan error, 1)
 	go func() {
-		defer close(writing)
-		s.write(ctx, call)
+		failed := s.write(ctx, call)
+		if failed != nil {
+			cancel()
+		}
+		writing <- failed
 	}()
 	defer func() {
 		cancel()
-		<-writing
+		if failed := <-writing; failed != nil {
+			err = failed
+		}
 	}()
 	if again && s.reopened != nil {
 		s.reopened()
@@ -103,14 +118,28 @@ func (s *stream[Request, Response]) runCall(ctx context.Context, again bool) (he
 			return heard, err
 		}
 		heard = true
+		if s.progress != nil {
+			s.progress.noteReceived(any(response).(proto.Message))
+		}
 		s.deliver(ctx, response)
 	}
 }
 
-func (s *stream[Request, Response]) write(ctx context.Context, call duplex[Request, Response]) {
+// write writes what there is until the call is over. An error says that the core's first word does not let the stream go on.
+func (s *stream[Request, Response]) write(ctx context.Context, call duplex[Request, Response]) error {
 	// An error of Send only says that the call is over; the reading side learns why.
 	if call.Send(s.first()) != nil {
-		return
+		return nil
+	}
+	if s.progress != nil && s.progress.awaitsGreeting() {
+		// A call that is over has no header.
+		header, err := call.Header()
+		if err != nil || header == nil {
+			return nil
+		}
+		if err := s.progress.followGreeting(header); err != nil {
+			return err
+		}
 	}
 	for {
 		request, taken := s.next(ctx)
@@ -118,12 +147,12 @@ func (s *stream[Request, Response]) write(ctx context.Context, call duplex[Reque
 			if ctx.Err() == nil {
 				_ = call.CloseSend()
 			}
-			return
+			return nil
 		}
 		if call.Send(request) != nil {
-			return
+			return nil
 		}
-		// Only now: a request that was being written when the call broke is written again.
+		// The request is removed only now, so that it is written again if the call breaks while it is written.
 		taken()
 	}
 }

@@ -51,12 +51,16 @@ type Released struct {
 	Message            string
 }
 
-// AskRejected says that the core refused an ask or a reported allocation.
+// AskRejected says that the core rejected an ask or a reported allocation.
 type AskRejected struct{ Key, ApplicationID, Reason string }
 
-// StreamReopened says that a stream broke and is open again. The core has kept its state. What the shim wrote just before
-// the break may be lost: allocations, asks and releases may be sent again without harm.
-type StreamReopened struct{ Stream StreamKind }
+// StreamReopened says that a stream broke and is open again. The core has kept its state, or has it from its journal. If the
+// stream goes on exactly, nothing is lost and nothing comes twice. Otherwise, what the shim wrote just before the break may be
+// lost: allocations, asks and releases may be sent again without harm.
+type StreamReopened struct {
+	Stream StreamKind
+	Exact  bool
+}
 
 func (NodeAccepted) isUpdate()        {}
 func (NodeRejected) isUpdate()        {}

@@ -70,11 +70,11 @@ class Lines(si_pb2_grpc.SchedulerServicer):
         self.bound: Final[dict[Kind, Line]] = {}
         self.half_closed: Final[set[Kind]] = set()
         self.deaf = False
-        """Requests are lost, as if the core were killed before they were recorded."""
+        """Tells whether requests are lost, as if the core were killed before it recorded them."""
         self.unheard = 0
-        """The number of requests that were lost so."""
+        """The number of requests that were lost while ``deaf`` was set."""
         self.resumes = False
-        """The shim says what it has received, and sends again what the core has not applied."""
+        """Tells whether the shim says what it has received, and sends again what the core has not applied."""
         self._core = core
         self._backlog: Final[dict[Kind, deque[Message]]] = {kind: deque() for kind in Kind}
         self._registrations = 0
@@ -194,7 +194,8 @@ class Lines(si_pb2_grpc.SchedulerServicer):
         line.news.set()
 
     def _find_unsent(self, line: Line) -> list[Message]:
-        """Returns what is to be sent on *line*, which was bound: what waits, or what its shim has not received."""
+        """Returns the messages to be sent on *line* once it is bound: those that wait or, if the shim says what it has
+        received, all others."""
         if line.received is None:
             return list(self._backlog[line.kind])
         line.greeting = f"{self._name_epoch()}/{self._applied[line.kind]}"

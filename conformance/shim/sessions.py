@@ -160,7 +160,8 @@ async def broken_connection(stage: Stage) -> None:
 
 
 async def lost_confirmation(stage: Stage) -> None:
-    """Lose what the shim confirms, and stop serving, as a core does that is killed and goes on from its journal."""
+    """Lose a confirmation of the shim, and stop serving for a moment, as a core does that is killed and restarts from
+    its journal."""
     await stage.wait_until_ready("S28")
     run = stage.some_running()
     if run is None or not stage.known.confirms:
@@ -174,7 +175,7 @@ async def lost_confirmation(stage: Stage) -> None:
     await stage.stop_serving()
     lines.deaf = False
     if not lines.resumes:
-        # A shim that does not say what it has received gets what it may have missed once more.
+        # A shim that does not say what it has received gets everything once more that it may have missed.
         stage.demand_release(run, si.PREEMPTED_BY_SCHEDULER)
     await stage.serve()
     if await stage.wait_for_release(run) is None:

@@ -240,7 +240,7 @@ class SpoolReader:
         self._move_to(frame.end)
 
     def close(self) -> None:
-        """Unlock the rest for another process."""
+        """Unlock the remaining segments for another process."""
         self._lock.close()
 
     def _move_to(self, place: Place) -> None:

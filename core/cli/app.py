@@ -49,7 +49,7 @@ COMMANDS: Final = {
     "dump": CommandSource("status", "dump", _RUN),
     "completion": CommandSource("completion", "completion", _RUN),
 }
-"""The commands besides ``version``, in the order of the help, each with its module, which is imported when the command
+"""The commands besides ``version``, in the order of the help. Each has its module, which is imported when the command
 is used, and the heading under which the help lists it."""
 
 

@@ -26,11 +26,11 @@ from kornel.core.process.event_loop import loop_factory
 from kornel.v1.status_pb2 import GetStatusResponse
 
 LARGEST_CORES, LARGEST_GIB = 8, 16
-"""Most that an ask of a workload wants."""
+"""The largest amounts that an ask of a workload requests."""
 
 PACE_S = 0.001
 NOTHING_KEPT = {"history.enabled": "false"}
-"""The extra settings of the registration: what is made up for a measurement is no history of the cluster."""
+"""The extra settings of the registration. The history is off, because made-up applications do not belong into it."""
 
 
 def bench(
@@ -74,7 +74,7 @@ def bench(
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 nodes_per_s, burst, paced = runner.run(_measure_core(grpc_address, rm_id, workload, singly))
         finally:
-            # What kept the measuring from its end is the news, not that there is nothing to clean up.
+            # The error that ended the measurement is what the user must see, not that the cleaning up failed, too.
             with contextlib.suppress(client.CoreUnreachable):
                 client.unregister(grpc_address, rm_id, max(timeout, DUMP_TIMEOUT_S))
     except (client.CoreUnreachable, LoadError) as error:
@@ -131,7 +131,8 @@ def _name_managers(status: GetStatusResponse) -> str:
 async def _measure_core(
     address: str, rm_id: str, workload: Workload, singly: int
 ) -> tuple[float, Placed, Placed | None]:
-    """Returns the nodes per second, the burst, and the asks that came one by one; ``None`` for none."""
+    """Returns the nodes registered per second, the result of the burst, and that of the asks sent one by one, which is
+    ``None`` if *singly* is 0."""
     connection = CONNECTION.get(Connection())
     async with make_aio_channel(connection, address, CHANNEL_OPTIONS) as channel:
         sender = Sender(channel, rm_id, make_metadata(connection))

@@ -51,7 +51,7 @@ def check(
 
     Exits 0 without problems, 1 with warnings only, 2 with errors.
     """
-    # Reading configurations takes longer to import than all the other commands together.
+    # The modules that read configurations take longer to import than all other commands together.
     from kornel.core.cli.configuration_file import check_json, check_text, choose_warnings, read_file  # noqa: PLC0415
     from kornel.core.config.derived import derived_guarantees  # noqa: PLC0415
 

@@ -12,8 +12,8 @@ OF_A_COMMAND: Final = frozenset({"--core", "--grpc"})
 
 
 def move_connection_options(arguments: Sequence[str]) -> list[str]:
-    """Returns *arguments* with every option about the connection where it is read: those of ``kornel`` in front of the
-    command, the address of the core behind it. What stands behind ``--`` stays."""
+    """Returns *arguments* with every option about the connection moved to where it is read: options of ``kornel``
+    before the command, the address of the core after it. Arguments after ``--`` stay where they are."""
     front: list[str] = []
     command: list[str] = []
     address: list[str] = []

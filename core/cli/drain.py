@@ -169,8 +169,8 @@ def _describe_undrain(done: admin.UndrainNodeResponse) -> str:
 
 
 def _wait_until_empty(reader: Reader, nodes: Sequence[str], partition: str, longest_s: float, *, say: bool) -> bool:
-    """Waits until nothing runs on *nodes*; tells whether that came true within *longest_s* seconds, where 0 is no
-    limit."""
+    """Waits until nothing runs on *nodes*, at most *longest_s* seconds if that is not 0; tells whether they are
+    empty."""
     began = time.monotonic()
     before = -1
     while True:
@@ -193,7 +193,7 @@ def _count_running(reader: Reader, node: str, partition: str) -> int:
         return int(reader.node(node, partition).summary.allocation_count)
     except client.CoreUnreachable as error:
         if error.unknown:
-            return 0  # The node is gone, and so is what ran there.
+            return 0  # The node is gone, and nothing runs on it any more.
         raise
 
 

@@ -37,7 +37,7 @@ def list_earlier_versions(
                 return []
             stored = core.configurations(history_pb2.ListConfigurationsRequest(), most or MOST_READ)
     except CoreUnreachable:
-        return []  # The history may not work; the versions that the core itself keeps can be shown all the same.
+        return []  # If the history does not work, the versions that the core itself keeps can still be shown.
     stored = [each for each in stored if each.id.run != status.run and manager in ("", each.version.rm_id)]
     kept = stored if everything else list(_leave_out_repeats(stored))
     return [(f"{_name_run(each.id.run)}/{each.version.number}", each.version) for each in kept]
@@ -65,7 +65,7 @@ def find_version(address: str, timeout_s: float, name: str, manager: str = "") -
 def _leave_out_repeats(
     stored: Sequence[history_pb2.ConfigurationRecord],
 ) -> Iterator[history_pb2.ConfigurationRecord]:
-    """Yields the records whose text differs from that of the version before, which comes after them in *stored*."""
+    """Yields the records whose text differs from that of the version before them. *stored* has the newest first."""
     for each, before in zip_longest(stored, stored[1:]):
         said = (each.version.checksum, each.version.applied, each.version.reason)
         if before is None or said != (before.version.checksum, before.version.applied, before.version.reason):

@@ -1,10 +1,11 @@
-"""Starts the ``kornel`` command: its version and a plain health check at once, all else through :mod:`.app`."""
+"""Starts the ``kornel`` command: it answers ``version`` and a plain ``health`` itself, because they must be fast, and
+leaves the rest to :mod:`.app`."""
 
 from __future__ import annotations
 
 import sys
 
-# Type checkers take this name for true. Importing typing itself would cost the health check a fifth of its time.
+# Type checkers assume that this name is true. Importing typing itself would cost the health check a fifth of its time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ HEALTH_OPTIONS: Final = {
     "--key": "KORNEL_KEY",
     "--server-name": "KORNEL_SERVER_NAME",
 }
-"""The options that the quick health check knows, each with its environment variable."""
+"""The options that the quick health check understands, each with its environment variable."""
 LONGEST_PROBE_S: Final = 2.0
 """The time after which a slow core is asked again by the full command, with the caller's own time limit."""
 
@@ -60,8 +61,8 @@ def answer_health_check(arguments: Sequence[str]) -> bool:
 
 
 def read_health_options(arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str, str] | None:
-    """Returns the options of a plain ``kornel health`` by the names of their variables; ``None`` if *arguments* are
-    anything else or need the full command, which can show a token or say what is wrong."""
+    """Returns the options of a plain ``kornel health`` by the names of their environment variables. Returns ``None`` if
+    *arguments* are of another command, or need the full command, which can send a token and report wrong options."""
     found = {name: environ[name] for name in HEALTH_OPTIONS.values() if environ.get(name)}
     if environ.get("KORNEL_TOKEN_FILE"):
         return None

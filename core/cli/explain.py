@@ -1,4 +1,4 @@
-"""Commands ``kornel explain`` and ``kornel what-if``: why work waits, and what would happen after a change."""
+"""Commands ``kornel explain`` and ``kornel what-if``: show why work waits, and what would happen after a change."""
 
 from __future__ import annotations
 
@@ -29,6 +29,20 @@ from kornel.v1 import explain_pb2 as pb
 what_if_app = typer.Typer(help="Ask what would happen if something changed. Changes nothing.", no_args_is_help=True)
 
 _AMOUNT = "Amount of each ask, as in queues.yaml."
+_Queue = Annotated[
+    str,
+    typer.Option(
+        help="Leaf queue of the new application, full path. [default: what the placement rules find for --user]"
+    ),
+]
+_Vcore = Annotated[str, typer.Option(help=_AMOUNT)]
+_Memory = Annotated[str, typer.Option(help=_AMOUNT)]
+_Resource = Annotated[
+    list[str] | None,
+    typer.Option("--resource", metavar="TYPE=QUANTITY", help="Amount of another type; repeatable."),
+]
+_Owner = Annotated[str, typer.Option(help="Owner of the new application.")]
+_Groups = Annotated[list[str] | None, typer.Option("--group", help="Group of the owner; repeatable.")]
 
 
 def explain(
@@ -73,7 +87,7 @@ def explain(
 
 
 def _explain_name(address: str, name: str, partition: str, timeout_s: float, node: str) -> pb.ExplainResponse:
-    """Returns the explanation of work called *name*, or else of a node that is called so."""
+    """Returns the explanation of the work called *name* or, if there is none, of the node called *name*."""
     try:
         return explain_client.explain(address, name, partition, timeout_s, node)
     except client.CoreUnreachable as error:
@@ -91,24 +105,16 @@ def _known_names(address: str, partition: str, timeout_s: float) -> list[str]:
 
 @what_if_app.command()
 def ask(
-    queue: Annotated[
-        str,
-        typer.Option(
-            help="Leaf queue of a new application, full path. [default: what the placement rules find for --user]"
-        ),
-    ] = "",
+    queue: _Queue = "",
     application: Annotated[str, typer.Option("--app", help="Ask for a live application instead of a new one.")] = "",
-    vcore: Annotated[str, typer.Option(help=_AMOUNT)] = "",
-    memory: Annotated[str, typer.Option(help=_AMOUNT)] = "",
-    resource: Annotated[
-        list[str] | None,
-        typer.Option("--resource", metavar="TYPE=QUANTITY", help="Amount of another type; repeatable."),
-    ] = None,
+    vcore: _Vcore = "",
+    memory: _Memory = "",
+    resource: _Resource = None,
     count: Annotated[int, typer.Option(min=1, help="Number of equal asks.")] = 1,
     priority: Annotated[int, typer.Option(help="Priority of each ask.")] = 0,
     node: Annotated[str, typer.Option(help="Node on which each ask must run.")] = "",
-    user: Annotated[str, typer.Option(help="Owner of the new application.")] = "",
-    group: Annotated[list[str] | None, typer.Option("--group", help="Group of the owner; repeatable.")] = None,
+    user: _Owner = "",
+    group: _Groups = None,
     never_preempts: Annotated[bool, typer.Option("--never-preempts", help="The asks may not preempt.")] = False,
     grpc: Address = DEFAULT_ADDRESS,
     partition: Partition = "",
@@ -116,11 +122,10 @@ def ask(
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Show where new asks would be placed, and which allocations would be preempted for them."""
-    named = [f"{name}={text}" for name, text in (("vcore", vcore), ("memory", memory)) if text]
     supposed = pb.SupposedAsk(
         queue=queue,
         application_id=application,
-        resources=dict(_parse_amount(text) for text in [*named, *(resource or [])]),
+        resources=_parse_amounts(vcore, memory, resource),
         count=count,
         priority=priority,
         required_node=node,
@@ -134,25 +139,17 @@ def ask(
 @what_if_app.command("gang")
 def gang(
     members: Annotated[int, typer.Argument(min=1, metavar="MEMBERS", help="Number of equal members.")],
-    queue: Annotated[
-        str,
-        typer.Option(
-            help="Leaf queue of the new application, full path. [default: what the placement rules find for --user]"
-        ),
-    ] = "",
-    vcore: Annotated[str, typer.Option(help=_AMOUNT)] = "",
-    memory: Annotated[str, typer.Option(help=_AMOUNT)] = "",
-    resource: Annotated[
-        list[str] | None,
-        typer.Option("--resource", metavar="TYPE=QUANTITY", help="Amount of another type; repeatable."),
-    ] = None,
+    queue: _Queue = "",
+    vcore: _Vcore = "",
+    memory: _Memory = "",
+    resource: _Resource = None,
     required: Annotated[str, typer.Option(metavar="LEVEL", help="All members in one domain, such as rack.")] = "",
     preferred: Annotated[str, typer.Option(metavar="LEVEL", help="Members in as few domains as possible.")] = "",
     spread: Annotated[str, typer.Option(metavar="LEVEL", help="Members spread over the domains.")] = "",
     slice_size: Annotated[int, typer.Option(min=0, help="Members that stand in one domain. [default: all]")] = 0,
     priority: Annotated[int, typer.Option(help="Priority of each member.")] = 0,
-    user: Annotated[str, typer.Option(help="Owner of the new application.")] = "",
-    group: Annotated[list[str] | None, typer.Option("--group", help="Group of the owner; repeatable.")] = None,
+    user: _Owner = "",
+    group: _Groups = None,
     never_preempts: Annotated[bool, typer.Option("--never-preempts", help="The members may not preempt.")] = False,
     grpc: Address = DEFAULT_ADDRESS,
     partition: Partition = "",
@@ -160,12 +157,11 @@ def gang(
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Show where a Hard gang would be placed as a whole, what would be preempted for it, or why it would wait."""
-    named = [f"{name}={text}" for name, text in (("vcore", vcore), ("memory", memory)) if text]
     wishes = {"required": required, "preferred": preferred, "spread": spread, "sliceSize": str(slice_size or "")}
     tags = {f"kornel.topology.{name}": value for name, value in wishes.items() if value}
     supposed = pb.SupposedAsk(
         queue=queue,
-        resources=dict(_parse_amount(text) for text in [*named, *(resource or [])]),
+        resources=_parse_amounts(vcore, memory, resource),
         count=members,
         priority=priority,
         never_preempts=never_preempts,
@@ -239,6 +235,11 @@ def _show_forecast(address: str, request: pb.WhatIfRequest, timeout_s: float, *,
         echo_json(found)
     else:
         show_text(render_forecast(found, wall_ns()))
+
+
+def _parse_amounts(vcore: str, memory: str, others: list[str] | None) -> dict[str, int]:
+    named = [f"{name}={text}" for name, text in (("vcore", vcore), ("memory", memory)) if text]
+    return dict(_parse_amount(text) for text in [*named, *(others or [])])
 
 
 def _parse_amount(text: str) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Command ``kornel health``: tells whether a core serves, and what its own checks find."""
+"""Command ``kornel health``: shows whether a core serves, and the results of its own checks."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def _open_store(where: str) -> Iterator[JournalStore]:
 
 @contextmanager
 def _open_journal(where: str, *, writing: bool = False) -> Iterator[tuple[JournalStore, SnapshotStore]]:
-    # Takes a while to import, and no other command needs it.
+    # These modules take long to import, and no other command needs them.
     from kornel.core.journal.settings import JournalSettingsError, journal_settings  # noqa: PLC0415
     from kornel.core.journal.snapshot_store import opened_snapshots  # noqa: PLC0415
     from kornel.core.journal.store import STORE_ERRORS, JournalStore, describe_error  # noqa: PLC0415

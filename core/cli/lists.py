@@ -36,7 +36,8 @@ from kornel.core.service.clock import wall_ns
 from kornel.v1 import read_pb2 as pb
 
 OBSTACLES_SHOWN: Final = 20
-"""Waiting applications of a list of which the first obstacle is asked for: each takes a look at all nodes."""
+"""The most waiting applications of a list for which the core is asked what they wait for: each answer costs it a search
+through all nodes."""
 
 Limit = Annotated[int, typer.Option("--limit", min=0, metavar="COUNT", help="The most entries to show; 0: all.")]
 Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Resource type to show; repeatable.")]
@@ -158,7 +159,7 @@ def _show_domains(
     *,
     as_json: bool,
 ) -> None:
-    """Show *limit* domains of the level that *wanted* names; 0: all."""
+    """Show the first *limit* domains of the level that *wanted* names; 0 means all."""
     try:
         with Reader(address, timeout_s) as reader:
             found = reader.list_domains(wanted, limit)
@@ -174,19 +175,20 @@ def _show_domains(
 def _find_obstacles(
     address: str, partition: str, found: pb.ListApplicationsResponse, timeout_s: float
 ) -> dict[str, str]:
-    """Returns what keeps the first ask of each of the first waiting applications from being placed, by ID."""
+    """Returns, by application ID, what keeps the first ask of each of the first waiting applications from being
+    placed."""
     waiting = [each.application_id for each in found.applications if each.ask_count][:OBSTACLES_SHOWN]
     obstacles: dict[str, str] = {}
     for application_id in waiting:
         try:
             report = explain_client.explain(address, application_id, partition, timeout_s).application
         except client.CoreUnreachable:
-            continue  # It has ended meanwhile.
+            continue  # The application has ended meanwhile.
         blockers = report.groups[0].first.blockers if report.groups else []
-        # That the shim is gone concerns all of them alike, and `kornel status` says so.
+        # A shim that is gone is an obstacle to every ask alike, and `kornel status` shows it.
         own = [blocker for blocker in blockers if blocker.level != "manager"] or list(blockers)
         if own and own[0].level == "node":
-            # Of reasons on nodes the one that most of them have tells most.
+            # Among reasons that concern nodes, the one that holds on most nodes says most.
             own.sort(key=lambda blocker: -blocker.node_count)
         if own:
             obstacles[application_id] = describe_blocker(own[0])

@@ -1,6 +1,7 @@
 """Builds a group of commands that imports the module of a command when the command is used.
 
-Commands are typed by people, who notice each tenth of a second, and by tests and scripts, hundreds of times.
+Importing all of them would cost each call several tenths of a second, which people notice, and scripts and tests pay
+hundreds of times.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class CommandsOnDemand(MutableMapping[str, Any]):
         return len(self._sources.keys() | self._made.keys())
 
     def _build_command(self, name: str) -> Any:
-        """Returns the command as it would be if it had been added to the group beforehand."""
+        """Returns the command, built as if it had been added to the group in the usual way."""
         source = self._sources[name]
         found = getattr(import_module(f"{self._package}.{source.module}"), source.attribute)
         holder = typer.Typer()

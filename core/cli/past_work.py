@@ -1,4 +1,4 @@
-"""Shows what the history knows of work that has ended, for ``kornel explain``."""
+"""Shows what the history holds about work that has ended, for ``kornel explain``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MOST_RECORDS: Final = 20
 
 
 def render_past(address: str, name: str, timeout_s: float) -> str:
-    """Returns what the history has about an application or key called *name*, newest first; an empty text without
-    records or without a history."""
+    """Returns what the history has about the application or allocation key *name*, newest first. The text is empty if
+    there are no records or no history."""
     try:
         with HistoryClient(address, timeout_s) as core:
             states = core.applications(pb.ListPastApplicationsRequest(application_id=name), MOST_RECORDS)
@@ -24,7 +24,7 @@ def render_past(address: str, name: str, timeout_s: float) -> str:
             events = core.events(pb.ListEventsRequest(page=page, reference_id=name), MOST_RECORDS)
     except CoreUnreachable:
         return ""
-    shown = write_visibly(name)  # Whoever prints the text takes a line break in it for one of ours.
+    shown = write_visibly(name)  # A line break in the name would look like the end of a line.
     parts = []
     if states:
         parts.append(f"{shown} has ended. Its states:\n{render_applications(states)}")

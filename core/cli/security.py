@@ -39,7 +39,7 @@ def certificate(
     With --host the certificate is for a server, without it for a client. A site with its own authority should use that
     instead.
     """
-    # The other commands do not pay for importing cryptography.
+    # Imported here, so that the other commands need not import cryptography.
     from kornel.core.security.authority import Authority  # noqa: PLC0415
 
     try:

@@ -337,7 +337,7 @@ def serve(
     if watch and config is None:
         print_error("--watch needs a file to watch: --config FILE")
         raise typer.Exit(EXIT_BAD_INPUT)
-    # All other commands would pay for it: they are clients, and this is the whole server.
+    # Imported here, because it imports the whole server, and all other commands are clients.
     from kornel.core.cli.serving import ServeOptions, serve_core  # noqa: PLC0415
 
     serve_core(

@@ -38,7 +38,8 @@ from kornel.core.service.resolvers.sources import find_sources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The options of :func:`kornel.core.cli.serve.serve`, where they are described. ``rest_address`` empty: no HTTP."""
+    """The options of :func:`kornel.core.cli.serve.serve`, where they are described. If ``rest_address`` is empty, there
+    is no HTTP."""
 
     grpc: str
     config: Path | None
@@ -137,9 +138,8 @@ def serve_core(options: ServeOptions) -> None:
 
 
 class _Made(NamedTuple):
-    """The first engine, as its journal left it if there is one. ``make_engine``: makes further ones.
-
-    ``journal``, ``standby``: its journal, or its part in one that several cores share.
+    """The first engine, restored from its journal if there is one. ``make_engine`` makes further engines. ``journal``
+    is the journal of this core; ``standby`` is its part in a journal that several cores share.
     """
 
     engine: Engine
@@ -149,9 +149,8 @@ class _Made(NamedTuple):
 
 
 def _make_engine(options: ServeOptions, logger: FilteringBoundLogger) -> _Made:
-    """Returns the engine and what goes with it. Raises :class:`JournalUnusable`.
-
-    A journal is that of one engine, so that a core with a journal makes no others.
+    """Returns the engine, with its journal if it has one. Raises :class:`JournalUnusable`. A journal belongs to one
+    engine, so a core with a journal makes no further ones.
     """
     delay_ns = RESERVATION_DELAY_NS if options.reservation else None
     try:

@@ -26,7 +26,7 @@ def report_unknown(error: CoreUnreachable, name: str, names: Callable[[], Iterab
 
 
 def suggest_names(name: str, names: Iterable[str]) -> str:
-    """Returns a question with the nearest of *names*, to be added to a message; empty: none is near."""
+    """Returns a question that offers the nearest of *names*, to be added to an error message; empty if none is near."""
     known = {each.lower(): each for each in names}
     wanted = name.lower()
     near = difflib.get_close_matches(wanted, known, MOST_SUGGESTED, 0.7)
@@ -36,18 +36,18 @@ def suggest_names(name: str, names: Iterable[str]) -> str:
 
 
 def suggest_queues(address: str, partition: str, timeout_s: float) -> list[str]:
-    """Returns the paths of the queues; none if the core does not tell them."""
+    """Returns the paths of the queues; none if the core does not answer."""
     return _names_of(address, timeout_s, lambda core: [each.path for each in core.queues(partition).queues])
 
 
 def suggest_nodes(address: str, partition: str, timeout_s: float) -> list[str]:
-    """Returns the IDs of the first nodes; none if the core does not tell them."""
+    """Returns the IDs of the first nodes; none if the core does not answer."""
     wanted = pb.ListNodesRequest(partition=partition)
     return _names_of(address, timeout_s, lambda core: [each.node_id for each in core.nodes(wanted, MOST_NAMES).nodes])
 
 
 def suggest_applications(address: str, partition: str, timeout_s: float) -> list[str]:
-    """Returns the IDs of the first live applications; none if the core does not tell them."""
+    """Returns the IDs of the first live applications; none if the core does not answer."""
     wanted = pb.ListApplicationsRequest(partition=partition)
 
     def list_names(core: Reader) -> list[str]:

@@ -1,8 +1,7 @@
-"""The only way in which commands write to a terminal.
-
-Names come from shims and configurations, so they are written visibly: none of them can move the cursor, ring the bell,
-reverse text, or look like a line of ours. A text of several lines is made by :mod:`kornel.core.cli.text`, which writes
-each line visibly before it joins them.
+"""Writes what commands print; no command writes to a terminal in another way. Names come from shims and configurations,
+so they are written visibly: none of them can move the cursor, ring the bell, reverse text, or look like a line of its
+own. A text of several lines is made by :mod:`kornel.core.cli.text`, which writes each line visibly before it joins
+them.
 """
 
 from __future__ import annotations
@@ -34,14 +33,13 @@ def echo_line(line: object) -> None:
 
 
 def echo_text(text: str) -> None:
-    """Write *text*, whose line breaks are ours, to standard output."""
+    """Write *text*, whose line breaks :mod:`kornel.core.cli.text` made, to standard output."""
     typer.echo("\n".join(map(write_visibly, text.split("\n"))))
 
 
 def show_text(text: str) -> None:
-    """Write *text* like :func:`echo_text`; in a terminal that has fewer lines, through a pager.
-
-    ``KORNEL_PAGER`` or ``PAGER`` names the pager, by default ``less``; empty or ``cat`` means none.
+    """Write *text* like :func:`echo_text`, or through a pager if it does not fit the terminal. ``KORNEL_PAGER`` or
+    ``PAGER`` names the pager, by default ``less``; an empty value or ``cat`` means no pager.
     """
     lines = text.count("\n") + 1
     height = screen_lines()
@@ -62,10 +60,8 @@ def _write_to_pager(text: str) -> bool:
 
 
 def print_error(error: str | Exception) -> None:
-    """Write *error* to standard error.
-
-    A text of ours is one line. A core's text may have several; all but the first are indented, so that none looks like
-    another error.
+    """Write *error* to standard error. A message of this program is one line. A message of a core may have several; all
+    but the first are indented, so that none looks like another error.
     """
     lines = [error] if isinstance(error, str) else str(error).split("\n")
     typer.echo("\n  ".join(map(write_visibly, lines)), err=True)
@@ -87,7 +83,8 @@ class VisibleGroup(TyperGroup):
 
 @contextmanager
 def _visible_complaints() -> Iterator[None]:
-    """Writes the message of a parser's error visibly. The list of commands is ours, and keeps its lines."""
+    """Writes the message of a parser's error visibly. A list of commands keeps its line breaks, because it holds no
+    foreign names."""
     try:
         yield
     except typer.TyperException as error:
@@ -103,9 +100,10 @@ def ask_consent(question: str) -> bool:
 
 
 def echo_json(document: Message | str, *, indent: int | None = 2) -> None:
-    """Write *document*, a message with all its fields or a text in JSON, to standard output."""
+    """Write *document* to standard output: a message as JSON with all its fields, or a text that is JSON already."""
     if not isinstance(document, str):
-        # A caller with a message has imported protobuf already; other commands should not pay for it.
+        # Imported here, because a caller that has a message has imported protobuf already, and the other commands
+        # should not have to.
         from kornel.core.cli.text.documents import write_message  # noqa: PLC0415
 
         document = write_message(document, indent)

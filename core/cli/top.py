@@ -81,7 +81,8 @@ def top(
 
 
 def busiest_queues(queues: Sequence[pb.QueueInfo]) -> list[pb.QueueInfo]:
-    """Returns the root, then the leaves by the share of the cluster that they use and wait for."""
+    """Returns the root, then the leaf queues by the share of the cluster that they use and, among equals, that they ask
+    for."""
     if not queues:
         return []
     root = queues[0]

@@ -1,4 +1,4 @@
-"""``kornel unregister``. It asks for consent if it would remove data that only a shim can report again."""
+"""Command ``kornel unregister``: removes a resource manager, after asking for consent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def unregister(
 
 
 def ask_before_unregistering(rm_id: str) -> None:
-    """Returns if whoever sits at the terminal agrees. Exits 1 when the answer is no, 2 where nobody can be asked."""
+    """Returns if the user at the terminal agrees. Exits 1 when the answer is no, 2 where there is no terminal to ask
+    at."""
     loss = f"{rm_id} and all its nodes, applications and asks will be forgotten, and its streams end"
     if not sys.stdin.isatty():
         print_error(f"{loss}; nobody can be asked here, so give --yes")

@@ -1,4 +1,4 @@
-"""``kornel users``: who holds how much."""
+"""Command ``kornel users``: shows users and how much each holds."""
 
 from __future__ import annotations
 

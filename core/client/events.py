@@ -26,7 +26,8 @@ class StreamBroken(CoreUnreachable):
 def watch(
     address: str, request: WatchEventsRequest, timeout_s: float, *, patient: bool = False
 ) -> Iterator[WatchEventsResponse]:
-    """Yields the core's answers as they arrive. Raises ``CoreUnreachable``, or :class:`StreamBroken` after it began.
+    """Yields the core's answers as they arrive. Raises ``CoreUnreachable``, or :class:`StreamBroken` once the stream
+    has begun.
 
     *timeout_s*: the time limit of the connection. With *patient*, it keeps trying, because the core may still be
     starting.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 
-# Type checkers take this name for true. Importing typing itself costs as much as the question.
+# Type checkers assume that this name is true. Importing typing itself costs as much as the question.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final

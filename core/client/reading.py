@@ -35,13 +35,15 @@ class Reader(Connected):
                 return whole
 
     def applications(self, request: pb.ListApplicationsRequest, most: int = 0) -> pb.ListApplicationsResponse:
-        """Returns applications as *request* wants them, *most* of them; 0: all. ``next_page_token``: there are more."""
+        """Returns the applications that *request* selects, at most *most* of them; 0: all. If there are more,
+        ``next_page_token`` is set."""
         whole = pb.ListApplicationsResponse()
         self._gather_pages(self._read.ListApplications, request, whole, "applications", most)
         return whole
 
     def nodes(self, request: pb.ListNodesRequest, most: int = 0) -> pb.ListNodesResponse:
-        """Returns nodes as *request* wants them, *most* of them; 0: all. ``next_page_token``: there are more."""
+        """Returns the nodes that *request* selects, at most *most* of them; 0: all. If there are more,
+        ``next_page_token`` is set."""
         whole = pb.ListNodesResponse()
         self._gather_pages(self._read.ListNodes, request, whole, "nodes", most)
         return whole
@@ -82,7 +84,7 @@ class Reader(Connected):
         return self._call(self._admin.UndrainNode, request)
 
     def _gather_pages(self, method: Callable[..., Any], request: Any, whole: Any, field: str, most: int) -> None:
-        """Fill the list *field* of *whole* page by page, with *most* entries; 0: with all there are.
+        """Fill the list *field* of *whole* page by page, with at most *most* entries; 0: all.
 
         All other fields are those of the first page.
         """

@@ -23,16 +23,16 @@ _NUMBER: Final = re.compile(r"[-+]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40
 _BARE_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
-# Not frozen, for the same reason as nodes.
+# Fields are not frozen, for the same reason as the nodes of :mod:`kornel.core.config.yaml_reader`.
 @dataclass(slots=True, eq=False)
 class Field:
-    """A value in the text with the way to it. ``node`` is ``None`` for a key that was not given.
+    """A value in the text with its place. ``node`` is ``None`` for a key that was not given.
 
-    row    its line in the text that it was read from
-    above  what holds it; the document itself is held by a log
-    key    a name in a mapping or an index in a list; the document has none
-    moved  by how many lines it is off, with all that it holds, where ``above`` was read from another text
-    unreadable  an error said so; further problems of the value would only follow from that one, and are left out
+    row         its line in the text from which it was read
+    above       the field that contains it; for the document itself, the log
+    key         its name in a mapping or its index in a list; the document has none
+    moved       the number of lines to add to ``row``, if the value was read from another text than ``above``
+    unreadable  tells whether an error was reported for the value, so that problems that follow from it are left out
     """
 
     node: Node | None

@@ -78,7 +78,7 @@ def parse_quantity(resource: str, text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Returns *text* such as ``1h30m``, ``.5s`` or ``-3ms`` in nanoseconds; which may be negative.
+    """Returns *text* such as ``1h30m``, ``.5s`` or ``-3ms`` in nanoseconds, which may be negative.
 
     A bare ``0`` is the only number without a unit. Parts below a nanosecond are cut off. Raises ValueError for anything
     else and for more than about 292 years.

@@ -72,7 +72,7 @@ class AllocationSpec(NamedTuple):
     instance: int = 0
     """The number of this allocation among several under one key (:mod:`kornel.core.domain.allocation_ids`)."""
     dependent: bool = False
-    """Tells whether other placements decide if it may run on a node, so that such asks are asked about one at a
+    """Tells whether other placements decide if it may run on a node, so that the shim is asked about such asks one at a
     time."""
     topology: TopologyRequest | None = None
     """The topology that its tags ask for; ``None``: none."""

@@ -34,7 +34,8 @@ class PriorityPolicy(StrEnum):
 
 
 class PreemptionPolicyKind(StrEnum):
-    """FENCE: asks from below take nothing from outside. DISABLED: tasks of the leaf are no victims."""
+    """The part that a queue has in preemption. FENCE: asks from below take nothing from outside. DISABLED: tasks of the
+    leaf are no victims."""
 
     DEFAULT = "default"
     FENCE = "fence"

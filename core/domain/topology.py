@@ -1,7 +1,7 @@
-"""The requests of asks for where their groups stand in the topology of a partition, read from their tags.
+"""Reads from the tags of asks where in the topology of the partition their task groups are to run.
 
-A level is a node attribute that the configuration lists under ``topology``: a zone, a rack. It is called by what stands
-behind the last slash of the attribute. Rules: docs/topology.md.
+A level is a node attribute that the configuration lists under ``topology``, such as a zone or a rack. Its name is the
+text after the last slash of the attribute. Rules: docs/topology.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COUNT: Final = re.compile(r"[1-9][0-9]{0,6}", re.ASCII)
 
 
 class Wish(StrEnum):
-    """The ways in which the members of a group may want to stand to each other."""
+    """The ways in which a group may ask for its members to be placed in the topology."""
 
     REQUIRED = "required"
     """Each slice runs in one domain of the level, or waits."""
@@ -33,15 +33,15 @@ class Wish(StrEnum):
 
 
 class TopologyLevel(NamedTuple):
-    """One level of a topology: what it is called, and the node attribute that says to which domain a node belongs."""
+    """One level of a topology: its name, and the node attribute that says to which domain a node belongs."""
 
     name: str
     attribute: str
 
 
 class TopologyRequest(NamedTuple):
-    """A request of an ask for where its task group stands. ``slice_size`` 0: all members of ``required`` are one slice,
-    each member of the others is one of its own.
+    """The place in the topology that an ask requests for its task group. With ``slice_size`` 0, all members are one
+    slice if the wish is ``required``; otherwise each member is a slice by itself.
 
     ``flaw`` says why the tags make no sense; the ask is refused then.
     """
@@ -62,7 +62,7 @@ TOPOLOGY_TAGS: Final = frozenset({*_WISHES, SLICE_SIZE_TAG})
 
 
 def name_level(attribute: str) -> str:
-    """Returns what the level of *attribute* is called: ``topology.kubernetes.io/zone`` is the zone."""
+    """Returns the name of the level of *attribute*: ``zone`` for ``topology.kubernetes.io/zone``."""
     return attribute.rpartition("/")[2]
 
 
@@ -86,7 +86,7 @@ def read_request(tags: Iterable[tuple[str, str]]) -> TopologyRequest | None:
 def request_tags(
     *, required: str = "", preferred: str = "", spread: str = "", slice_size: int = 0
 ) -> tuple[tuple[str, str], ...]:
-    """Returns the tags that say the same: the other way round of :func:`read_request`."""
+    """Returns the tags that express a request. It is the inverse of :func:`read_request`."""
     said = ((REQUIRED_TAG, required), (PREFERRED_TAG, preferred), (SPREAD_TAG, spread))
     size = ((SLICE_SIZE_TAG, str(slice_size)),) if slice_size else ()
     return (*((key, level) for key, level in said if level), *size)

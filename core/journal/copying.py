@@ -1,4 +1,4 @@
-"""Copies a part of a journal into a journal of its own, so that it can be kept, sent, played, or gone on with."""
+"""Copies a part of a journal into a journal of its own, so that it can be kept, sent, replayed or continued."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
@@ -39,6 +39,18 @@ WHAT_TO_DO_ABOUT_VERSIONS: Final = (
 
 class JournalUnusable(Exception):
     """The journal cannot be written, or the engine cannot be made from it."""
+
+
+@contextmanager
+def naming_problems(settings: JournalSettings) -> Iterator[None]:
+    """Raises :class:`JournalUnusable`, with the name of the journal, instead of the errors with which opening one may
+    fail."""
+    try:
+        yield
+    except (ImportError, StoreTaken, DatabaseTooNew) as error:
+        raise JournalUnusable(f"{settings.shown}: {error}") from error
+    except STORE_ERRORS as error:
+        raise JournalUnusable(f"{settings.shown}: {describe_error(error)}") from error
 
 
 class JournalStatus(NamedTuple):
@@ -133,23 +145,13 @@ class Journal:
 
         *beginning* contains the version of this core and its options.
         """
-        try:
-            durable = settings.sync is JournalSync.FULL
-            store = JournalStore(settings.url, settings.patience_s, durable=durable)
-        except ImportError as error:
-            raise JournalUnusable(f"{settings.shown}: {error}") from error
-        try:
+        with naming_problems(settings), ExitStack() as opened:
+            store = JournalStore(settings.url, settings.patience_s, durable=settings.sync is JournalSync.FULL)
+            opened.callback(store.close)
             store.open()
-            return cls._begin_epoch(settings, store, beginning, now_ns, logger, make_engine)
-        except (StoreTaken, DatabaseTooNew) as error:
-            store.close()
-            raise JournalUnusable(f"{settings.shown}: {error}") from error
-        except STORE_ERRORS as error:
-            store.close()
-            raise JournalUnusable(f"{settings.shown}: {describe_error(error)}") from error
-        except BaseException:
-            store.close()
-            raise
+            journal = cls._begin_epoch(settings, store, beginning, now_ns, logger, make_engine)
+            opened.pop_all()
+        return journal
 
     @classmethod
     def _begin_epoch(

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.commands import decode_command, encode_command
+from kornel.core.service.message_bytes import encode_varint
 from kornel.core.service.resuming import Begun, Kind, Receipt, Received
 from kornel.v1 import journal_pb2 as pb
 
@@ -108,7 +109,7 @@ class BlockWriter:
             sequence += 1
             raw = message.SerializeToString()
             chain = _chain_checksum(raw, sequence, epoch, chain)
-            parts += (_write_length(len(raw)), raw, _CHECKSUM.pack(chain))
+            parts += (encode_varint(len(raw)), raw, _CHECKSUM.pack(chain))
         self.sequence, self.chain = sequence, chain
         return Block(first, sequence, epoch, at_ns, before, chain, delivered, zlib.compress(b"".join(parts), _LEVEL))
 
@@ -175,15 +176,6 @@ def _read_beginning(message: pb.JournalBeginning) -> Beginning:
 
 def _chain_checksum(raw: bytes, sequence: int, epoch: int, before: int) -> int:
     return zlib.crc32(raw, zlib.crc32(_PLACE.pack(sequence, epoch), before))
-
-
-def _write_length(number: int) -> bytes:
-    written = bytearray()
-    while number > 0x7F:
-        written.append(number & 0x7F | 0x80)
-        number >>= 7
-    written.append(number)
-    return bytes(written)
 
 
 def _read_parts(block: Block) -> Iterator[bytes | None]:

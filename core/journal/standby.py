@@ -11,16 +11,15 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.archive.database import DatabaseTooNew
 from kornel.core.journal.calls import Beginning
 from kornel.core.journal.following import FetchedBlock, Follower, Obstacle
-from kornel.core.journal.journal import Journal, JournalUnusable, NextEpoch, follow_to_end
+from kornel.core.journal.journal import Journal, JournalUnusable, NextEpoch, follow_to_end, naming_problems
 from kornel.core.journal.lease import LeaseKeeper, LeaseTable, LeaseView, is_gone, name_holder
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.replay import Configured
@@ -106,23 +105,13 @@ class Standby:
     def open(cls, settings: JournalSettings, beginning: Beginning, *, logger: FilteringBoundLogger) -> Standby:
         """Opens the journal and replays everything in it. Raises :class:`JournalUnusable`."""
         durable = settings.sync is JournalSync.FULL
-        try:
+        with naming_problems(settings), ExitStack() as opened:
             store = JournalStore(settings.url, settings.patience_s, durable=durable, fenced=True)
             standby = cls(settings, store, LeaseTable(settings.url), beginning, logger)
-        except ImportError as error:
-            raise JournalUnusable(f"{settings.shown}: {error}") from error
-        try:
+            opened.callback(standby._close)
             store.open()
             standby._play_what_is_there()
-        except DatabaseTooNew as error:
-            standby._close()
-            raise JournalUnusable(f"{settings.shown}: {error}") from error
-        except STORE_ERRORS as error:
-            standby._close()
-            raise JournalUnusable(f"{settings.shown}: {describe_error(error)}") from error
-        except BaseException:
-            standby._close()
-            raise
+            opened.pop_all()
         return standby
 
     @property

@@ -81,7 +81,7 @@ class JournalGauges(Protocol):
 
     @property
     def sets_waiting(self) -> int:
-        """The sets of effects that wait for that before they leave the core."""
+        """The number of sets of effects that wait until their record is durable before they leave the core."""
 
     @property
     def problem(self) -> str:
@@ -105,7 +105,7 @@ class SnapshotGauges(Protocol):
 
     @property
     def at_ns(self) -> int:
-        """The core's time of which the newest snapshot is; 0: there is none."""
+        """The core's time at which the newest snapshot was taken; 0: there is none."""
 
     @property
     def size(self) -> int:
@@ -113,7 +113,7 @@ class SnapshotGauges(Protocol):
 
     @property
     def took_s(self) -> float:
-        """The time that it took to make; 0: an earlier core has made it."""
+        """The seconds that its making took; 0: an earlier core made it."""
 
     @property
     def problem(self) -> str:

@@ -5,8 +5,8 @@ index; the demand of an ask is a :class:`Shape`, one object for all asks with th
 this" is found out and noted once.
 
 A type is *offered* once a node, a configuration or running work names it, and then keeps its index. A type that only
-pending asks name cannot be had. A few such types have an index as long as an ask waits for them; all others share one
-index, of which no node has anything, so that asks cannot use up the indexes.
+pending asks name is not available anywhere. A few such types have an index as long as an ask waits for them; all others
+share one index, of which no node has anything, so that asks cannot use up the indexes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Pairs = tuple[tuple[int, int], ...]
 """(type index, amount) for each type with an amount above 0, by index."""
 
 ASKED_TYPES: Final = 16
-"""The number of types that are not offered and have an index all the same while asks wait for them."""
+"""The most types that have an index of their own while asks wait for them, although they are not offered."""
 
 OTHER_TYPES: Final = "(types that no node has)"
-"""The name of the index that all other types share that are not offered."""
+"""The name of the one index that further types share which are not offered."""
 
 _NAMED_KEPT: Final = 4_096
 """The number of vectors whose amounts by name are cached, because nodes and their loads are often equal."""
@@ -236,7 +236,7 @@ class ResourceTypes:
         return found
 
     def be_followed(self, on_growth: Callable[[int], None], is_wanted: Callable[[int], bool]) -> None:
-        """Tell others than before of new types (see :meth:`__init__`)."""
+        """Replace the functions that :meth:`__init__` was given, because other records follow the types now."""
         self._on_growth = on_growth
         self._is_wanted = is_wanted
 

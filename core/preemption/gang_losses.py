@@ -82,15 +82,29 @@ def members_of(application: Application) -> list[Allocation]:
     ]
 
 
+def find_whole_gangs(victims: Sequence[Allocation]) -> dict[Application, tuple[Allocation, ...]]:
+    """Returns the gangs all of whose running members are among *victims*, each with its members in the order of
+    *victims*."""
+    bound = [victim for victim in victims if is_bound(victim)]
+    if not bound:
+        return {}
+    chosen = set(bound)
+    return {
+        application: tuple(victim for victim in bound if victim.application is application)
+        for application in dict.fromkeys(victim.application for victim in bound)
+        if chosen.issuperset(members_of(application))
+    }
+
+
 def describe_torn(victims: Sequence[Allocation]) -> dict[Application, str]:
     """Returns a sentence for each gang that is left with too few members once *victims*, which still run, have left.
     Only an ask with a required node may cause this."""
     found: dict[Application, str] = {}
-    leaving = set(victims)
+    leaving, whole = set(victims), find_whole_gangs(victims)
     for application in dict.fromkeys(victim.application for victim in victims if is_bound(victim)):
-        surplus, running = _find_surplus(application), members_of(application)
-        if leaving.issuperset(running):
+        if application in whole:
             continue
+        surplus, running = _find_surplus(application), members_of(application)
         for name in dict.fromkeys(member.spec.task_group for member in running):
             here = [member for member in running if member.spec.task_group == name]
             left = sum(member not in leaving for member in here)
@@ -102,7 +116,7 @@ def describe_torn(victims: Sequence[Allocation]) -> dict[Application, str]:
     return found
 
 
-def can_leave_whole(members: list[Allocation]) -> bool:
+def can_leave_whole(members: Sequence[Allocation]) -> bool:
     """Tells whether all *members* of a gang may leave now: none has a required node, and none is being replaced or
     released."""
     return all(member.place is _PLACED and not member.spec.required_node for member in members)

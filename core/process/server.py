@@ -187,7 +187,8 @@ class LinkUnusable(ValueError):
 
 
 class AddressTooOpen(ValueError):
-    """The address would make a service reachable from other machines that must not be, so the core does not serve."""
+    """The address would let other machines reach a service that must not be reachable from them, so the core does not
+    serve."""
 
 
 @dataclass(frozen=True, slots=True)

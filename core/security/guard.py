@@ -174,7 +174,7 @@ class Guard:
         return (self._path,) if tokens is None else (self._path, tokens)
 
     def reload(self) -> None:
-        """Read the files again and ends the calls that would no longer be admitted."""
+        """Read the files again, and end the calls that would no longer be admitted."""
         try:
             policy, tokens = read_files(self._path)
         except SecurityError as error:

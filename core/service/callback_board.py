@@ -87,7 +87,7 @@ class CallbackStream:
         self.session = SESSION.get()
         """The program that opened it."""
         self.attached = False
-        """Set until the shim was notified that its subscription is accepted."""
+        """Tells whether the shim is still to be notified that its subscription was accepted."""
         self.ending = False
         self.error: Exception | None = None
         """The reason why it ends; ``None``: it ends without an error."""

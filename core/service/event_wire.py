@@ -13,6 +13,7 @@ from typing import Final
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.resources import Resources, clamp_int64
 from kornel.core.service.event_filter import EventFilter
+from kornel.core.service.message_bytes import encode_varint
 from kornel.v1 import events_pb2 as pb
 
 _SHAPES_KEPT: Final = 1_024
@@ -79,22 +80,6 @@ def decode_filter(message: pb.EventFilter) -> EventFilter:
         queue=message.queue,
         node_prefix=message.node_prefix,
     )
-
-
-def encode_varint(number: int) -> bytes:
-    """Returns *number* as a protobuf varint; a negative one in two's complement of 64 bits."""
-    if 0 <= number < 128:
-        return _SMALL[number]
-    number &= 0xFFFF_FFFF_FFFF_FFFF
-    encoded = bytearray()
-    while number > 127:
-        encoded.append(number & 127 | 128)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
-_SMALL: Final = tuple(bytes([number]) for number in range(128))
 
 
 def _encode_text(tag: bytes, text: str) -> bytes:

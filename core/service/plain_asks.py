@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from kornel.core.domain.commands import AllocationSpec
 from kornel.core.service.rpc import parse
 from kornel.core.service.status_codes import MalformedMessage
-from kornel.core.service.wire import UNTAGGED, Decoder, PartitionNames
+from kornel.core.service.wire import UNTAGGED, Decoder, PartitionNames, read_policy
 from kornel.core.service.wire_pieces import LONGEST_ENTRY, SHORT, SPARSE, read_fields
 from kornel.si.v1 import si_pb2 as si
 
@@ -134,10 +134,6 @@ class _Known(dict[bytes, _Fields]):
         if any(number < _FIRST_AFTER_RESOURCES or number == _ID for number, *_ in read_fields(raw, 0, len(raw))):
             raise _NotPlain
         message = si.Allocation.FromString(raw)
-        preempt_self, preempt_other = True, False
-        if message.HasField("preemptionPolicy"):
-            policy = message.preemptionPolicy
-            preempt_self, preempt_other = policy.allowPreemptSelf, policy.allowPreemptOther
         # Every ask keeps its application's ID, so all asks of an application share one string.
         names = intern(message.applicationID), self._names[message.partitionName]
         others = (
@@ -146,8 +142,7 @@ class _Known(dict[bytes, _Fields]):
             message.taskGroupName,
             message.placeholder,
             message.originator,
-            preempt_self,
-            preempt_other,
+            *read_policy(message),
         )
         return names, others + UNTAGGED
 

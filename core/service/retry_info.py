@@ -13,11 +13,10 @@ import grpc
 from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 
+from kornel.core.service.message_bytes import encode_field, encode_number
+
 DETAILS_KEY: Final = "grpc-status-details-bin"
 RETRY_INFO: Final = "type.googleapis.com/google.rpc.RetryInfo"
-
-_VARINT: Final = 0
-_LENGTH_DELIMITED: Final = 2
 
 
 def encode_retry_info(code: grpc.StatusCode, details: str, retry_s: float) -> bytes:
@@ -27,24 +26,6 @@ def encode_retry_info(code: grpc.StatusCode, details: str, retry_s: float) -> by
     """
     delay = Duration()
     delay.FromNanoseconds(round(retry_s * 1e9))
-    info = Any(type_url=RETRY_INFO, value=_encode_field(1, delay.SerializeToString()))
+    info = Any(type_url=RETRY_INFO, value=encode_field(1, delay.SerializeToString()))
     number: int = code.value[0]
-    return (
-        _encode_varint(1 << 3 | _VARINT)
-        + _encode_varint(number)
-        + _encode_field(2, details.encode())
-        + _encode_field(3, info.SerializeToString())
-    )
-
-
-def _encode_field(number: int, content: bytes) -> bytes:
-    return _encode_varint(number << 3 | _LENGTH_DELIMITED) + _encode_varint(len(content)) + content
-
-
-def _encode_varint(value: int) -> bytes:
-    groups = bytearray()
-    while value > 0x7F:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    groups.append(value)
-    return bytes(groups)
+    return encode_number(1, number) + encode_field(2, details.encode()) + encode_field(3, info.SerializeToString())

@@ -65,8 +65,8 @@ PROBLEMS_KEY: Final = "kornel-problems-bin"
 RETRY_KEY: Final = "kornel-retry-after-ms"
 LEADER_KEY: Final = "kornel-leader"
 
-# A status is sent in HTTP/2 headers, of which clients accept 8 KiB by default; with more, the call fails for another
-# reason than ours. In headers, details are percent-encoded, and binary metadata grow by a third.
+# A status is sent in HTTP/2 headers, of which clients accept 8 KiB by default; with more, the call fails with another
+# error than this one. In headers, details are percent-encoded, and binary metadata grow by a third.
 DETAILS_LIMIT: Final = 2_000
 PROBLEMS_LIMIT: Final = 3_500
 

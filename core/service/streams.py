@@ -185,7 +185,7 @@ class _Lane:
         self.kept_bytes = 0
 
     def keep_message(self, first: int, end: int, raw: bytes) -> None:
-        """Keeps *raw*, and as much as may be of what was sent before."""
+        """Keeps *raw*, and drops the oldest kept messages beyond the bound."""
         self.kept.append(_Kept(first, end, raw))
         self.kept_bytes += len(raw)
         while self.kept_bytes > KEPT_BYTES:

@@ -50,7 +50,7 @@ from kornel.core.domain.names import LONGEST_NAME
 from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import TOPOLOGY_TAGS, TopologyRequest, read_request
-from kornel.core.service.joined_fields import ENCODING, join_fields
+from kornel.core.service.message_bytes import ENCODING, join_fields
 from kornel.si.v1 import si_pb2 as si
 
 PARTITION_ATTRIBUTE: Final = "si/node-partition"
@@ -189,10 +189,6 @@ class Decoder:
                 resources = self.read_resources(raw, message.resourcePerAlloc)
                 if not raw and not message.HasField("resourcePerAlloc"):
                     resources = None
-            preempt_self, preempt_other = True, False
-            if message.HasField("preemptionPolicy"):
-                policy = message.preemptionPolicy
-                preempt_self, preempt_other = policy.allowPreemptSelf, policy.allowPreemptOther
             tags = message.allocationTags
             fields = (
                 message.allocationKey,
@@ -204,8 +200,7 @@ class Decoder:
                 message.taskGroupName,
                 message.placeholder,
                 message.originator,
-                preempt_self,
-                preempt_other,
+                *read_policy(message),
             )
             # The values from tags are the last fields. The constructor of a named tuple would double the cost of an
             # ask.
@@ -217,11 +212,8 @@ class Decoder:
         """Yields G2 asks as the current generation would send them (protocol.md 3.1, 3.4)."""
         ahead_s = self._ahead_s()
         for message in messages:
-            preempt_self, preempt_other = True, False
-            if message.HasField("preemptionPolicy"):
-                policy = message.preemptionPolicy
-                preempt_self, preempt_other = policy.allowPreemptSelf, policy.allowPreemptOther
             said = _read_tags(message.tags, ahead_s) if message.tags else UNTAGGED
+            preempt_self, preempt_other = read_policy(message)
             yield AllocationSpec(
                 message.allocationKey,
                 message.applicationID,
@@ -459,6 +451,14 @@ class PartitionNames(dict[str, str]):
 def creation_time(tags: Iterable[tuple[str, str]], name: str) -> int | None:
     """Returns the Unix seconds that the tag *name* states; ``None`` where it is missing or states no time."""
     return next((int(value) for key, value in tags if key == name and _SECONDS.fullmatch(value)), None)
+
+
+def read_policy(message: si.Allocation | si.AllocationAsk) -> tuple[bool, bool]:
+    """Returns whether the ask of *message* may be preempted, and whether it may preempt others (protocol.md 3.5)."""
+    if not message.HasField("preemptionPolicy"):
+        return True, False
+    policy = message.preemptionPolicy
+    return policy.allowPreemptSelf, policy.allowPreemptOther
 
 
 def _read_tags(sent: Mapping[str, str], ahead_s: int) -> _Said:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
+from kornel.core.service.message_bytes import LENGTH_DELIMITED, encode_field
 from kornel.core.service.resuming import Kind
 from kornel.core.service.rpc import parse
 from kornel.core.service.status_codes import MalformedMessage, TooLarge
@@ -53,7 +54,6 @@ PIECE_BYTES: Final = 64 * 1024
 FIELDS_PER_TURN: Final = 5_000
 """The fields scanned before others get their turn, which takes a few milliseconds."""
 
-_LENGTH_DELIMITED: Final = 2
 _WIDTHS: Final = {1: 8, 5: 4}
 
 
@@ -111,7 +111,7 @@ def _yield_messages(layout: Layout, found: _Survey, raw: bytes) -> Iterator[Any]
     for path, piece in _split_entries(layout, found, raw):
         # A message is the concatenation of its fields, so a piece consists of the manager's name and some of the
         # entries.
-        message = parse(layout.message, given + (piece if len(path) == 1 else _write_field(path[0], piece)))
+        message = parse(layout.message, given + (piece if len(path) == 1 else encode_field(path[0], piece)))
         empty = False
         yield message
     if empty:
@@ -134,7 +134,7 @@ def _is_sparse(raw: bytes) -> bool:
     try:
         while at < end:
             left -= 1
-            if left < 0 or raw[at] & 0x87 != _LENGTH_DELIMITED:
+            if left < 0 or raw[at] & 0x87 != LENGTH_DELIMITED:
                 return False
             size = raw[at + 1]
             at += 2
@@ -249,7 +249,7 @@ def read_fields(raw: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, 
             if tag > 0x7F:
                 tag, at = _read_varint(raw, start)
             kind = tag & 7
-            if kind == _LENGTH_DELIMITED:
+            if kind == LENGTH_DELIMITED:
                 size = raw[at]
                 at += 1
                 if size > 0x7F:
@@ -281,13 +281,3 @@ def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise IndexError
-
-
-def _write_field(number: int, content: bytes) -> bytes:
-    """Returns *content* as the message in field *number*, which is below 16."""
-    size, prefix = len(content), bytearray([number << 3 | _LENGTH_DELIMITED])
-    while size > 0x7F:
-        prefix.append(size & 0x7F | 0x80)
-        size >>= 7
-    prefix.append(size)
-    return bytes(prefix) + content

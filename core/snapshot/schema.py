@@ -1,9 +1,9 @@
 """The tables: every class that belongs to the state of an engine, and each of its fields.
 
-Whoever adds a field names it in the row of its class: as stored, if a later decision depends on it; as derived, if it
-is worked out from others whenever it is missing. A field that comes to a class of an earlier release needs a default,
-or an engine of that release cannot be read; one that goes is left out when such a file is read. A class, function or
-constant that is renamed keeps its name here.
+A new field has to be named in the row of its class: as stored, if a later decision depends on it, or as derived, if it
+can be computed from other fields. A field that is added to a class of an earlier release needs a default, because files
+of that release do not contain it. A field that is removed is ignored when such a file is read. A class, function or
+constant that is renamed keeps its name in files.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ CONSTANTS: Final = {
     **named_of(resources, "NOTHING"),
     **named_of(users, "NO_LIMITS"),
 }
-"""Objects that are compared by identity, or shared by all who have nothing."""
+"""Objects that are compared by identity, and empty containers that many records share."""
 
 FUNCTIONS: Final = {
     **named_of(application_order, "application_key"),
@@ -189,7 +189,8 @@ FUNCTIONS: Final = {
     **named_of(units, "_look_at_hold", "_look_at_victims"),
     **named_of(vetting, "_apply_answer", "_decide_placement", "_drop_question", "_offer_in_turn"),
 }
-"""Functions that are called later: by timers, when the shim has answered, and for the keys of an order."""
+"""Functions that records refer to: those called by timers or when the shim has answered, and those that return sort
+keys."""
 
 
 def _find_due(queue: Queue) -> dict[Application, None]:
@@ -282,7 +283,7 @@ CONFIGURATIONS: Final = (
         " balance reserved_first conservative queue_priority queue_priority_wait_ns contract",
     ),
 )
-"""Configurations, and settings made of them."""
+"""Configurations, and the settings that are made from them."""
 
 EFFECTS: Final = (
     Kept(NodeAccepted, "node_id"),
@@ -306,7 +307,7 @@ EFFECTS: Final = (
     Kept(PreemptionNotice, "notice partition application_id round strict at_risk need deadline_ns kind reason"),
     Kept(PreemptionNoticeWithdrawn, "notice partition application_id keys"),
 )
-"""Answers that have not been handed over."""
+"""Effects that have not been handed over."""
 
 MODEL: Final = (
     Kept(StartFailure, "times until_ns"),

@@ -1,5 +1,5 @@
 // Package integration runs the Kubernetes shim itself, with informers of a clientset that has no API server behind it: pods
-// are placed, and never bound. The shim keeps state in variables of its packages, so there is one of it for all tests.
+// are placed, and never bound. The shim keeps state in variables of its packages, so all tests share one shim.
 package integration
 
 import (
@@ -43,7 +43,8 @@ current-context: none
 `
 )
 
-// serveConfigMaps serves an API server that has no ConfigMaps, and nothing else: those alone the shim reads past its informers.
+// serveConfigMaps serves an API server without any objects. The shim reads ConfigMaps directly, and everything else through
+// its informers.
 func serveConfigMaps(t testing.TB) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
@@ -100,7 +101,7 @@ func apart(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// A cluster is a shim on nodes that are not there, at a core.
+// A cluster is a shim with simulated nodes, connected to a core.
 type cluster struct {
 	t       testing.TB
 	clients *fake.Clientset
@@ -109,8 +110,8 @@ type cluster struct {
 	core    *fakecore.Core // nil for a real one
 }
 
-// run starts a shim on nodes with so many CPUs each, and on what prepare has created before. The core is that of
-// KORNEL_ADDRESS, or a scripted one.
+// run starts a shim with simulated nodes of so many CPUs each, after prepare has created other objects. The core is the one
+// at KORNEL_ADDRESS or, without it, a scripted one.
 func run(t testing.TB, nodes int, cpus string, prepare func(*cluster)) *cluster {
 	t.Helper()
 	c := &cluster{t: t, clients: fake.NewClientset()}
@@ -224,7 +225,7 @@ func TestShim(t *testing.T) {
 		if c.core == nil {
 			t.Skip("a real core is not restarted from here")
 		}
-		// The shim itself cannot report again what it has reported.
+		// YuniKorn's shim cannot report its state a second time, so the Remote has to.
 		c.core.Restart()
 		c.create(makePod("later-0", "later"))
 		c.nodesOf(t, "later", 1)
@@ -240,9 +241,9 @@ func TestShim(t *testing.T) {
 	})
 }
 
-// BenchmarkDependentPods measures how many pods are placed each second that must not share a node with others of their
-// application: five applications of 200 pods on 200 nodes, all there before the shim is, from the first placement to the last.
-// It needs a real core, and -benchtime=1x.
+// BenchmarkDependentPods measures how many pods per second are placed that must not share a node with others of their
+// application: five applications of 200 pods on 200 nodes. All pods exist before the shim starts; the time is from the
+// first placement to the last. It needs a real core, and -benchtime=1x.
 func BenchmarkDependentPods(b *testing.B) {
 	const applications, nodes = 5, 200
 	if os.Getenv("KORNEL_ADDRESS") == "" {
@@ -256,7 +257,7 @@ func BenchmarkDependentPods(b *testing.B) {
 			}
 		}
 	})
-	// Before the first one the shim still submits the pods, once a second.
+	// Until the first placement the shim is still submitting pods, which it does once a second.
 	first, began := c.waitForPlacements(b, 1)
 	last, ended := c.waitForPlacements(b, applications*nodes)
 	for application := range applications {
@@ -267,7 +268,7 @@ func BenchmarkDependentPods(b *testing.B) {
 	b.ReportMetric(float64(last-first)/ended.Sub(began).Seconds(), "pods/s")
 }
 
-// waitForPlacements returns when at least so many pods are placed, how many, and when that was.
+// waitForPlacements waits until at least so many pods are placed, and returns their number and the time.
 func (c *cluster) waitForPlacements(t testing.TB, pods int) (int, time.Time) {
 	t.Helper()
 	for limit := time.Now().Add(deadline); time.Now().Before(limit); time.Sleep(time.Millisecond) {

@@ -91,7 +91,7 @@ func TestACoreThatForgotAReleaseDoesNotWaitForIt(t *testing.T) {
 	}
 }
 
-// A slow API server holds the first state up.
+// slowStates holds up the first scheduling state, as a slow API server does.
 type slowStates struct {
 	*standIn
 	entered, release chan struct{}

@@ -12,7 +12,7 @@ type counts struct {
 	placed, released, applicationsRejected, configurationsRefused, repairs   atomic.Int64
 }
 
-// A metric is one number that is shown, read when it is asked for.
+// A metric is one number to be exported, with the function that reads it.
 type metric struct {
 	description *prometheus.Desc
 	kind        prometheus.ValueType
@@ -25,16 +25,16 @@ func (r *Remote) Collector() prometheus.Collector {
 	counter := func(name, help string, count *atomic.Int64) {
 		c.add(name, help, prometheus.CounterValue, func() float64 { return float64(count.Load()) })
 	}
-	counter("questions_total", "Questions of the core on which nodes a pod may run.", &r.counts.questions)
+	counter("questions_total", "Questions of the core about the nodes on which a pod may run.", &r.counts.questions)
 	counter("dependent_questions_total", "Questions about pods that depend on where others run.", &r.counts.dependentQuestions)
-	counter("preemption_questions_total", "Questions of the core which victims would make room for a pod.", &r.counts.preemptionQuestions)
-	counter("judgements_total", "Pairs of a pod and a node that predicates have judged.", &r.counts.judgements)
-	counter("refusals_total", "Pairs of a pod and a node that predicates have refused.", &r.counts.refusals)
+	counter("preemption_questions_total", "Questions of the core about the victims that would make room for a pod.", &r.counts.preemptionQuestions)
+	counter("judgements_total", "Pairs of a pod and a node that the predicates have judged.", &r.counts.judgements)
+	counter("refusals_total", "Pairs of a pod and a node that the predicates have refused.", &r.counts.refusals)
 	counter("allocations_total", "Allocations that the core has made.", &r.counts.placed)
 	counter("releases_total", "Releases that the core has asked for or confirmed.", &r.counts.released)
 	counter("applications_rejected_total", "Applications that the core has rejected.", &r.counts.applicationsRejected)
 	counter("configurations_refused_total", "Configurations that the core refused when it came back.", &r.counts.configurationsRefused)
-	counter("repairs_total", "Pods and releases that YuniKorn's shim had given up, because the API server did not answer, and was given again.", &r.counts.repairs)
+	counter("repairs_total", "Pods and releases that YuniKorn's shim had given up because the API server did not answer, and that were handed to it again.", &r.counts.repairs)
 	gauge := func(name, help string, read func() float64) { c.add(name, help, prometheus.GaugeValue, read) }
 	gauge("live", "1 while the core knows everything that the shim has reported.", func() float64 {
 		if status, _ := r.Status(); status.Live {
@@ -54,7 +54,7 @@ func (r *Remote) Collector() prometheus.Collector {
 		status, _ := r.Status()
 		return float64(status.Mirror.Applications)
 	})
-	gauge("allocations", "Allocations on nodes, foreign ones aside.", func() float64 {
+	gauge("allocations", "Allocations on nodes, without foreign ones.", func() float64 {
 		status, _ := r.Status()
 		return float64(status.Mirror.Allocations)
 	})
@@ -66,7 +66,7 @@ func (r *Remote) Collector() prometheus.Collector {
 		status, _ := r.Status()
 		return float64(status.Registrations)
 	})
-	c.add("resync_refusals_total", "Entries that a core which was told again refused although it had accepted them before.", prometheus.CounterValue, func() float64 {
+	c.add("resync_refusals_total", "Entries that the core refused when they were reported again, although it had accepted them before.", prometheus.CounterValue, func() float64 {
 		status, _ := r.Status()
 		return float64(status.Refused)
 	})

@@ -2,7 +2,8 @@ package scheduler
 
 import v1 "k8s.io/api/core/v1"
 
-// DependsOnPlacements tells whether where other pods run decides about where this one may run.
+// DependsOnPlacements tells whether the pod has rules, such as anti-affinity, by which its nodes depend on where other pods
+// run.
 func DependsOnPlacements(pod *v1.Pod) bool {
 	spec := &pod.Spec
 	if affinity := spec.Affinity; affinity != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// callbackTimeout is how long the core waits for an answer. Its own default of a second is short for a shim whose
-	// questions wait for each other.
+	// callbackTimeout is how long the core waits for an answer. The core's default of one second is too short for a shim that
+	// answers some questions one after the other.
 	callbackTimeout = 10 * time.Second
 	// configurationTimeout bounds a change of the configuration, which the shim waits for.
 	configurationTimeout = 10 * time.Second
@@ -28,7 +28,7 @@ var errNotRegistered = errors.New("the shim has not registered yet")
 
 // Options say how a [Remote] reaches its core.
 type Options struct {
-	// Address of the core.
+	// Address is the core's.
 	Address     string
 	Credentials kornel.Credentials
 	Logger      *slog.Logger
@@ -49,12 +49,12 @@ type Remote struct {
 	depends func(key string) bool
 	client  *kornel.Client
 	shim    *kornel.Shim
-	// callback is how the shim is told of decisions.
+	// callback is the shim's interface, through which it receives decisions.
 	callback api.ResourceManagerCallback
-	// paused says that the shim must not schedule, although it may not have registered yet.
+	// paused says that the shim must not schedule. It may be set before the shim has registered.
 	paused bool
 
-	// unconfirmed are releases that the shim has been told and has not confirmed.
+	// unconfirmed holds releases that were handed to the shim and that it has not confirmed.
 	unconfirmed unconfirmed
 }
 
@@ -75,16 +75,16 @@ func New(options Options) *Remote {
 	}
 }
 
-// DependsOnPlacements says how to tell whether where other pods run decides about an ask. It is set before the shim runs, and
-// called with the shim's locks held.
+// DependsOnPlacements sets the function that tells whether the nodes of an ask depend on where other pods run. It must be
+// called before the shim runs. The function is called with the shim's locks held.
 func (r *Remote) DependsOnPlacements(depends func(key string) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.depends = depends
 }
 
-// RegisterResourceManager connects to the core, registers and attaches to its questions. It waits for a core that is not
-// there; a configuration that the core refuses is an error.
+// RegisterResourceManager connects to the core, registers and subscribes to its questions. It waits while the core cannot
+// be reached. A configuration that the core refuses is an error.
 func (r *Remote) RegisterResourceManager(request *si.RegisterResourceManagerRequest, callback api.ResourceManagerCallback) (*si.RegisterResourceManagerResponse, error) {
 	client, err := kornel.NewClient(kornel.Options{
 		Address:     r.options.Address,
@@ -119,8 +119,8 @@ func (r *Remote) RegisterResourceManager(request *si.RegisterResourceManagerRequ
 		Version:     request.GetVersion(),
 		BuildInfo:   request.GetBuildInfo(),
 		ExtraConfig: request.GetExtraConfig(),
-		// Whoever has the core keeps it. Two shims with Leases of their own would otherwise take it from each other for
-		// ever: the one that was superseded ends, and the next of its kind registers in its place.
+		// The shim that is registered stays registered. Otherwise two shims with different Leases would supersede each other for
+		// ever: the superseded one ends, is started again, and registers in place of the other.
 		WaitFor: time.Second,
 	})
 	if err != nil {
@@ -173,7 +173,8 @@ func (r *Remote) UpdateAllocation(request *si.AllocationRequest) error {
 	return nil
 }
 
-// UpdateConfiguration puts a configuration into force, or returns what is wrong with it. While the core is away it is kept.
+// UpdateConfiguration puts a configuration into force, or returns what is wrong with it. While the core cannot be reached,
+// it is kept for the next registration.
 func (r *Remote) UpdateConfiguration(request *si.UpdateConfigurationRequest) error {
 	shim, err := r.registered()
 	if err != nil {
@@ -187,7 +188,7 @@ func (r *Remote) UpdateConfiguration(request *si.UpdateConfigurationRequest) err
 // Unconfirmed returns the releases for which the core waits until the shim has stopped the pods.
 func (r *Remote) Unconfirmed() []*si.AllocationRelease { return r.unconfirmed.list() }
 
-// Repeat tells the shim once more of a release that the core waits for.
+// Repeat hands a release that the core waits for to the shim once more.
 func (r *Remote) Repeat(release *si.AllocationRelease) {
 	r.mu.Lock()
 	callback := r.callback
@@ -200,10 +201,11 @@ func (r *Remote) Repeat(release *si.AllocationRelease) {
 	}
 }
 
-// NoteRepair counts a pod that the shim had to be told of again.
+// NoteRepair counts a pod or release that had to be handed to the shim again.
 func (r *Remote) NoteRepair() { r.counts.repairs.Add(1) }
 
-// Pause leaves the core, which keeps its state, until [Remote.Resume]: nothing is scheduled, and another shim may take over.
+// Pause ends the session with the core until [Remote.Resume]: nothing is scheduled, and another shim may take over. The
+// core keeps its state.
 func (r *Remote) Pause() {
 	r.mu.Lock()
 	r.paused = true
@@ -216,7 +218,7 @@ func (r *Remote) Pause() {
 	}
 }
 
-// Resume registers again after [Remote.Pause], and tells the core everything.
+// Resume registers again after [Remote.Pause], and reports everything to the core.
 func (r *Remote) Resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,7 +228,7 @@ func (r *Remote) Resume() {
 	}
 }
 
-// Stop writes what waits and ends the connection, also where a registration still waits for its core. The core keeps its
+// Stop sends what is queued and ends the connection, also while a registration still waits for the core. The core keeps its
 // state.
 func (r *Remote) Stop() {
 	r.cancel()
@@ -257,7 +259,7 @@ func (r *Remote) Err() error {
 	return r.shim.Err()
 }
 
-// Status returns how the connection is doing, and false before the shim has registered.
+// Status returns the state of the connection, and false before the shim has registered.
 func (r *Remote) Status() (kornel.ShimStatus, bool) {
 	shim, err := r.registered()
 	if err != nil {
@@ -282,7 +284,7 @@ func (r *Remote) dependsOnPlacements(key string) bool {
 	return depends(key)
 }
 
-// decisions hands what the core says to the shim.
+// decisions hands messages of the core to the shim.
 type decisions struct {
 	callback    api.ResourceManagerCallback
 	depends     func(key string) bool
@@ -306,10 +308,10 @@ func (d *decisions) ReceiveApplications(response *si.ApplicationResponse) {
 	d.report("applications", d.callback.UpdateApplication(response))
 }
 
-// ReceiveAllocations hands on decisions. When the shim has taken a placement over, its next predicates see it; the core is told
-// then, so that it asks about the next pod that depends on where others run.
+// ReceiveAllocations hands on decisions. Once the shim has taken a placement over, its predicates take it into account. It
+// is acknowledged then, so that the core asks about the next pod that depends on where others run.
 func (d *decisions) ReceiveAllocations(response *si.AllocationResponse) {
-	// One at a time, as the core in the shim's process does: the shim gives up the rest of a message at the first allocation that it
+	// Placements are handed on one at a time, because the shim drops the rest of a message at the first allocation that it
 	// cannot take over.
 	for _, placed := range response.GetNew() {
 		d.report("allocations", d.callback.UpdateAllocation(&si.AllocationResponse{New: []*si.Allocation{placed}}))
@@ -354,7 +356,7 @@ func (a *answers) callbacks() kornel.Callbacks {
 			a.counts.preemptionQuestions.Add(1)
 			return a.callback.PreemptionPredicates(question.GetArguments())
 		},
-		// These two call the API server, which may take its time; what follows must not wait for that.
+		// These two functions call the API server, which may be slow; what comes after them must not wait.
 		SchedulingState: func(_ context.Context, state *si.UpdateContainerSchedulingStateRequest) {
 			states.put(state)
 		},
@@ -376,7 +378,7 @@ type states struct {
 	waiting map[string]*si.UpdateContainerSchedulingStateRequest
 }
 
-// put never waits. A state that the next one of the same ask overtakes is not told any more, so what waits is bounded by asks.
+// put never waits. A newer state of an ask replaces one that still waits, so at most one state waits for each ask.
 func (s *states) put(state *si.UpdateContainerSchedulingStateRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -419,7 +421,7 @@ func (a *answers) predicates(ctx context.Context, question *kornelv1.PredicatesQ
 	}
 	judged := kornel.Judgement{
 		Refusals: make(map[string]string),
-		// A pod may have got its rule after it was submitted.
+		// Looked up for each question, because a pod's rules may come after it was submitted.
 		DependsOnPlacements: a.depends(question.GetAllocationKey()),
 	}
 	for _, node := range question.GetNodeIds() {
@@ -427,8 +429,8 @@ func (a *answers) predicates(ctx context.Context, question *kornelv1.PredicatesQ
 		if reason != "" {
 			judged.Refusals[node] = reason
 		}
-		// A dependent pod is placed on the first node that is not refused. For all others every node is judged, because what
-		// the core would ask later costs more than judging it now.
+		// A dependent pod is placed on the first node that is not refused, so the others need no judgement. For any other pod
+		// every node is judged, because a further question would cost more.
 		if reason == "" && question.GetDependent() || ctx.Err() != nil {
 			break
 		}

@@ -21,10 +21,11 @@ import (
 	"kornel/clients/go/kornelv1"
 )
 
-// deadline is what only something broken takes that long for.
+// deadline is longer than anything takes that works.
 const deadline = 10 * time.Second
 
-// A standIn is what the shim gives to a scheduler: it writes down what it hears and refuses what it is told to.
+// A standIn implements the callbacks that the shim gives to a scheduler. It records the calls, and refuses the nodes that a
+// test names.
 type standIn struct {
 	mu      sync.Mutex
 	changed chan struct{}
@@ -216,7 +217,7 @@ func TestCoreThatComesBackIsToldEverything(t *testing.T) {
 	shim.waitFor(t, "pod-1 on n1")
 
 	core.Stop()
-	// The shim holds locks while it reports, so nothing may wait for a core that is away.
+	// The shim holds locks while it reports, so no report may wait for a core that cannot be reached.
 	must(t, remote.UpdateAllocation(ask("pod-2")))
 	must(t, remote.UpdateNode(node("n2")))
 	core.Restart()
@@ -422,5 +423,40 @@ func TestNoticesAndDumpsReachTheShim(t *testing.T) {
 	dump := <-core.Ask(&kornelv1.AttachResponse{StateDump: &kornelv1.StateDumpQuestion{}})[0]
 	if dump.GetStateDump().GetJson() != `{"shim": "stand-in"}` {
 		t.Fatalf("dump: %v", dump)
+	}
+}
+
+func TestCoreThatIsKilledAndHasItsJournalIsNotToldAgain(t *testing.T) {
+	core, shim := fakecore.New(), newStandIn()
+	core.Resumes = true
+	remote := start(t, core, shim)
+	must(t, remote.UpdateNode(node("n1")))
+	must(t, remote.UpdateApplication(application("a")))
+	shim.waitFor(t, "node n1", "application a")
+	must(t, remote.UpdateAllocation(ask("before")))
+	shim.waitFor(t, "before on n1")
+
+	core.Block(false, true) // what is decided now does not leave the core any more
+	must(t, remote.UpdateAllocation(ask("unheard")))
+	if !core.WaitFor("ask unheard") {
+		t.Fatalf("%v", core.Log())
+	}
+	core.Block(true, false) // and what arrives now is not recorded
+	must(t, remote.UpdateAllocation(ask("lost")))
+	core.Stop()
+	core.Block(false, false)
+	core.Serve()
+
+	shim.waitFor(t, "unheard on n1", "lost on n1")
+	for _, each := range []string{"before on n1", "unheard on n1", "lost on n1"} {
+		shim.mu.Lock()
+		found := len(slices.DeleteFunc(slices.Clone(shim.heard), func(entry string) bool { return entry != each }))
+		shim.mu.Unlock()
+		if found != 1 {
+			t.Errorf("%q came %d times", each, found)
+		}
+	}
+	if status, _ := remote.Status(); status.Registrations != 1 {
+		t.Errorf("registered %d times", status.Registrations)
 	}
 }

@@ -43,7 +43,7 @@ func (u *unconfirmed) list() []*si.AllocationRelease {
 	return found
 }
 
-// clear forgets all: a core that was told everything again decides anew.
+// clear removes all: a core to which everything is reported again decides anew.
 func (u *unconfirmed) clear() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

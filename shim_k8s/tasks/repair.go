@@ -25,15 +25,15 @@ const (
 	requestTimeout = 10 * time.Second
 )
 
-// A Repairer mends what the shim leaves undone when the API server did not answer, until it is started again. The shim binds a
-// pod once: where that fails, it gives the pod up. It deletes a victim once: where that fails, the core waits for ever. And it
-// forgets a pod that comes while its application is being completed. A Repairer looks for such pods, asks the API server about
-// each, and has the shim take it up as it is there.
+// A Repairer mends what the shim leaves undone after the API server did not answer, and would leave until its next start.
+// The shim tries to bind a pod once: if that fails, it gives the pod up. It tries to delete a victim once: if that fails,
+// the core waits for ever. And it drops a pod that comes while its application is being completed. A Repairer looks for
+// such pods, reads each from the API server, and gives it to the shim as if it were new.
 type Repairer struct {
-	// Context returns that of the shim.
+	// Context returns the shim's context, which holds its applications and tasks.
 	Context func() *cache.Context
 	Clients kubernetes.Interface
-	// Unconfirmed returns the releases that the core waits for, and Repeat tells the shim one of them again.
+	// Unconfirmed returns the releases that the core waits for, and Repeat hands one of them to the shim again.
 	Unconfirmed func() []*si.AllocationRelease
 	Repeat      func(*si.AllocationRelease)
 	// Repaired is called for each pod that was taken up, or release that was repeated.
@@ -44,8 +44,8 @@ type Repairer struct {
 	suspects map[string]*suspect
 }
 
-// A suspect is a pod that may have been given up. It is one only if it is found twice: the shim is told of pods and decisions at
-// other moments than the Repairer.
+// A suspect is a pod that may have been given up. It is repaired only if it is found twice, because the shim hears of pods
+// and decisions at other moments than the Repairer.
 type suspect struct {
 	seen  time.Time
 	due   time.Time
@@ -54,7 +54,7 @@ type suspect struct {
 
 // Run looks every few seconds, until ctx is done.
 func (r *Repairer) Run(ctx context.Context) {
-	// The shim's own informer cannot tell: the shim writes into the pods that it gets from there.
+	// The shim's own informer cannot be used, because the shim changes the pods that it gets from there.
 	factory := informers.NewSharedInformerFactoryWithOptions(r.Clients, 0, informers.WithTweakListOptions(func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.AndSelectors(
 			fields.OneTermEqualSelector("spec.schedulerName", constants.SchedulerName), fields.OneTermEqualSelector("spec.nodeName", ""),
@@ -102,7 +102,7 @@ func (r *Repairer) look(ctx context.Context, now time.Time) {
 	}
 }
 
-// isDue tells whether something was found before, and when it was mended last it was long enough ago.
+// isDue tells whether key was found before, and was last mended long enough ago.
 func (r *Repairer) isDue(key string, now time.Time) bool {
 	known := r.suspects[key]
 	if known == nil {
@@ -121,7 +121,7 @@ func (r *Repairer) isDue(key string, now time.Time) bool {
 	return true
 }
 
-// wasGivenUp tells whether the shim does nothing any more for a pod that is bound, or is not.
+// wasGivenUp tells whether the shim has given a pod up. bound says whether the API server has it bound.
 func (r *Repairer) wasGivenUp(pod *v1.Pod, bound bool) bool {
 	id := utils.GetApplicationIDFromPod(pod)
 	if id == "" || pod.DeletionTimestamp != nil || utils.IsPodTerminated(pod) || len(pod.Spec.SchedulingGates) > 0 {
@@ -142,12 +142,12 @@ func (r *Repairer) wasGivenUp(pod *v1.Pod, bound bool) bool {
 	case states.Rejected, states.Killed, states.Failed, states.Completed:
 		return true
 	case states.Bound:
-		return !bound // the shim takes its own plan for what the API server said
+		return !bound // the shim believes that it bound the pod, and the API server does not have it so
 	}
 	return false
 }
 
-// takeUp has the shim forget a pod, and hear of it as the API server has it.
+// takeUp removes a pod from the shim, and adds it again as the API server has it.
 func (r *Repairer) takeUp(ctx context.Context, pod *v1.Pod) {
 	fresh := r.read(ctx, pod)
 	if fresh == nil {
@@ -156,28 +156,28 @@ func (r *Repairer) takeUp(ctx context.Context, pod *v1.Pod) {
 	shim := r.Context()
 	if known := shim.GetApplication(utils.GetApplicationIDFromPod(pod)); known != nil && fresh.Spec.NodeName != "" {
 		if task := known.GetTask(string(pod.UID)); task != nil && task.GetTaskState() == cache.TaskStates().Bound && task.GetNodeName() == fresh.Spec.NodeName {
-			return // it was bound since
+			return // it has been bound meanwhile
 		}
 	}
-	r.Logger.Warn("the shim has given up a pod and takes it up again", "pod", pod.Namespace+"/"+pod.Name, "node", fresh.Spec.NodeName)
+	r.Logger.Warn("the shim has given up a pod, which is handed to it again", "pod", pod.Namespace+"/"+pod.Name, "node", fresh.Spec.NodeName)
 	shim.RemoveTask(utils.GetApplicationIDFromPod(pod), string(pod.UID))
-	// Not by DeletePod, which would end the new task, too.
+	// DeletePod would end the new task, too.
 	shim.GetSchedulerCache().RemovePod(pod)
 	shim.AddPod(fresh)
 	r.Repaired()
-	// If it went meanwhile, the shim may have heard of that before it heard of the pod.
+	// If the pod was deleted meanwhile, the shim may have heard of that before AddPod.
 	if r.isGone(ctx, pod) {
 		shim.DeletePod(fresh)
 	}
 }
 
-// repeat tells the shim once more that a pod has to go.
+// repeat hands the release of a pod to the shim once more.
 func (r *Repairer) repeat(ctx context.Context, pod *v1.Pod, release *si.AllocationRelease) {
-	// The shim deletes by name, and another pod may have it by now.
+	// The shim deletes by name, and another pod may have the name by now.
 	if r.read(ctx, pod) == nil {
 		return
 	}
-	r.Logger.Warn("the shim has not deleted a pod that has to go, and is told again", "pod", pod.Namespace+"/"+pod.Name)
+	r.Logger.Warn("the shim has not deleted a pod that has to go; its release is handed over again", "pod", pod.Namespace+"/"+pod.Name)
 	r.Repeat(release)
 	r.Repaired()
 }

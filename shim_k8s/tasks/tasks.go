@@ -1,4 +1,4 @@
-// Package tasks looks after pods in the shim: whether where others run matters to them, and those that the shim has given up.
+// Package tasks reads the shim's cache: it finds pods that depend on where others run, and pods that the shim has given up.
 package tasks
 
 import (

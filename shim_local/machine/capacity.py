@@ -51,7 +51,7 @@ def _read_memory(meminfo: Path) -> int:
 
 
 def count_gpus() -> int:
-    """Returns the number of GPUs that ``nvidia-smi`` lists, or 0 if there is no such program or it fails."""
+    """Returns the number of GPUs that ``nvidia-smi`` lists, or 0 if that program is missing or fails."""
     program = shutil.which(NVIDIA)
     if program is None:
         return 0

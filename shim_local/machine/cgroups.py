@@ -82,14 +82,6 @@ def kill_group(group: str) -> bool:
     return True
 
 
-def list_members(group: str) -> list[int]:
-    """Returns the processes in *group*."""
-    try:
-        return [int(line) for line in (Path(group) / "cgroup.procs").read_text().split()]
-    except (OSError, ValueError):
-        return []
-
-
 def count_oom_kills(group: str) -> int:
     """Returns the number of processes that were killed because *group* had used up its memory."""
     try:

@@ -35,7 +35,7 @@ class Settings:
     listen: str = ""
     """The address at which agents of other machines may connect; empty: none."""
     join: str = ""
-    """The server whose agent this machine becomes; empty: it is a server itself."""
+    """The address of the server whose agent this machine becomes; empty: this machine runs a server itself."""
     token_file: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None

@@ -12,18 +12,14 @@ Python, ``--functions`` prints what each function takes.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
-import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FrameType
@@ -48,10 +44,9 @@ from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.scheduler_service import SchedulerService
 from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM
-from tests.bench.opcodes import VERSION
+from tests.bench.counted import CountedBench
 from tests.bench.placing import P1, P2_FLAT
 
-BASELINES = Path(__file__).with_name("around.json")
 WARM_UP, SAMPLE = 1_000, 1_000
 """Asks; after the warm-up every application runs something."""
 
@@ -65,7 +60,7 @@ VALUES: Final = f"{CORE}domain{os.sep}"
 
 PARTS: Final = (
     ("reading", ("service/wire", "service/plain_asks.py", "service/rpc.py", "service/request_lengths.py")),
-    ("answering", ("service/streams.py", "service/joined_fields.py")),
+    ("answering", ("service/streams.py", "service/message_bytes.py")),
     ("turns", ("service/runner.py", "service/sharing.py", "service/garbage.py", "service/callback_")),
     ("events", ("partition/history/", "service/event_")),
     ("counting", ("metrics/", "rest/", "service/health.py", "service/refusals.py", "service/durations.py")),
@@ -301,45 +296,8 @@ def functions_table(workload: Workload, least: float = 2.0) -> str:
     )
 
 
-def measured() -> dict[str, dict[str, float]]:
-    """Instructions per ask of each workload, counted in a fresh interpreter with hash seed 0."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.around"],
-        env=os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    found: dict[str, dict[str, float]] = json.loads(done.stdout)
-    return found
-
-
-def baselines() -> dict[str, dict[str, dict[str, float]]]:
-    """The committed counts by minor version of Python."""
-    known: dict[str, dict[str, dict[str, float]]] = json.loads(BASELINES.read_text()) if BASELINES.exists() else {}
-    return known
-
-
-def record() -> None:
-    """Make what is counted now the baseline of this version of Python."""
-    known = baselines()
-    known[VERSION] = measured()
-    ordered = {version: known[version] for version in sorted(known)}
-    BASELINES.write_text(json.dumps(ordered, indent=2) + "\n")
+BENCH: Final = CountedBench("around", SMALL, per_ask, functions_table)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.around", description=__doc__)
-    parser.add_argument("--record", action="store_true", help="write the baseline of this version of Python")
-    parser.add_argument("--functions", choices=list(SMALL), help="print what each function takes in this workload")
-    given = parser.parse_args()
-    with suppress(BrokenPipeError):
-        if given.record:
-            record()
-        elif given.functions:
-            print(functions_table(SMALL[given.functions]))
-        else:
-            print(json.dumps({name: per_ask(workload) for name, workload in SMALL.items()}, indent=2))
+    BENCH.run_command(__doc__)

@@ -8,18 +8,14 @@ them as JSON, ``--record`` makes them the baseline of this version.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
-import os
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Final
 
 from kornel.core.domain.effects import Allocated, AllocationEffect
 from kornel.core.load.workload import Workload
@@ -27,10 +23,9 @@ from kornel.core.partition.engine import Engine
 from kornel.core.service.runner import SLICE_BUDGET
 from kornel.core.service.wire import Encoder
 from tests.bench.core_process import RM
+from tests.bench.counted import CountedBench
 from tests.bench.placing import P1, P2_FLAT, P2_NESTED, P3, ready_engine
 
-BASELINES = Path(__file__).with_name("opcodes.json")
-VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 WARM_UP, SAMPLE = 1_000, 500
 """Asks; after the warm-up every application runs something."""
 
@@ -117,44 +112,8 @@ def _decided(engine: Engine, commands: list[Any]) -> list[AllocationEffect]:
     return [effect for effect in effects if isinstance(effect, Allocated)]
 
 
-def measured() -> dict[str, dict[str, float]]:
-    """Instructions per ask of each workload, counted in a fresh interpreter with hash seed 0."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.opcodes"],
-        env=os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    found: dict[str, dict[str, float]] = json.loads(done.stdout)
-    return found
-
-
-def baselines() -> dict[str, dict[str, dict[str, float]]]:
-    """The committed counts by minor version of Python."""
-    known: dict[str, dict[str, dict[str, float]]] = json.loads(BASELINES.read_text()) if BASELINES.exists() else {}
-    return known
-
-
-def record() -> None:
-    """Make what is counted now the baseline of this version of Python."""
-    known = baselines()
-    known[VERSION] = measured()
-    ordered = {version: known[version] for version in sorted(known)}
-    BASELINES.write_text(json.dumps(ordered, indent=2) + "\n")
+BENCH: Final = CountedBench("opcodes", SMALL, per_ask, functions_table)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.opcodes", description=__doc__)
-    parser.add_argument("--record", action="store_true", help="write the baseline of this version of Python")
-    parser.add_argument("--functions", choices=list(SMALL), help="print what each function takes in this workload")
-    given = parser.parse_args()
-    if given.record:
-        record()
-    elif given.functions:
-        print(functions_table(SMALL[given.functions]))
-    else:
-        print(json.dumps({name: per_ask(workload) for name, workload in SMALL.items()}, indent=2))
+    BENCH.run_command(__doc__)

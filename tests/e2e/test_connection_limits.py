@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,17 +44,19 @@ async def test_a_connection_with_its_share_of_calls_gets_no_other_one() -> None:
     """Its calls are refused; a connection that has few is served all the same."""
     async with running_core(calls=CallLimits(calls=20, host_calls=8)) as core, AsyncExitStack() as open_:
         await core.register()
-        codes = []
+        calls = []
         async with grpc.aio.insecure_channel(core.address, options=[("grpc.use_local_subchannel_pool", 1)]) as greedy:
-            for _ in range(12):
+            for number in range(1, 13):
                 call = greedy.stream_stream("/si.v1.Scheduler/UpdateNode")()
                 stream = await open_.enter_async_context(Conversation.open(call))
-                with suppress(grpc.aio.AioRpcError):  # It may have been refused by then.
+                calls.append(call)
+                await until(lambda: core.server.admission.open == number or call.done(), "an answer")  # noqa: B023
+                # A client that is just writing when it is refused says INTERNAL of its own accord.
+                if not call.done():
                     await stream.send(si.NodeRequest(rmID="rm-1").SerializeToString())
-                codes.append(call)
-            await until(lambda: sum(call.done() for call in codes) == 4, "four of them to be refused")
-            # A client that is just writing when it is refused says INTERNAL of its own accord.
-            assert {await call.code() for call in codes if call.done()} <= {Code.RESOURCE_EXHAUSTED, Code.INTERNAL}
+            ended = [call for call in calls if call.done()]
+            assert [await call.code() for call in ended] == [Code.RESOURCE_EXHAUSTED] * 4
+            assert ended == calls[-4:]
             assert await healthy(core)
             await core.serves()
 

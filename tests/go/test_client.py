@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 import subprocess
 import sys
+from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from kornel.core.domain.commands import RegisterManager
+from kornel.core.journal.reading import read_records
 from tests.e2e.harness import PATIENCE_S, running_core
+from tests.e2e.test_resume import books_of_journal, killed_core
 from tests.go.toolchain import BUILD_S, CLIENT, ROOT, find_go, list_unformatted, run_go
+from tests.unit.journal.made import open_store
 
 pytestmark = pytest.mark.timeout(BUILD_S)
 
@@ -79,3 +86,39 @@ async def test_the_example_runs_its_gang_and_its_tasks_at_a_core(example: Path) 
             if shim.returncode is None:
                 shim.kill()
                 await shim.wait()
+
+
+async def test_the_example_goes_on_exactly_however_often_the_core_is_killed(example: Path, tmp_path: Path) -> None:
+    """With a journal, the shim registers once, each task is placed once and ends once, and the core's books agree."""
+    tasks = 300
+    async with killed_core(tmp_path) as core:
+        command = [example, "--core", core.address, "--tasks", str(tasks), "--gang", "0", "--runtime", "1ms"]
+        shim = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+        placed: Counter[str] = Counter()
+        ended: Counter[str] = Counter()
+
+        async def read_until(count: int) -> None:
+            assert shim.stderr is not None
+            async with asyncio.timeout(PATIENCE_S):
+                while ended.total() < count:
+                    line = (await shim.stderr.readline()).decode()
+                    assert line, "the shim ended"
+                    placed.update(re.findall(r"(task-\d+) runs on", line))
+                    ended.update(re.findall(r"(task-\d+) ends", line))
+
+        try:
+            for number in (1, 90, 91, 200, 260):
+                await read_until(number)
+                await core.kill()
+                await core.start()
+            await read_until(tasks)
+        finally:
+            shim.kill()
+            await shim.wait()
+        await core.kill(signal.SIGTERM)
+    keys = {f"task-{number}" for number in range(tasks)}
+    assert placed == ended == Counter(dict.fromkeys(keys, 1))
+    assert books_of_journal(core.journal) == (placed, ended)
+    with closing(open_store(core.journal)) as store:
+        commands = [read.record.call.command for read in read_records(store)]
+    assert sum(isinstance(each, RegisterManager) for each in commands) == 1

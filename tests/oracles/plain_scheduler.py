@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cmp_to_key
 
-from kornel.core.domain.resources import Resources, compare_shares, shares_of
+from tests.oracles.shares import compare_shares, shares_of
 
 Amounts = Mapping[str, int]
 
@@ -213,8 +213,8 @@ def _in_order(queue: PlainQueue) -> list[PlainApplication]:
         if queue.by_priority and ranks[0] != ranks[1]:
             return -1 if ranks[0] > ranks[1] else 1
         if queue.fair:
-            whole = Resources(queue.guaranteed)
-            ratio = compare_shares(shares_of(Resources(left.real()), whole), shares_of(Resources(right.real()), whole))
+            whole = queue.guaranteed
+            ratio = compare_shares(shares_of(left.real(), whole), shares_of(right.real(), whole))
             if ratio:
                 return ratio
         mine, other = (left.submitted, left.name), (right.submitted, right.name)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.bench import around, opcodes, placing
+from tests.bench.counted import VERSION
 
 TOLERANCE = 0.10
 LEAST_OF_CEILING = 0.08
@@ -16,7 +17,7 @@ TRIES = 3
 
 @pytest.fixture(scope="module")
 def counted() -> dict[str, dict[str, float]]:
-    return opcodes.measured()
+    return opcodes.BENCH.measure()
 
 
 @pytest.mark.parametrize("part", ["reading", "deciding", "answering"])
@@ -25,10 +26,10 @@ def test_instructions_per_ask_do_not_grow_by_a_tenth(
     counted: dict[str, dict[str, float]], workload: str, part: str
 ) -> None:
     """Against the committed baseline of this minor version of Python."""
-    baselines = opcodes.baselines()
-    if opcodes.VERSION not in baselines:
-        pytest.skip(f"no baseline for Python {opcodes.VERSION}: make bench-baseline writes one")
-    expected, found = baselines[opcodes.VERSION][workload][part], counted[workload][part]
+    baselines = opcodes.BENCH.read_baselines()
+    if VERSION not in baselines:
+        pytest.skip(f"no baseline for Python {VERSION}: make bench-baseline writes one")
+    expected, found = baselines[VERSION][workload][part], counted[workload][part]
     assert found <= expected * (1 + TOLERANCE), (
         f"{workload}, {part}: {found:,.0f} bytecode instructions per ask, {expected:,.0f} in the baseline."
         " Meant? make bench-baseline"
@@ -37,7 +38,7 @@ def test_instructions_per_ask_do_not_grow_by_a_tenth(
 
 @pytest.fixture(scope="module")
 def counted_around() -> dict[str, dict[str, float]]:
-    return around.measured()
+    return around.BENCH.measure()
 
 
 @pytest.mark.parametrize("workload", list(around.SMALL))
@@ -45,10 +46,10 @@ def test_instructions_around_decisions_do_not_grow_by_a_tenth(
     counted_around: dict[str, dict[str, float]], workload: str
 ) -> None:
     """Decoding, answering, events, metrics, history and journal, against the baseline of this version of Python."""
-    baselines = around.baselines()
-    if opcodes.VERSION not in baselines:
-        pytest.skip(f"no baseline for Python {opcodes.VERSION}: make bench-baseline writes one")
-    expected, found = baselines[opcodes.VERSION][workload], counted_around[workload]
+    baselines = around.BENCH.read_baselines()
+    if VERSION not in baselines:
+        pytest.skip(f"no baseline for Python {VERSION}: make bench-baseline writes one")
+    expected, found = baselines[VERSION][workload], counted_around[workload]
     assert set(found) == set(expected)
     assert found["all"] <= expected["all"] * (1 + TOLERANCE), (
         f"{workload}: {found['all']:,.0f} bytecode instructions per ask around the engine, {expected['all']:,.0f} in"

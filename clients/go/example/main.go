@@ -1,4 +1,4 @@
-// A small shim: one node, one application, and tasks that run for a while. The first of them are a gang.
+// Command example is a small shim: one node, one application, and tasks that run for a while. The first tasks are a gang.
 //
 //	go run ./example --core 127.0.0.1:50051
 package main
@@ -25,14 +25,14 @@ const (
 	queues      = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: example}]}]}]"
 )
 
-// A shim runs tasks of one core each. What it is asked for is remembered by [kornel.Shim], which tells a core that has
-// forgotten it.
+// A shim runs tasks of one core each. [kornel.Shim] remembers what it has reported, and reports it again to a core that has
+// lost its state.
 type shim struct {
 	core        *kornel.Shim
 	tasks, gang int
 	runtime     time.Duration
 	mu          sync.Mutex
-	running     map[string]*time.Timer // nil for a placeholder, which ends only when it is told to
+	running     map[string]*time.Timer // nil for a placeholder, which has no end of its own
 }
 
 // ReceiveNodes adds the application once the node is there.
@@ -72,7 +72,7 @@ func (s *shim) ReceiveApplications(response *si.ApplicationResponse) {
 	}
 }
 
-// ReceiveAllocations starts what was placed and stops what has to go.
+// ReceiveAllocations starts tasks that were placed and stops tasks that are released.
 func (s *shim) ReceiveAllocations(response *si.AllocationResponse) {
 	for _, update := range kornel.AllocationUpdates(response) {
 		switch update := update.(type) {
@@ -107,7 +107,7 @@ func (s *shim) start(key string, placeholder bool) {
 	}
 }
 
-// stop tells whether the task ran.
+// stop ends a task, and tells whether it ran.
 func (s *shim) stop(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,11 +134,11 @@ func run(address, rmID string, s *shim) error {
 		return err
 	}
 	defer client.Close()
-	// The kit wants a shim to register again only when it is told to.
+	// Check S17 of the kit wants a shim to register again only when the core asks for it.
 	s.core = kornel.NewShim(client, kornel.ShimOptions{Receiver: s, ReopenOnBreak: true})
 	if err := s.core.Start(ctx, kornel.Registration{Config: queues}); err != nil {
 		if ctx.Err() != nil {
-			return nil // stopped before the core was there
+			return nil // stopped before the core could be reached
 		}
 		return err
 	}

@@ -1,5 +1,5 @@
-// Package fakecore is a scripted core for tests of shims: it serves si.v1 and the callbacks in the same process, accepts what
-// it is told, places asks on the first open node, and writes down in order what it was told. It knows no resources.
+// Package fakecore is a scripted core for tests of shims: it serves si.v1 and the callbacks in the same process, accepts
+// what is reported, places asks on the first open node, and records in order what it received. It ignores resources.
 package fakecore
 
 import (
@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
 
 	"kornel/clients/go/kornelv1"
 )
@@ -29,18 +30,20 @@ const Address = "passthrough:///fakecore"
 type Core struct {
 	// RefuseConfig returns why a configuration is refused, or nil.
 	RefuseConfig func(config string) error
-	// HoldRegistrations is how many registrations are refused because another session holds the core, for a millisecond.
+	// HoldRegistrations is how many registrations are refused, each for a millisecond, as if another session held the core.
 	HoldRegistrations int
-	// RefuseNode, RefuseApplication and RefuseAllocation return why an entry is refused; empty: it is not.
+	// RefuseNode, RefuseApplication and RefuseAllocation return why an entry is refused; empty: it is accepted.
 	RefuseNode, RefuseApplication, RefuseAllocation func(id string) string
-	// HoldAsks keeps asks from being placed but by [Core.Place].
+	// HoldAsks leaves asks unplaced until [Core.Place] is called for them.
 	HoldAsks bool
 	// ServerOptions are those of gRPC.
 	ServerOptions []grpc.ServerOption
-	// NamesPlacements has the core say that questions name the placement to await.
+	// NamesPlacements says that questions name the placement to wait for.
 	NamesPlacements bool
-	// WithoutCallbacks has the core know nothing of callbacks.
+	// WithoutCallbacks leaves callbacks unimplemented.
 	WithoutCallbacks bool
+	// Resumes has streams go on exactly where they broke (kornel-resume).
+	Resumes bool
 
 	mu         sync.Mutex
 	changed    chan struct{}
@@ -49,7 +52,7 @@ type Core struct {
 	log        []string
 	registered bool
 	config     string
-	nodes      map[string]bool // whether each is open
+	nodes      map[string]bool // true if the node is open
 	nodeOrder  []string
 	apps       map[string]bool
 	asks       []*si.Allocation
@@ -59,6 +62,13 @@ type Core struct {
 	peer       *peer
 	questions  int64
 	sessions   []string
+	deaf, mute bool
+	// epoch, applied, sent and told belong to [Core.Resumes]: the number of the registration, how many entries of each kind
+	// were applied, what was sent, and how much of it the shim says that it has.
+	epoch   int
+	applied map[string]uint64
+	sent    map[string][]proto.Message
+	told    *kornelv1.StreamCounts
 }
 
 // Sessions returns the names of sessions that calls have come with, each once.
@@ -78,7 +88,7 @@ func (c *Core) noteSession(ctx context.Context) {
 	}
 }
 
-// A line is one open stream. What is sent on it, and its end, go through its queue.
+// A line is one open stream, with a queue of the messages to send and of its end.
 type line struct {
 	messages chan any // a message or an error
 }
@@ -100,12 +110,13 @@ func (c *Core) forget() {
 	c.nodes, c.nodeOrder = map[string]bool{}, nil
 	c.apps, c.asks, c.running = map[string]bool{}, nil, map[string]*si.Allocation{}
 	c.backlog = map[string][]any{}
+	c.applied, c.sent = map[string]uint64{}, map[string][]proto.Message{}
 	if c.lines == nil {
 		c.lines = map[string]*line{}
 	}
 }
 
-// Serve begins to serve, again with what the core knows if it is not the first time.
+// Serve begins to serve. After [Core.Stop] the core still has its state.
 func (c *Core) Serve() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,10 +136,11 @@ func (c *Core) Serve() {
 		kornelv1.RegisterCallbackServiceServer(c.server, &callbacks{core: c})
 	}
 	kornelv1.RegisterConfigurationServiceServer(c.server, &configuration{core: c})
+	kornelv1.RegisterManagerServiceServer(c.server, &manager{core: c})
 	go func(server *grpc.Server, listener net.Listener) { _ = server.Serve(listener) }(c.server, c.listener)
 }
 
-// Stop cuts every connection. The core keeps what it knows.
+// Stop cuts every connection. The core keeps its state.
 func (c *Core) Stop() {
 	c.mu.Lock()
 	server := c.server
@@ -136,7 +148,7 @@ func (c *Core) Stop() {
 	server.Stop()
 }
 
-// Restart stops the core and serves again with nothing known.
+// Restart stops the core and serves again without any state.
 func (c *Core) Restart() {
 	c.Stop()
 	c.mu.Lock()
@@ -145,6 +157,28 @@ func (c *Core) Restart() {
 	c.note("restarted")
 	c.mu.Unlock()
 	c.Serve()
+}
+
+// Block has the core read and not apply what comes (deaf), or decide and not say it (mute), as one that is killed before it
+// recorded or sent anything. With [Core.Resumes], what was blocked comes again on the next stream.
+func (c *Core) Block(deaf, mute bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deaf, c.mute = deaf, mute
+}
+
+// Received returns how many entries of each kind the shim has said that it has received; nil: nothing yet.
+func (c *Core) Received() *kornelv1.StreamCounts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.told
+}
+
+// LoseEntries has the core say that fewer entries were applied than it had said before, as after a loss of its journal.
+func (c *Core) LoseEntries(kind string, count uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.applied[kind] -= count
 }
 
 // Dialer connects a client to the core, wherever its address points.
@@ -157,7 +191,7 @@ func (c *Core) Dialer() grpc.DialOption {
 	})
 }
 
-// EndStreams ends the three streams with a status error; the core keeps what it knows unless that is FAILED_PRECONDITION.
+// EndStreams ends the three streams with a status error. The core keeps its state unless the error is FAILED_PRECONDITION.
 func (c *Core) EndStreams(end error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,14 +205,14 @@ func (c *Core) EndStreams(end error) {
 	}
 }
 
-// Log returns what the core was told so far, in order.
+// Log returns what the core has received so far, in order.
 func (c *Core) Log() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.log)
 }
 
-// Since returns what the core was told from the last entry that begins with prefix.
+// Since returns what the core has received from the last entry that begins with prefix on.
 func (c *Core) Since(prefix string) []string {
 	log := c.Log()
 	for i := len(log) - 1; i >= 0; i-- {
@@ -189,7 +223,7 @@ func (c *Core) Since(prefix string) []string {
 	return nil
 }
 
-// WaitFor waits until the core was told every one of the entries, and tells whether that happened within ten seconds.
+// WaitFor waits until the core has received all of the entries, and tells whether that happened within ten seconds.
 func (c *Core) WaitFor(entries ...string) bool {
 	return c.Await(func(log []string) bool {
 		for _, entry := range entries {
@@ -201,7 +235,7 @@ func (c *Core) WaitFor(entries ...string) bool {
 	})
 }
 
-// Await waits until what the core was told satisfies a condition, and tells whether it did within ten seconds.
+// Await waits until what the core has received satisfies a condition, and tells whether it did within ten seconds.
 func (c *Core) Await(condition func(log []string) bool) bool {
 	limit := time.After(10 * time.Second)
 	for {
@@ -239,7 +273,7 @@ func (c *Core) Place(key, node string) {
 	}
 }
 
-// DemandRelease asks the shim for the release of what runs.
+// DemandRelease asks the shim for the release of a running allocation.
 func (c *Core) DemandRelease(key string, termination si.TerminationType) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -300,7 +334,14 @@ func (c *Core) note(format string, values ...any) {
 }
 
 // send sends a message on the open stream of a kind, or keeps it for the next one.
-func (c *Core) send(kind string, message any) {
+func (c *Core) send(kind string, message proto.Message) {
+	if c.Resumes {
+		c.sent[kind] = append(c.sent[kind], message)
+		if open := c.lines[kind]; open != nil && !c.mute {
+			open.messages <- message
+		}
+		return
+	}
 	if open := c.lines[kind]; open != nil {
 		open.messages <- message
 		return

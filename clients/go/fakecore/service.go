@@ -3,13 +3,18 @@ package fakecore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"kornel/clients/go/kornelv1"
 )
@@ -40,6 +45,10 @@ func (s *scheduler) RegisterResourceManager(ctx context.Context, request *si.Reg
 	c.registered = true
 	c.config = request.GetConfig()
 	c.note("register %s", request.GetRmID())
+	if c.Resumes {
+		c.epoch++
+		_ = grpc.SetHeader(ctx, metadata.Pairs(resumeKey, fmt.Sprint("epoch-", c.epoch)))
+	}
 	return &si.RegisterResourceManagerResponse{}, nil
 }
 
@@ -51,19 +60,19 @@ func (c *Core) judgeConfig(config string) error {
 }
 
 func (s *scheduler) UpdateNode(stream si.Scheduler_UpdateNodeServer) error {
-	return serve(s.core, "UpdateNode", stream.Recv, stream.Send, s.core.takeNodes)
+	return serve(s.core, "UpdateNode", stream, stream.Recv, stream.Send, s.core.takeNodes)
 }
 
 func (s *scheduler) UpdateApplication(stream si.Scheduler_UpdateApplicationServer) error {
-	return serve(s.core, "UpdateApplication", stream.Recv, stream.Send, s.core.takeApplications)
+	return serve(s.core, "UpdateApplication", stream, stream.Recv, stream.Send, s.core.takeApplications)
 }
 
 func (s *scheduler) UpdateAllocation(stream si.Scheduler_UpdateAllocationServer) error {
-	return serve(s.core, "UpdateAllocation", stream.Recv, stream.Send, s.core.takeAllocations)
+	return serve(s.core, "UpdateAllocation", stream, stream.Recv, stream.Send, s.core.takeAllocations)
 }
 
-// serve serves one stream: the first message binds it, the others are taken under the core's lock.
-func serve[Request, Response any](c *Core, kind string, receive func() (*Request, error), send func(*Response) error, take func(*Request)) error {
+// serve serves one stream: the first message binds it, the others are handled under the core's lock.
+func serve[Request, Response any](c *Core, kind string, stream grpc.ServerStream, receive func() (*Request, error), send func(*Response) error, take func(*Request)) error {
 	first, err := receive()
 	if err != nil {
 		return err
@@ -74,6 +83,12 @@ func serve[Request, Response any](c *Core, kind string, receive func() (*Request
 		return status.Error(codes.FailedPrecondition, "the resource manager is not registered")
 	}
 	mine := &line{messages: make(chan any, roomOfLine)}
+	if c.Resumes {
+		if err := c.goOn(kind, stream, mine); err != nil {
+			c.mu.Unlock()
+			return err
+		}
+	}
 	c.lines[kind] = mine
 	c.note("bind %s", kind)
 	for _, message := range c.backlog[kind] {
@@ -94,7 +109,10 @@ func serve[Request, Response any](c *Core, kind string, receive func() (*Request
 				return
 			}
 			c.mu.Lock()
-			take(request)
+			if !c.deaf {
+				c.applied[kind] += countEntries(any(request).(proto.Message))
+				take(request)
+			}
 			c.mu.Unlock()
 		}
 	}()
@@ -121,6 +139,61 @@ func serve[Request, Response any](c *Core, kind string, receive func() (*Request
 		}
 	}
 	return nil
+}
+
+const resumeKey = "kornel-resume"
+
+// goOn has a stream go on behind what the shim says that it has received.
+func (c *Core) goOn(kind string, stream grpc.ServerStream, mine *line) error {
+	asked, _ := metadata.FromIncomingContext(stream.Context())
+	mark := strings.Join(asked.Get(resumeKey), ",")
+	c.note("goes on %s %s", kind, mark)
+	epoch, count, _ := strings.Cut(mark, "/")
+	received, err := strconv.ParseUint(count, 10, 64)
+	if err != nil || epoch != fmt.Sprint("epoch-", c.epoch) {
+		return status.Error(codes.FailedPrecondition, "resync-required: "+mark)
+	}
+	_ = stream.SendHeader(metadata.Pairs(resumeKey, fmt.Sprint("epoch-", c.epoch, "/", c.applied[kind])))
+	for _, message := range c.sent[kind] {
+		if count := countEntries(message); count <= received {
+			received -= count
+		} else {
+			mine.messages <- message
+		}
+	}
+	return nil
+}
+
+// countEntries returns the number of entries in all lists of a message; releases have their lists one level down.
+func countEntries(message proto.Message) uint64 {
+	var found uint64
+	message.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		if field.IsList() {
+			found += uint64(value.List().Len())
+		} else if field.Message() != nil {
+			found += countEntries(value.Message().Interface())
+		}
+		return true
+	})
+	return found
+}
+
+type manager struct {
+	kornelv1.UnimplementedManagerServiceServer
+	core *Core
+}
+
+func (s *manager) Acknowledge(_ context.Context, request *kornelv1.AcknowledgeRequest) (*kornelv1.AcknowledgeResponse, error) {
+	c := s.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if request.GetEpoch() != fmt.Sprint("epoch-", c.epoch) {
+		return nil, status.Error(codes.FailedPrecondition, "resync-required: another epoch")
+	}
+	c.told = request.GetReceived()
+	return &kornelv1.AcknowledgeResponse{Applied: &kornelv1.StreamCounts{
+		Nodes: c.applied["UpdateNode"], Applications: c.applied["UpdateApplication"], Allocations: c.applied["UpdateAllocation"],
+	}}, nil
 }
 
 type callbacks struct {

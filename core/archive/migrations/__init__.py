@@ -1,1 +1,1 @@
-"""The history database from one version to the next."""
+"""Migrates the history database from one version to the next."""

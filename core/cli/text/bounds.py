@@ -1,4 +1,4 @@
-"""Explained headroom as text for a terminal."""
+"""Writes the headroom of a queue or a user, with all its bounds, as text for a terminal."""
 
 from __future__ import annotations
 

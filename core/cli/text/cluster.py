@@ -1,4 +1,4 @@
-"""Queues, applications, nodes and health as text for a terminal."""
+"""Writes queues, applications, nodes and health as text for a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DEVICES: Final = "kornel.devices"
 """The attribute of a node that lists its devices, which are shown as a table instead."""
 
 BARS: Final = (16, 10, 6, 0)
-"""The possible lengths of bars, of which the first one is used for which a table fits."""
+"""The possible lengths of bars, longest first. A table uses the first length with which it fits the terminal."""
 
 
 def render_queues(
@@ -34,8 +34,8 @@ def render_queues(
 ) -> str:
     """Returns a tree of *queues* with a bar for each of *types*, by default the first two types of the cluster.
 
-    A full bar is the max of its queue, or of the nearest queue above that has one; the mark is the guarantee. *above*:
-    the queues above the first one, the root first.
+    A full bar is the max of its queue, or of the nearest queue above that has one; the mark is the guarantee. *above*
+    are the ancestors of the first queue, the root first.
     """
     if not queues:
         return "no queues"
@@ -57,7 +57,8 @@ def render_queues(
 
 
 def queues_above(queues: Sequence[pb.QueueInfo], path: str) -> list[pb.QueueInfo]:
-    """Returns the queues that lead to the one at *path*, the root first; *queues* has parents first."""
+    """Returns the ancestors of the queue at *path*, the root first. *queues* must have parents before their
+    children."""
     return [queue for queue in queues if path.startswith(f"{queue.path}.")]
 
 
@@ -79,7 +80,7 @@ def describe_use(
 
 
 def _draw_branches(queues: Sequence[pb.QueueInfo], strokes: Strokes) -> Iterator[str]:
-    """Yields the last name of each queue, after the lines that lead to it."""
+    """Yields the last name of each queue, behind the strokes of the tree that lead to it."""
     top = queues[0].path
     children: dict[str, str] = {queue.path.rpartition(".")[0]: queue.path for queue in queues[1:]}
     for queue in queues:
@@ -96,7 +97,7 @@ def _draw_branches(queues: Sequence[pb.QueueInfo], strokes: Strokes) -> Iterator
 
 
 def render_applications(found: pb.ListApplicationsResponse, now_ns: int, obstacles: Mapping[str, str]) -> str:
-    """Returns a row for each application. *obstacles*: what keeps the first ask of an application waiting, by ID."""
+    """Returns a row for each application. *obstacles* holds, by application ID, what keeps its first ask waiting."""
     if not found.applications:
         return "no applications"
     rows: list[tuple[str, ...]] = [
@@ -189,7 +190,7 @@ def render_nodes(found: pb.ListNodesResponse, strokes: Strokes, types: Sequence[
 def render_domains(found: pb.ListDomainsResponse, level: str, strokes: Strokes, types: Sequence[str] = ()) -> str:
     """Returns a row for each domain of *level* with a bar for each of *types*, by default the first two types.
 
-    A bar is filled by what is not free on schedulable nodes. A last line counts the nodes that are in no domain.
+    A bar shows how much of the schedulable nodes is not free. A last line counts the nodes that are in no domain.
     """
     if not found.domains:
         return f"no node is in a {level}"
@@ -223,7 +224,7 @@ def _count_domain_nodes(domain: pb.DomainInfo) -> str:
 
 
 def _describe_room(domain: pb.DomainInfo, name: str, strokes: Strokes, bar: int) -> str:
-    """Returns a bar and the amounts of type *name*, such as ``12 of 16``, with the part of the 12 that is held for
+    """Returns a bar and the amounts of type *name*, such as ``12 of 16``, and how much of the former is held for
     waiting asks."""
     free, held, whole = domain.free.get(name, 0), domain.held.get(name, 0), domain.capacity.get(name, 0)
     drawn = draw_bar(whole - free, whole, bar, strokes)

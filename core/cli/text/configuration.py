@@ -1,4 +1,4 @@
-"""Configuration history and previews as text for a terminal."""
+"""Writes the history of configurations, and previews of them, as text for a terminal."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Writes messages as JSON in one style: every name is in snake case, also those of ``si.v1``, which has another
-style."""
+"""Writes messages as JSON in one style: every field name is in snake case, also in messages of ``si.v1``, whose own
+names have another style."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEW_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def write_message(message: Message, indent: int | None = 2) -> str:
-    """Returns *message* with all its fields as JSON; *indent* ``None``: in one line."""
+    """Returns *message* with all its fields as JSON, in one line if *indent* is ``None``."""
     return json.dumps(message_values(message), indent=indent, ensure_ascii=False)
 
 
@@ -33,8 +33,8 @@ def _rename_fields(values: dict[str, Any], described: Any) -> dict[str, Any]:
 
 
 def _rename_inner(value: Any, described: Any) -> Any:
-    """Returns the *value* of a field with renamed fields within; *described* describes its messages; ``None``: it has
-    none."""
+    """Returns the *value* of a field with the fields of messages within it renamed. *described* is the descriptor of
+    these messages, ``None`` if there are none."""
     if described is None:
         return value
     if described.GetOptions().map_entry:

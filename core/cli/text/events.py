@@ -21,7 +21,7 @@ _FURTHER: Final = " " * 8
 def render_event(event: Event) -> str:
     """Returns *event* in one line: ID, time in UTC, what happened to what, and the details.
 
-    In a terminal that is too narrow, further lines begin further in.
+    In a narrow terminal it is wrapped, and further lines are indented.
     """
     record = event.record
     words = [
@@ -49,6 +49,6 @@ def _format_time(at_ns: int) -> str:
 
 
 def _name_of(enum: EnumDescriptor, number: int) -> str:
-    """Returns the name of *number*, or the number itself where a newer core has one that is not known here."""
+    """Returns the name of *number*, or the number itself if it comes from a newer core and has no name here."""
     value = enum.values_by_number.get(number)
     return value.name if value is not None else str(number)

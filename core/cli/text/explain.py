@@ -1,4 +1,4 @@
-"""Explanations and forecasts as text for a terminal: the answer first, the details below it."""
+"""Writes explanations and forecasts as text for a terminal: the answer first, the details below it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def render_explanation(found: pb.ExplainResponse, now_ns: int) -> str:
 
 
 def render_forecast(found: pb.WhatIfResponse, now_ns: int) -> str:
-    """Returns several lines: what would come of it in one sentence, then each part of that."""
+    """Returns several lines: a sentence that sums up what would happen, then each placement, victim and waiting ask."""
     return join_lines(_forecast_lines(found, now_ns))
 
 
@@ -113,7 +113,7 @@ def _ask_on_node_lines(found: pb.AskOnNode, now_ns: int) -> Iterator[str]:
 
 
 def _say_on_node(found: pb.AskOnNode) -> str:
-    """Returns why the ask is not on the node, in one sentence that goes on behind its key."""
+    """Returns why the ask is not on the node, as the end of a sentence that begins with the key of the ask."""
     node = found.node_id
     if found.runs_on == node:
         return f"runs on {node}."

@@ -66,7 +66,7 @@ def render_preemptions(records: Sequence[pb.PreemptionRecord]) -> str:
 
 
 def render_sums(found: pb.SumPreemptionsResponse) -> str:
-    """Returns a sentence for each pair of sides, the one with most victims in front."""
+    """Returns a sentence for each pair of preemptor and victims' side, the pair with most victims first."""
     lines = []
     for each in found.sums:
         held = f" ({format_quantities(each.resources)})" if each.resources else ""

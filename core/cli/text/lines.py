@@ -1,4 +1,4 @@
-"""Joining and indenting of lines for a terminal."""
+"""Joins and indents lines for a terminal."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def join_lines(lines: Iterable[str]) -> str:
 
 
 def indent_further(text: str) -> list[str]:
-    """Returns the lines of *text*, which a core wrote for people, all but the first indented."""
+    """Returns the lines of *text*, a message from a core, with all but the first indented."""
     first, *further = text.split("\n")
     return [first, *(f"  {line}" for line in further)]

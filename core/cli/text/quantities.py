@@ -1,4 +1,4 @@
-"""Amounts as people read them, and bars that show how much of something is used."""
+"""Writes amounts as people read them, and draws bars that show how much of something is used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Strokes(NamedTuple):
     last: str
     pass_by: str
     left_out: str
-    """The character that stands for the middle of a name that is too long."""
+    """The character that replaces the middle of a name that is too long."""
 
 
 UNICODE: Final = Strokes("█", "░", "│", "├─ ", "└─ ", "│  ", "…")

@@ -1,4 +1,4 @@
-"""A core's status as text for a terminal."""
+"""Writes the status of a core as text for a terminal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def render_status(status: GetStatusResponse, now_ns: int) -> str:
 
 
 def _standing_lines(status: GetStatusResponse) -> list[str]:
-    """Returns where the core stands among those that share its journal; nothing for one that shares it with nobody."""
+    """Returns the role of the core among those that share its journal; no lines if it shares its journal with none."""
     if not status.HasField("standing"):
         return []
     standing = status.standing
@@ -58,7 +58,7 @@ def _standing_lines(status: GetStatusResponse) -> list[str]:
 
 
 def _manager_lines(status: GetStatusResponse | ManagerStatus, now_ns: int) -> list[str]:
-    """Returns the configuration of a manager, and what is out of the ordinary with either."""
+    """Returns the configuration of a manager, and anything unusual about the two."""
     lines = wrap_text(f"configuration {_describe_configuration(status)}")
     lines += _presence_lines(status, now_ns)
     if status.HasField("rollback"):
@@ -89,7 +89,7 @@ def render_explanation(key: str, ask: ExplainAskResponse, now_ns: int) -> str:
 
 
 def _describe_manager(status: GetStatusResponse | ManagerStatus) -> str:
-    """Returns who is registered, and whether the core hears of it."""
+    """Returns which manager is registered, and whether its streams are open."""
     if not status.rm_id:
         return "no resource manager is registered"
     streams = status.presence.open_streams
@@ -141,7 +141,8 @@ def _partition_lines(partition: PartitionStatus, now_ns: int) -> Iterator[str]:
 
 
 def _queue_lines(partition: PartitionStatus) -> Iterator[str]:
-    """Yields the queues as a table; of very many, those nearest to the root, and how many the others are."""
+    """Yields the queues as a table. If there are very many, it holds those nearest to the root, and the number of the
+    others follows."""
     shown = list(partition.queues)
     if len(shown) > QUEUES_LISTED:
         by_depth = sorted(shown, key=lambda queue: queue.path.count("."))[:QUEUES_LISTED]
@@ -160,7 +161,7 @@ def _queue_lines(partition: PartitionStatus) -> Iterator[str]:
 
 
 def _describe_states(partition: PartitionStatus) -> str:
-    """Returns in words how many of all queues wait for something, and how many are drained."""
+    """Returns a phrase with the numbers of queues that have pending asks, and of queues that are draining."""
     waiting = sum(1 for queue in partition.queues if any(queue.pending.values()))
     draining = sum(1 for queue in partition.queues if queue.state != "Active")
     said = f"{waiting:,} of {len(partition.queues):,} have asks pending"
@@ -168,7 +169,7 @@ def _describe_states(partition: PartitionStatus) -> str:
 
 
 def _drained_lines(partition: PartitionStatus, now_ns: int) -> Iterator[str]:
-    """Yields the nodes that operators keep out, and how to have them back."""
+    """Yields the nodes that operators have drained, and the command that returns them."""
     for node in partition.drained_nodes[:_DRAINED_SHOWN]:
         known = "" if node.registered else ", not registered now"
         since = format_moment(node.since_ns, now_ns)
@@ -179,7 +180,8 @@ def _drained_lines(partition: PartitionStatus, now_ns: int) -> Iterator[str]:
 
 
 def _preemption_lines(partition: PartitionStatus, now_ns: int) -> Iterator[str]:
-    """Yields what is out of the ordinary: pauses, kinds that only watch, stuck victims, the monitor where it is on."""
+    """Yields what is unusual about preemption: pauses, kinds that only observe, stuck victims, and the monitor if it is
+    on."""
     governor = partition.governor
     if governor.shadow:
         yield f"governor: {', '.join(governor.shadow)} only {'watches' if len(governor.shadow) == 1 else 'watch'}"

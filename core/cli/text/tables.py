@@ -1,8 +1,8 @@
-"""Rows as text that fits a terminal. Every table of the command line is laid out here.
+"""Lays rows out as text that fits a terminal, for all commands.
 
-A file or a pipe gets every cell in one line, whatever its length. In a terminal a table that is too wide first leaves
-out the columns that the caller can spare, then wraps cells at blanks and shortens long names in the middle. If even
-that is not enough, each row is written as a block of lines.
+In a file or a pipe each row is one line, however long. In a terminal, a table that is too wide first loses the columns
+that the caller can spare, then has its cells wrapped at blanks and long names shortened in the middle. If that is not
+enough, each row is written as a block of lines.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Rows = Sequence[Sequence[str]]
 def format_table(rows: Rows, spare: Sequence[str] = (), columns: int | None = None) -> Iterator[str]:
     """Yields the lines of *rows*, the heading first, with cells written visibly.
 
-    *spare*: headings of columns to leave out, the first one first, where the terminal is too narrow for all of them.
-    *columns*: the width of the terminal; by default that of the one that standard output goes to.
+    *spare* names the columns that may be left out, in this order, if the terminal is too narrow. *columns* is the width
+    of the terminal, by default of the one that standard output goes to.
     """
     rows = [[write_visibly(cell) for cell in row] for row in rows]
     limit = columns or screen_columns()
@@ -63,9 +63,8 @@ def fit_table(make_rows: Callable[[int], Rows], bars: Sequence[int], spare: Sequ
 
 
 def wrap_text(text: str, columns: int | None = None, indent: str = "", hanging: str = "") -> list[str]:
-    """Returns *text* in lines that fit the terminal, each beginning with *indent*; as one line if there is no terminal.
-
-    *hanging*: a further indent of all lines but the first.
+    """Returns *text* in lines that fit the terminal, each beginning with *indent*, or as one line if there is no
+    terminal. *hanging* indents all lines but the first further.
     """
     limit = columns or screen_columns()
     if limit is None:
@@ -95,7 +94,8 @@ def _blanks_between(rows: Rows) -> int:
 
 
 def _fit_widths(rows: Rows, limit: int | None) -> list[int] | None:
-    """Returns the widths of the columns within *limit*, the widest made narrower first; ``None``: they cannot fit."""
+    """Returns widths of the columns that fit *limit* together, made by narrowing the widest first; ``None`` if they
+    cannot fit."""
     widths = _full_widths(rows)
     if limit is None:
         return widths
@@ -133,7 +133,8 @@ def _wrap_cell(cell: str, width: int) -> list[str]:
 
 
 def _write_blocks(rows: Rows, limit: int) -> Iterator[str]:
-    """Yields each row as its first cell, and below it the others behind their headings."""
+    """Yields the lines of each row as a block: its first cell, and below it the other cells, each behind its
+    heading."""
     heading, *others = rows
     for row in others:
         yield _INDENT + shorten_name(row[0], limit - len(_INDENT))

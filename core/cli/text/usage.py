@@ -1,4 +1,4 @@
-"""The usage of a queue over time as text for a terminal: first a summary, then a row for each point in time."""
+"""Writes the usage of a queue over time as text for a terminal: first a summary, then a row for each point in time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def render_usage(
 ) -> str:
     """Returns *points* of *queue*, with a bar for each of *types*, by default the first two that the cluster has.
 
-    *cluster*: the points of the root at the same times, for bars of a queue without a max.
+    *cluster* holds the points of the root at the same times; they are the scale of the bars if the queue has no max.
     """
     if not points:
         return _NOTHING

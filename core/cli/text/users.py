@@ -1,4 +1,4 @@
-"""Users and what they hold as text for a terminal."""
+"""Writes users and what they hold as text for a terminal."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ BY_APPLICATIONS = "apps"
 
 
 class NoSuchOrder(ValueError):
-    """Users cannot be put in the order that somebody asked for."""
+    """Says that users cannot be listed in the order that was asked for."""
 
 
 def render_users(partition: PartitionStatus, order: str, most: int) -> str:
-    """Returns a row for each of the first *most* users in *order*; 0: of all. Raises :class:`NoSuchOrder`."""
+    """Returns a row for each of the first *most* users in *order*, or for all if *most* is 0. Raises
+    :class:`NoSuchOrder`."""
     if not partition.users:
         return "no user holds anything"
     lines = list(format_table(user_rows(partition, order, most)))
@@ -51,7 +52,8 @@ def sort_users(partition: PartitionStatus, order: str) -> list[UserStatus]:
 
 
 def user_rows(partition: PartitionStatus, order: str, most: int) -> Rows:
-    """Returns the heading and a row for each user: applications, then for each type what it holds of the cluster."""
+    """Returns the heading and a row for each user: its number of applications, then the share of the cluster that it
+    holds of each type."""
     total = partition.total
     types = types_in_order([total])[:3]
     users = sort_users(partition, order)[: most or None]

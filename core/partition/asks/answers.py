@@ -1,4 +1,4 @@
-"""Answers that name a request."""
+"""Makes answers to the shim about one request, and the tags with which the shim reports its devices."""
 
 from __future__ import annotations
 

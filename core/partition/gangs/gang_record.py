@@ -88,10 +88,6 @@ class GangHold:
         self.wait_from_ns = made_ns
         """The time when the last victim was asked to leave, or when the last one left."""
 
-    def is_whole(self) -> bool:
-        """Tells whether room is held for every member."""
-        return all(member.reservation is not None for member in self.members)
-
     def victims_left(self) -> bool:
         """Tells whether a victim that was asked to leave for a member is still there."""
         return any(member.victims for member in self.members)

@@ -68,8 +68,8 @@ def describe_excess(types: ResourceTypes, queue: Queue) -> str:
 
 
 def describe_timer(queue: Queue, start_ns: int | None, now_ns: int, *, moved: bool) -> str:
-    """Returns the text that preemption for the max of *queue* starts at *start_ns*; If *start_ns* is ``None``, the text
-    says that it is called off."""
+    """Returns the text that preemption for the max of *queue* starts at *start_ns*; if that is ``None``, the text says
+    that it is called off."""
     if start_ns is None:
         return f"Preemption for the max of queue {queue.path} is called off"
     moved_on = "now starts" if moved else "starts"

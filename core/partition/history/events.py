@@ -249,9 +249,11 @@ class Recorder:
         )
 
     def allocation_removed(self, allocation: Allocation, node: Node, termination: int | None) -> None:
-        """Records that *allocation* and its key are gone; *termination*: why it ended; ``None``: its node was removed.
+        """Records that *allocation* and its key are gone. *termination* says why it ended; ``None``: its node was
+        removed.
 
-        The end of the request is an event of its own, except after a timeout and with a node.
+        The removal of the request is recorded as a further event, unless the allocation timed out or its node was
+        removed.
         """
         self._allocation_gone(allocation, termination)
         self.node_refunded(allocation, node)

@@ -31,7 +31,7 @@ class QueueSettings(NamedTuple):
 
 
 def settings_of(queue: Queue) -> QueueSettings:
-    """Returns *queue* as they are now, to be compared with later ones."""
+    """Returns the settings and the state of *queue* as they are now, to be compared with later ones."""
     return QueueSettings(queue, queue.leaf, queue.guaranteed, queue.max, queue.limits)
 
 

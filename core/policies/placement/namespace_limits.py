@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from kornel.core.domain.resources import INT64_MAX, INT64_MIN, NOTHING, Resources, strictly_greater_than_zero
+from kornel.core.domain.resources import INT64_MAX, INT64_MIN, NOTHING, Resources
 
 QUOTA_TAG: Final = "namespace.resourcequota"
 GUARANTEED_TAG: Final = "namespace.resourceguaranteed"
@@ -61,7 +61,7 @@ def _parse_amounts(text: str | None) -> Resources | None:
         )
     except (ValueError, RecursionError):
         return None
-    return amounts if strictly_greater_than_zero(amounts) else None
+    return amounts if amounts.is_something() else None
 
 
 def _find_field(message: Any, name: str) -> dict[str, Any]:

@@ -6,14 +6,14 @@ preemption cycle. A refused attempt is kept by :mod:`.refusals` until :mod:`.cha
 this order:
 
 =============== ===============================================================================================
-entitlement     may the ask's queue take anything at all (law 4), and must it swap inside a shared guarantee
-fences          how far out the ask may look (law 7), and which max forces it to stay inside
-needs           what has to be freed: on the node, under the queues, inside the guarantee
-allowances      what the laws leave of each leaf: who may go, and how much of it together (laws 2, 5, 6)
-candidates      who is left, by class of reluctance, in order (laws 1, 3); ``cost`` holds other orders of victims
-prospects       the least each node could cost, kept from one attempt to the next; ``frontier`` goes through them
-solve           the victims of one pool: first come, else an exact search, then nobody too many
-search          the node, by the solution key
-predicates      what the shim says about it
+entitlement     whether the queue of the ask may take anything (law 4), or only swap inside a shared guarantee
+fences          the queue outside of which the ask may take nothing (law 7)
+needs           the amounts that have to be freed: on the node, under the queues, inside the guarantee
+allowances      the victims that the laws allow in each leaf, and how much may leave together (laws 2, 5, 6)
+candidates      the possible victims by class of reluctance, in order (laws 1, 3); ``cost`` has other orders
+prospects       the least that each node could cost, kept between attempts; ``frontier`` goes through them
+solve           the victims on one node: the first in order, or an exact search, without any that is not needed
+search          the node with the smallest solution key
+predicates      the answers of the shim about nodes and victims
 =============== ===============================================================================================
 """

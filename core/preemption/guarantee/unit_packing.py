@@ -196,7 +196,7 @@ class Packing:
         victims."""
         if self._known is None:
             return False
-        known = _known_key(self._known)
+        known = key_of_plan(self._known)
         classes = {item.reluctance for item in self._pools[self._pool_at]}
         mildest = (False, False) if 0 in classes else (True, True)
         return (*mildest, self._weight) > known[:3]
@@ -264,7 +264,7 @@ class Packing:
             self.exhaustive = False
         if nodes is None:
             return
-        if self._known is not None and self._key_of_chosen() >= _known_key(self._known):
+        if self._known is not None and self._key_of_chosen() >= key_of_plan(self._known):
             return
         self._best = tuple(self._chosen), nodes
 
@@ -479,6 +479,12 @@ def _group_members(
     return sorted(groups, key=lambda group: tuple((t, -amount) for t, amount in group.pairs))
 
 
+def key_of_plan(plan: UnitPlan) -> tuple[bool, bool, int, int]:
+    """Returns the sort key of *plan* in the order of B.11: its worst victim, their number, their highest priority."""
+    highest = max((adjusted for place in plan.places for adjusted in place.adjusted), default=0)
+    return (*_key_of(plan.victims), highest)
+
+
 def _highest_of(items: Sequence[_Item]) -> int:
     return max((item.adjusted for item in items), default=0)
 
@@ -490,8 +496,3 @@ def _key_of(victims: Sequence[Allocation]) -> tuple[bool, bool, int]:
         any(not victim.spec.allow_preempt_self for victim in victims),
         len(victims),
     )
-
-
-def _known_key(plan: UnitPlan) -> tuple[bool, bool, int, int]:
-    highest = max((adjusted for place in plan.places for adjusted in place.adjusted), default=0)
-    return (*_key_of(plan.victims), highest)

@@ -31,7 +31,7 @@ from kornel.core.model.shapes import Pairs, ResourceTypes, Shape
 from kornel.core.policies import gang_nodes
 from kornel.core.policies.gang_nodes import Candidates, Members, take_places
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.gang_losses import is_bound, members_of
+from kornel.core.preemption.gang_losses import find_whole_gangs, is_bound
 from kornel.core.preemption.guarantee.entitlement import Entitlement, find_entitlement
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
@@ -39,7 +39,7 @@ from kornel.core.preemption.guarantee.planner import KIND, Within, plan_preempti
 from kornel.core.preemption.guarantee.prospects import KnownProspects
 from kornel.core.preemption.guarantee.unit_devices import DevicesOf, assign_devices, want_devices
 from kornel.core.preemption.guarantee.unit_domains import NO_DOMAINS, Bound, Way, WayFinder, bind_groups
-from kornel.core.preemption.guarantee.unit_packing import Packing, is_small
+from kornel.core.preemption.guarantee.unit_packing import Packing, is_small, key_of_plan
 from kornel.core.preemption.guarantee.unit_paper import Paper
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
@@ -411,14 +411,7 @@ class _Freed:
 
 def _key_of(plan: UnitPlan) -> tuple[bool, bool, bool, int, int]:
     """Returns the sort key of *plan*: plans without whole gangs come first, then the order of B.11 counts."""
-    victims = plan.victims
-    return (
-        any(is_bound(victim) and set(members_of(victim.application)) <= set(victims) for victim in victims),
-        any(victim.spec.originator for victim in victims),
-        any(not victim.spec.allow_preempt_self for victim in victims),
-        len(victims),
-        max((adjusted for place in plan.places for adjusted in place.adjusted), default=0),
-    )
+    return (bool(find_whole_gangs(plan.victims)), *key_of_plan(plan))
 
 
 def _open_nodes(domain: Domain) -> list[Node]:
@@ -428,20 +421,9 @@ def _open_nodes(domain: Domain) -> list[Node]:
 
 def _join_gangs(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:
     """Returns *victims* as groups: each victim alone, but the members of a gang that leaves as a whole together."""
-    chosen = set(victims)
-    parts: list[tuple[Allocation, ...]] = []
-    done: set[Allocation] = set()
-    for victim in victims:
-        if victim in done:
-            continue
-        gang: tuple[Allocation, ...] = (victim,)
-        if is_bound(victim):
-            running = members_of(victim.application)
-            if chosen.issuperset(running):
-                gang = tuple(running)
-        done.update(gang)
-        parts.append(gang)
-    return parts
+    whole = find_whole_gangs(victims)
+    parts = ((victim,) if not is_bound(victim) else whole.get(victim.application, (victim,)) for victim in victims)
+    return list(dict.fromkeys(parts))
 
 
 def _drop_victims(place: PreemptionPlan, spare: set[Allocation]) -> PreemptionPlan:

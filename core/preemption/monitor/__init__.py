@@ -8,7 +8,7 @@ they offer instead; :mod:`.laws` checks plans. The planners are pure, and a roun
 settings        the parameters of E.1, as exact numbers
 figures         one consistent picture of the queues: guarantees, usage, demand, priorities
 ideal           what every queue should hold, and how much a leaf loses this round (E.3, E.4)
-passages        what the laws allow of it: room above guarantees, priorities, fences (laws 2, 6, 7)
+passages        what the laws allow to be taken: room above guarantees, priorities, fences (laws 2, 6, 7)
 round           what each leaf is to give up, and what was selected so far
 nodes           victims for asks with a reserved node (E.5, selectors 1 and 2)
 selection       victims, selector by selector (E.5)

@@ -144,7 +144,7 @@ def _is_waiting(ask: Allocation) -> bool:
 
 def _is_entitled(ask: Allocation, victims: Sequence[Allocation], after: _After) -> bool:
     """Tells whether law 4 is kept: for some type of the ask, the lowest queue on its path with a guarantee is below the
-    guarantee, or loses as much.
+    guarantee, or its victims free as much as the ask takes.
 
     A queue without a declaration counts the declarations of its children, so the lowest queue decides.
     """

@@ -1,4 +1,4 @@
-"""The places of one node in another order, in which they need fewer victims (preemption.md E.5)."""
+"""Rearranges the places that a round has planned on one node, so that they need fewer victims (preemption.md E.5)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def rearrange_places(places: Sequence[Place], left: Sequence[int]) -> list[Place
     """Returns *places* of one node in an order in which they need fewer victims; *left* is free there after all of
     them.
 
-    ``None``: there is no such order. In it each ask runs once its own victims, and those before them, have left, and
-    would not without any one of its own.
+    ``None``: there is no such order. In this order, each ask has room once its own victims and those of earlier places
+    have left, and would lack room if any of its own victims stayed.
     """
     asked = {t for place in places for t, _ in place.ask.shape.pairs}
     over = {t: left[t] for t in asked}

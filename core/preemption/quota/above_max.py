@@ -1,4 +1,5 @@
-"""Queues that use more than their max: the time since when, the protection of the rest, and the time of the next try.
+"""Keeps a record of each queue that uses more than its max: since when it does, what protects the amounts that could
+not be freed, and when to try again.
 
 A queue is above its max from the moment that the max is lowered, or an allocation is added without a check, until
 enough allocations have left. It is shown for all that time, whether or not the max is enforced. The part that a run
@@ -22,7 +23,7 @@ FIRST_PAUSE_NS: Final = 10**9
 MOST_PAUSE_NS: Final = 60 * 10**9
 """The longest pause between two attempts: the pause doubles each time a queue gave nothing."""
 ENDING_REMEMBERED: Final = 256
-"""The most ending tasks of one queue whose end is waited for."""
+"""The most ending tasks of one queue that are remembered, because the next try waits for the end of one of them."""
 
 
 def is_enforceable(state: PartitionState, queue: Queue) -> bool:

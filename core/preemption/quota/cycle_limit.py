@@ -18,8 +18,8 @@ from kornel.core.preemption.quota.plan import KIND
 def allow_victims(
     state: PartitionState, victims: Sequence[Allocation], now_ns: int, run: object
 ) -> tuple[int, Denial | None]:
-    """Returns how many of *victims*, from the first on, may be taken now for the lowered max of *run*, and why not the
-    rest.
+    """Returns how many of *victims*, from the first on, may be taken now for the lowered max of *run*, and why the rest
+    may not.
 
     They are counted as taken, because the caller preempts them next.
     """

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
+from kornel.core.preemption.gang_losses import can_leave_whole, find_whole_gangs, is_bound, members_of
 from kornel.core.preemption.quota.victims import LOOKS_PER_VICTIM, RUN_LENGTH, Choice, Rank, VictimOrder, rank_of
 from kornel.core.preemption.victim_index import age_of
 
@@ -58,13 +58,8 @@ def take_gangs(choice: Choice, leaves: Iterable[Queue], order: VictimOrder) -> I
 
 def join_gangs(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:
     """Returns *victims* as groups: each victim alone, and at the end each gang that leaves as a whole as one group."""
-    chosen = dict.fromkeys(victims)
-    whole: dict[Application, tuple[Allocation, ...]] = {}
-    for application in dict.fromkeys(victim.application for victim in victims if is_bound(victim)):
-        members = members_of(application)
-        if can_leave_whole(members) and all(member in chosen for member in members):
-            whole[application] = tuple(victim for victim in victims if victim.application is application)
-    alone = [(victim,) for victim in victims if victim.application not in whole or not is_bound(victim)]
+    whole = {gang: members for gang, members in find_whole_gangs(victims).items() if can_leave_whole(members)}
+    alone = [(victim,) for victim in victims if not is_bound(victim) or victim.application not in whole]
     return [*alone, *whole.values()]
 
 

@@ -21,7 +21,7 @@ from kornel.core.preemption.required_node.cycle_limit import foresee_limit
 
 
 def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances) -> PreemptionOutlook | None:
-    """Returns what an attempt for *ask* on its required node would come to; ``None``: it may run on any node."""
+    """Returns the forecast of an attempt for *ask* on its required node; ``None``: it may run on any node."""
     if not ask.spec.required_node:
         return None
     verdict, limited = PreemptionVerdict, asked.limited

@@ -1,4 +1,4 @@
-"""Applications (rest.md 4.5)."""
+"""Serves the routes about applications (rest.md 4.5)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ Test = Callable[[ApplicationSummary], bool]
 
 
 class ApplicationHandlers:
-    """Routes R13 to R17. Ours: pages, ``sort``, ``summary``, ``user``, ``queuePrefix``, ``contains`` and ``since``."""
+    """Serves routes R13 to R17. Pages, ``sort``, ``summary``, ``user``, ``queuePrefix``, ``contains`` and ``since`` are
+    Kornel's own."""
 
     def __init__(self, reader: CoreReader) -> None:
         self._reader = reader
@@ -88,8 +89,8 @@ class ApplicationHandlers:
         return json_answer(write_application(found))
 
     async def application(self, request: Request) -> ASGIApp:
-        """Serves route R15. With ``state=any``, which is ours, also those that have ended or were rejected, the latest
-        of that ID."""
+        """Serves route R15. With ``state=any``, which is Kornel's own, it also finds applications that have ended or
+        were rejected, the latest with that ID."""
         views = partition_of(self._reader, request)
         wanted = request.path_params["application"]
         found = views.application(wanted)

@@ -1,4 +1,4 @@
-"""The cluster and its partitions as a whole (rest.md 4.1, 4.3, 4.7, 4.11)."""
+"""Serves the routes about the cluster and its partitions as a whole (rest.md 4.1, 4.3, 4.7, 4.11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration in force, and the validation of another one (rest.md 4.9, 4.10)."""
+"""Serves the configuration in force, and validates other ones (rest.md 4.9, 4.10)."""
 
 from __future__ import annotations
 

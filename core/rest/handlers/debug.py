@@ -1,4 +1,4 @@
-"""Views of the running process for developers: its stacks, its name, and the list of profiles (rest.md 3)."""
+"""Shows developers the running process: its stacks, its name, and the list of profiles (rest.md 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state dump (rest.md 8): everything in one object, written piece by piece, one dump at a time."""
+"""Serves the state dump (rest.md 8): everything in one object, written piece by piece, one dump at a time."""
 
 from __future__ import annotations
 

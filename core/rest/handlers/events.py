@@ -1,4 +1,4 @@
-"""Events in batches and as a stream (rest.md 4.2)."""
+"""Serves events in batches and as a stream (rest.md 4.2)."""
 
 from __future__ import annotations
 

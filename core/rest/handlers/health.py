@@ -1,4 +1,4 @@
-"""The last health report (rest.md 4.13), and probes for orchestrators."""
+"""Serves the last health report (rest.md 4.13), and probes for orchestrators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of how many applications and containers ran lately (rest.md 4.8)."""
+"""Serves samples of how many applications and containers ran lately (rest.md 4.8)."""
 
 from __future__ import annotations
 

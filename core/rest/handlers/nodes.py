@@ -1,4 +1,4 @@
-"""Nodes (rest.md 4.6)."""
+"""Serves the routes about nodes (rest.md 4.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues (rest.md 4.4)."""
+"""Serves the routes about queues (rest.md 4.4)."""
 
 from __future__ import annotations
 

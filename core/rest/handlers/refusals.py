@@ -1,4 +1,4 @@
-"""The latest refusals, for the web page. YuniKorn has no such route."""
+"""Serves the latest refusals, for the web page. YuniKorn has no such route."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Users and groups (rest.md 4.12). An unknown partition is not an error here: its lists are empty."""
+"""Serves the routes about users and groups (rest.md 4.12). An unknown partition is not an error here: its lists are
+empty."""
 
 from __future__ import annotations
 

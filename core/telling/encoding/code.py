@@ -53,7 +53,7 @@ class FunctionText:
         text = "\n".join([*self._lines, ""])
         place = f"<{self._title} {next(_NUMBERS)}>"
         linecache.cache[place] = len(text), None, text.splitlines(keepends=True), place
-        # The text consists of field names from tables and class definitions of ours, never of anything from outside.
+        # The text consists of field names from tables and classes of this program, never of anything from outside.
         exec(compile(text, place, "exec"), self._scope)  # noqa: S102
         made: Callable[..., Any] = self._scope["encode"]
         return made

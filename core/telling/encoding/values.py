@@ -22,7 +22,7 @@ def write_amounts(resources: Mapping[str, int] | None) -> dict[str, int]:
     """
     if resources is None:
         return {}
-    return resources.listed() if isinstance(resources, Resources) else Resources(resources).listed()
+    return resources.clamp_amounts() if isinstance(resources, Resources) else Resources(resources).clamp_amounts()
 
 
 def percents_of(used: Resources, capacity: Resources | None) -> dict[str, int]:
@@ -110,7 +110,7 @@ AMOUNTS: Final = Kind(
         "additionalProperties": {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
         "description": "Amounts by resource type: memory in bytes, vcore in thousandths, others counted.",
     },
-    Resources.listed,
+    Resources.clamp_amounts,
 )
 PERCENTS: Final = Kind(
     {

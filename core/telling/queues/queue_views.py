@@ -28,7 +28,8 @@ class TemplateView(NamedTuple):
 
 
 class QueueView(NamedTuple):
-    """One queue. ``max`` of the root is what its nodes offer; ``None``: no maximum, no limit on the path."""
+    """One queue. ``max`` of the root is what its nodes offer. ``max`` is ``None`` if the queue has none, ``headroom``
+    if no queue on its path has one."""
 
     path: str
     parent: str

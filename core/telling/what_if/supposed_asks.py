@@ -1,4 +1,5 @@
-"""Makes applications and asks that are only supposed: they are in no index, and the limits that would bind them do."""
+"""Makes applications and asks that are only supposed. They are in no index, but the limits that would bind them are
+known to them."""
 
 from __future__ import annotations
 

@@ -15,14 +15,15 @@ import (
 	"kornel/shim_k8s/scheduler"
 )
 
-// health tells whether the shim is well.
+// health knows whether the shim is ready, and serves the answer.
 type health struct {
 	remote  *scheduler.Remote
 	leading atomic.Bool
 	paused  atomic.Bool // the Lease could not be renewed
 }
 
-// ready returns why the shim does not schedule although it should. One that waits for the Lease is ready to take over.
+// ready returns why the shim does not schedule although it should, or nil. A shim that waits for the Lease counts as ready,
+// because it can take over.
 func (h *health) ready() error {
 	if !h.leading.Load() {
 		return nil
@@ -34,9 +35,9 @@ func (h *health) ready() error {
 	case !registered:
 		return errors.New("not registered at the core yet")
 	case !status.Live && status.LastError != nil:
-		return fmt.Errorf("the core has to be told everything again: %w", status.LastError)
+		return fmt.Errorf("everything has to be reported to the core again: %w", status.LastError)
 	case !status.Live:
-		return errors.New("the core is not there yet")
+		return errors.New("the core cannot be reached yet")
 	}
 	return nil
 }

@@ -16,18 +16,18 @@ import (
 
 var errLeaseLost = errors.New("another shim holds the Lease")
 
-// work is what the shim does while it holds the Lease. It is begun once: the shim cannot be started a second time in one
-// process, so one that cannot renew the Lease is paused instead.
+// work is what the shim does while it holds the Lease. The shim can be started only once in a process, so work that cannot
+// renew the Lease is paused and not ended.
 type work interface {
-	// run works until ctx is done, or there is nothing to do any more.
+	// run works until ctx is done or nothing can be scheduled any more.
 	run(context.Context) error
-	// pause has nothing scheduled until resume; another shim may take over meanwhile.
+	// pause stops scheduling until resume is called; another shim may take over meanwhile.
 	pause()
 	resume()
 }
 
-// lead runs the work while this shim holds the Lease, and returns when it has ended, or another shim holds the Lease. While
-// nobody is known to hold it, because the API server does not answer, the work is paused.
+// lead runs the work while this shim holds the Lease. It returns when the work has ended or another shim holds the Lease.
+// While the holder is unknown, because the API server does not answer, the work is paused.
 func lead(ctx context.Context, settings settings, logger *slog.Logger, work work) error {
 	if settings.lease == "" {
 		return work.run(ctx)
@@ -40,7 +40,7 @@ func leadWith(ctx context.Context, clients kubernetes.Interface, settings settin
 	holding, release := context.WithCancel(context.Background())
 	defer release()
 	result := make(chan error, 1)
-	var begun, other atomic.Bool // whether the work was, and whether another shim holds the Lease
+	var begun, other atomic.Bool // whether the work has begun, and whether another shim holds the Lease
 	callbacks := leaderelection.LeaderCallbacks{
 		OnStartedLeading: func(context.Context) {
 			logger.Info("holds the Lease", "lease", settings.lease, "identity", settings.identity)
@@ -89,7 +89,7 @@ func leadWith(ctx context.Context, clients kubernetes.Interface, settings settin
 		case ctx.Err() != nil && begun.Load():
 			return <-result
 		case ctx.Err() != nil:
-			return nil // stopped while it stood by
+			return nil // stopped while it waited for the Lease
 		}
 		logger.Warn("the Lease could not be renewed: nothing is scheduled until it can", "lease", settings.lease)
 		work.pause()

@@ -20,7 +20,7 @@ import (
 
 const deadline = 20 * time.Second
 
-// A job is work that does what its function says, and counts what else it is told.
+// A job is work that runs a function, and counts the calls of pause and resume.
 type job struct {
 	do              func(context.Context) error
 	pauses, resumes chan struct{}
@@ -118,7 +118,7 @@ func TestWhatEndsTheWorkEndsTheProgram(t *testing.T) {
 	}
 }
 
-// away has the API server answer no request about Leases while it is set.
+// away returns a switch; while it is set, the API server fails every request about Leases.
 func away(clients *fake.Clientset) *atomic.Bool {
 	var away atomic.Bool
 	clients.PrependReactor("*", "leases", func(k8stesting.Action) (bool, runtime.Object, error) {
@@ -186,7 +186,7 @@ func TestPausedShimEndsWhenAnotherHoldsTheLease(t *testing.T) {
 	expect(t, "started", started)
 	away.Store(true)
 	expect(t, "paused", work.pauses)
-	// Somebody for whom the API server is there has taken it.
+	// Another shim, which can reach the API server, has taken the Lease.
 	leases := clients.Tracker()
 	found, err := leases.Get(schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}, conf.GetSchedulerNamespace(), "kornel-shim")
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"kornel/shim_k8s/tasks"
 )
 
-// defaultListen is where metrics and health are served.
+// defaultListen is the address at which metrics and health are served.
 const defaultListen = ":9091"
 
 type settings struct {
@@ -40,9 +40,9 @@ func readSettings() settings {
 	flag.StringVar(&s.credentials.Key, "key", s.credentials.Key, "private key of --cert (KORNEL_KEY)")
 	flag.StringVar(&s.credentials.TokenFile, "token-file", s.credentials.TokenFile, "bearer token to show the core (KORNEL_TOKEN_FILE)")
 	flag.StringVar(&s.credentials.ServerName, "server-name", s.credentials.ServerName, "name in the core's certificate, if not the host of its address (KORNEL_SERVER_NAME)")
-	flag.StringVar(&s.listen, "listen", defaultListen, "where to serve metrics and health; empty: nowhere")
-	flag.StringVar(&s.lease, "lease", "kornel-shim-k8s", "name of the Lease that the shim which schedules holds, in the shim's namespace; empty: no leader election")
-	flag.DurationVar(&s.leaseDuration, "lease-duration", 15*time.Second, "how long others wait for a holder of the Lease that is silent")
+	flag.StringVar(&s.listen, "listen", defaultListen, "address at which to serve metrics and health; empty: do not serve them")
+	flag.StringVar(&s.lease, "lease", "kornel-shim-k8s", "name of the Lease, in the shim's namespace, that the scheduling shim holds; empty: no leader election")
+	flag.DurationVar(&s.leaseDuration, "lease-duration", 15*time.Second, "how long others wait for a silent holder of the Lease")
 	flag.StringVar(&s.identity, "identity", fromEnvironment("POD_NAME", hostname), "name of this shim in the Lease (POD_NAME)")
 	flag.Parse()
 	return s
@@ -101,7 +101,7 @@ func (s *scheduling) resume() {
 func (s *scheduling) run(ctx context.Context) error {
 	s.health.leading.Store(true)
 	remote := s.remote
-	// Read only now: another shim may have scheduled with newer ones while this one waited for the Lease.
+	// The configuration is read only now, because it may have changed while this shim waited for the Lease.
 	configMaps, err := client.LoadBootstrapConfigMaps()
 	if err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
@@ -119,7 +119,7 @@ func (s *scheduling) run(ctx context.Context) error {
 			return fmt.Errorf("start the shim: %w", err)
 		}
 	case <-ctx.Done():
-		// It waits for a core, or for the API server.
+		// The shim still waits for a core, or for the API server.
 		remote.Stop()
 		return nil
 	}

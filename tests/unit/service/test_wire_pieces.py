@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kornel.core.service import wire_pieces
+from kornel.core.service.message_bytes import encode_field
 from kornel.core.service.resuming import Kind
 from kornel.core.service.status_codes import MalformedMessage, TooLarge
 from kornel.core.service.wire import PIECE, Decoder
@@ -137,28 +138,28 @@ def test_half_a_million_entries_are_too_many(monkeypatch: pytest.MonkeyPatch) ->
 def test_entries_within_releases_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire_pieces, "parse", lambda message_type, raw: pytest.fail("parsed"))
     with pytest.raises(TooLarge):
-        messages(Kind.ALLOCATION, wire_pieces._write_field(2, b"\x0a\x00" * (MOST_ENTRIES + 1)))
+        messages(Kind.ALLOCATION, encode_field(2, b"\x0a\x00" * (MOST_ENTRIES + 1)))
 
 
 def test_one_entry_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node with too many allocations of its own, or too many bytes."""
     monkeypatch.setattr(wire_pieces, "parse", lambda message_type, raw: pytest.fail("parsed"))
     with pytest.raises(TooLarge, match="fields"):
-        messages(Kind.NODE, wire_pieces._write_field(1, b"\x32\x00" * (MOST_PARTS + 1)))
+        messages(Kind.NODE, encode_field(1, b"\x32\x00" * (MOST_PARTS + 1)))
     with pytest.raises(TooLarge, match="bytes"):
         messages(Kind.NODE, si.NodeRequest(nodes=[si.NodeInfo(nodeID="x" * LONGEST_ENTRY)]).SerializeToString())
 
 
 def test_allocations_that_nodes_bring_along_count_as_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = wire_pieces._write_field(1, b"\x32\x00" * (MOST_WITHIN - 1))
+    node = encode_field(1, b"\x32\x00" * (MOST_WITHIN - 1))
     taken = messages(Kind.NODE, node * 4)
     assert [[len(each.existingAllocations) for each in message.nodes] for message in taken] == [[MOST_WITHIN - 1]] * 4
-    few = wire_pieces._write_field(1, b"\x32\x00" * 9)
+    few = encode_field(1, b"\x32\x00" * 9)
     assert {len(message.nodes) for message in messages(Kind.NODE, few * 2_000)} == {PIECE // 10}
 
     monkeypatch.setattr(wire_pieces, "parse", lambda message_type, raw: pytest.fail("parsed"))
     with pytest.raises(TooLarge, match="of its own"):
-        messages(Kind.NODE, wire_pieces._write_field(1, b"\x32\x00" * (MOST_WITHIN + 1)))
+        messages(Kind.NODE, encode_field(1, b"\x32\x00" * (MOST_WITHIN + 1)))
     with pytest.raises(TooLarge, match="500,000"):
         messages(Kind.NODE, node * (MOST_ENTRIES // MOST_WITHIN + 1))
 
@@ -183,4 +184,4 @@ def test_a_request_without_entries_still_binds() -> None:
 async def test_answers_of_a_callback_stream_are_counted() -> None:
     await check_answers(b"\x12\x04\x08\x01\x12\x00" * 10_000)
     with pytest.raises(TooLarge):
-        await check_answers(wire_pieces._write_field(2, b"\x12\x00" * (MOST_ENTRIES + 1)))
+        await check_answers(encode_field(2, b"\x12\x00" * (MOST_ENTRIES + 1)))

@@ -127,11 +127,13 @@ async def test_the_demo_shows_a_core_that_takes_over(tmp_path: Path) -> None:
 
 
 async def test_without_postgresql_the_demo_shows_a_restart(tmp_path: Path) -> None:
-    """One core on a file, killed at the same moment and started again."""
+    """One core on a file, killed at the same moment and started again, where no other program can have taken its
+    address."""
     said: list[str] = []
     await demonstrate_failover(said.append, tmp_path / "core.log", programs=None)
     text = "\n".join(said)
     assert "PostgreSQL is not installed" in text
+    assert re.search(r"the core at unix:\S+/core\.sock, log in", text), text
     assert "the core started again leads after" in text
     assert "28 tasks run, says the shim; 28 allocations, says the core" in text
     assert "3 asks wait, as before" in text
