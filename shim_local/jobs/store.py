@@ -175,4 +175,6 @@ def _to_row(task: Task) -> tuple[object, ...]:
 
 def _from_row(row: tuple[Any, ...]) -> Task:
     job, index, state, *others, gpus = row
-    return Task(job, index, TaskState(state), *others, gpus=tuple(filter(None, gpus.split(","))))
+    task = Task(job, index, TaskState(state), *others)
+    task.gpus = tuple(filter(None, gpus.split(",")))
+    return task
