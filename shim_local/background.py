@@ -53,8 +53,9 @@ def start_server(folder: Path, arguments: Sequence[str]) -> list[str]:
         except (NoServer, RequestRefused) as error:
             raise NotStarted(f"{error}; see {log}") from None
         if state["core_state"]:
-            reason = f"the server does not come up within {UP_S:g} s: {state['core_state']}; it is tried on, see {log}"
-            raise NotStarted(reason)
+            raise NotStarted(
+                f"the server does not come up within {UP_S:g} s: {state['core_state']}; it keeps trying, see {log}"
+            )
         return ["up" if state["pid"] == process.pid else "already up", *describe_state(state)]
 
 

@@ -77,9 +77,9 @@ def start_up(
     page: Annotated[
         bool, typer.Option("--page", help="Serve the core's web page, to every user of this machine.")
     ] = False,
-    rm_id: Annotated[str, typer.Option("--rm-id", metavar="NAME", help="Name by which the core knows us.")] = (
-        "kornel-local"
-    ),
+    rm_id: Annotated[
+        str, typer.Option("--rm-id", metavar="NAME", help="Name under which the core knows this server.")
+    ] = ("kornel-local"),
     queues: Annotated[
         Path | None, typer.Option("--queues", metavar="FILE", help="Queue configuration instead of the built-in one.")
     ] = None,
@@ -198,7 +198,9 @@ def submit(
     priority: Annotated[int, typer.Option("--priority", help="Higher goes first within the queue.")] = 0,
     array: Annotated[str, typer.Option("--array", metavar="INDEXES", help="One task per index: 1-100 or 1,5.")] = "",
     after: Annotated[list[str] | None, typer.Option("--after", metavar="JOB", help="Run once this is done.")] = None,
-    time_limit: Annotated[str, typer.Option("--time", metavar="TIME", help="Stop it after so long: 2h.")] = "",
+    time_limit: Annotated[
+        str, typer.Option("--time", metavar="TIME", help="Stop it after this time, such as 2h.")
+    ] = "",
     grace: Annotated[
         str, typer.Option("--grace", metavar="TIME", help="Time from SIGUSR1 to SIGTERM when preempted.")
     ] = f"{DEFAULT_GRACE_S:g}s",
@@ -209,7 +211,7 @@ def submit(
     directory: Annotated[
         Path | None, typer.Option("--directory", "-C", metavar="DIR", help="Where to run. [default: here]")
     ] = None,
-    retries: Annotated[int, typer.Option("--retries", min=0, help="Tries after a failure of its own.")] = 0,
+    retries: Annotated[int, typer.Option("--retries", min=0, help="Times to start it again after it failed.")] = 0,
     requeue: Annotated[
         bool, typer.Option("--requeue/--no-requeue", help="Run it again when it was preempted or lost.")
     ] = True,

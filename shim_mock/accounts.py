@@ -32,7 +32,7 @@ class QueueAccount:
     hopeless: int = 0  # of those waiting: larger than every node
     unsubmitted: int = 0
     preempted: int = 0
-    noticed: int = 0  # tasks that were announced to go
+    noticed: int = 0  # tasks that got a notice
     recreated: int = 0
     first_ask_s: float | None = None
     latencies_s: list[float] = field(default_factory=list)

@@ -335,7 +335,7 @@ def _exit_with(play: Callable[[Console], Coroutine[None, None, bool]]) -> None:
         raise typer.Exit(EXIT_INPUT) from error
     except RegistrationRefused as error:
         if error.code in STRANGER:
-            errors.print(f"the core does not let this shim in ({error.code.name}): {_write_lines(error.reason)}")
+            errors.print(f"the core does not admit this shim ({error.code.name}): {_write_lines(error.reason)}")
             raise typer.Exit(EXIT_CORE) from error
         errors.print(f"the core refused the queue configuration: {_write_lines(error.reason)}")
         raise typer.Exit(EXIT_INPUT) from error

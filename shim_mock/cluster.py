@@ -143,8 +143,6 @@ class SimulatedCluster:
             for group in application.tasks:
                 self.accounts.plan_tasks(application.queue, group.count)
 
-    # The actions of the scenario.
-
     async def create_nodes(self, groups: Iterable[NodeGroup]) -> None:
         """Report the nodes of *groups*, wait for the core's answers, and plan the later changes of the nodes."""
         new = [(group, node_id) for group in groups for node_id in group.node_ids()]
@@ -266,8 +264,6 @@ class SimulatedCluster:
             self._hopeless[subject] = known
         return known
 
-    # The messages of the core.
-
     def handle_update(self, update: Update) -> None:
         """Carry out one update from the core."""
         match update:
@@ -375,8 +371,6 @@ class SimulatedCluster:
         task.heard.add(event)
         return task
 
-    # The actions of containers.
-
     def _end_after_runtime(self, task: Task) -> None:
         if task.state is TaskState.RUNNING:
             task.state = next_state(task.state, TaskEvent.FINISHED)
@@ -456,8 +450,6 @@ class SimulatedCluster:
     def _send_release(self, task: Task, termination: si.TerminationType.ValueType) -> None:
         self._releases.append(self._client.release_of(task.application.id, task.key, termination))
         self._note_activity()
-
-    # The messages to the core.
 
     async def send(self) -> None:
         """Send the collected entries, until cancelled."""
@@ -565,8 +557,6 @@ class SimulatedCluster:
 
     def _note_anomaly(self, text: str) -> None:
         self.anomalies.append(text)
-
-    # The state of the cluster.
 
     def count_tasks(self) -> Counter[TaskState]:
         """Returns how many tasks are in each state."""

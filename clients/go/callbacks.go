@@ -84,7 +84,7 @@ func (c *Callbacks) subscription(rmID string) *kornelv1.Subscription {
 	}
 }
 
-// An attachment is a subscription to the core's questions with the answers under way.
+// An attachment is a subscription to the core's questions, with the answers that are being found or sent.
 type attachment struct {
 	session   *Session
 	callbacks Callbacks
@@ -291,7 +291,8 @@ func (a *attachment) receive(ctx context.Context, response *kornelv1.AttachRespo
 	}
 }
 
-// answer runs find in a goroutine of its own, and sends what it returns while somebody waits for it.
+// answer runs find in a goroutine of its own, and sends the messages that it returns unless the core has stopped waiting
+// for them.
 func (a *attachment) answer(questions context.Context, timeout time.Duration, find func(context.Context) []proto.Message) {
 	select {
 	case a.room <- struct{}{}:

@@ -20,13 +20,14 @@ import (
 // The client certificate is read at every handshake and the token at every call, so a file that is replaced takes effect
 // without a restart.
 type Credentials struct {
-	// CA is the PEM file of the CA that signed the core's certificate. With it, or a certificate, TLS is spoken.
+	// CA is the PEM file of the CA that signed the core's certificate. With it, or with a certificate, the connection uses
+	// TLS.
 	CA string
 	// Certificate and Key are the PEM files shown to the core. They belong together.
 	Certificate, Key string
 	// TokenFile holds a bearer token. It is never sent in plain text to another machine.
 	TokenFile string
-	// ServerName is the name in the core's certificate, if not the host of its address.
+	// ServerName is the name in the core's certificate. It is needed if that is not the host in the core's address.
 	ServerName string
 }
 

@@ -26,13 +26,13 @@ type Mirror struct {
 type mirrorNode struct {
 	info        *si.NodeInfo
 	schedulable bool
-	accepted    bool // as the shim was told
+	accepted    bool // the shim has received its acceptance
 	order       uint64
 }
 
 type mirrorApplication struct {
 	request  *si.AddApplicationRequest
-	accepted bool // as the shim was told
+	accepted bool // the shim has received its acceptance
 	order    uint64
 	// again is a second application with the same ID, added when the end of the first one may still be on its way to the shim.
 	again *mirrorApplication
@@ -226,8 +226,8 @@ func (m *Mirror) forgetAllocations(application string) {
 	}
 }
 
-// endApplication removes an application that has ended, but neither an application that was added with its ID since nor the
-// asks of that.
+// endApplication removes an application that has ended. If an application with the same ID was added since, that one and
+// its asks stay.
 func (m *Mirror) endApplication(id string) {
 	known := m.applications[id]
 	if known == nil || known.again == nil {

@@ -117,7 +117,7 @@ func TestMirrorRemembersDevices(t *testing.T) {
 		"whole":  {TagGPUDevices: "7", TagGPUCount: "1"},
 		"part":   {TagGPUDevices: "8", TagGPUFraction: "0.5"},
 		"failed": {TagGPUDevices: "9", TagGPUCount: "1"},
-		// A real ask without wants takes over those of its placeholder.
+		// A real ask that wants no devices itself gets those of its placeholder.
 		"3": {TagGPUDevices: "6", TagGPUCount: "1"},
 	} {
 		announced := placed(key, "a", "n")
@@ -222,7 +222,7 @@ func TestApplicationThatComesBackWhileItsEndIsUnderWayIsANewOne(t *testing.T) {
 		t.Fatalf("remembered: %v", replay)
 	}
 
-	// A core that has not ended it refuses the second one, and the first one stays.
+	// A core in which the first application has not ended refuses the second one, and the first one stays.
 	mirror = comeBack()
 	if news, _ := mirror.TakeApplications(rejected, false); len(news.GetRejected()) != 1 {
 		t.Fatalf("not told: %v", news)

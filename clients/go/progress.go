@@ -156,7 +156,7 @@ func (a *acknowledger) exchange(ctx context.Context) error {
 	epochOfApplications, applications := a.applications.counts()
 	epochOfAllocations, allocations := a.allocations.counts()
 	if epoch != epochOfApplications || epoch != epochOfAllocations {
-		return nil // One stream is at another core already; the others follow.
+		return nil // One stream has reached another core already, and the others will soon.
 	}
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

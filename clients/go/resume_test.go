@@ -139,7 +139,7 @@ func TestShimWaitsForACoreThatGoesOnExactly(t *testing.T) {
 	core.Stop()
 	eventually(t, "the break was not seen", func() bool { return !shim.Status().Live })
 	shim.UpdateAllocations(asks("a", "meanwhile"))
-	time.Sleep(200 * time.Millisecond) // longer than a session waits that cannot go on exactly
+	time.Sleep(200 * time.Millisecond) // longer than a session waits if it cannot go on exactly
 	core.Serve()
 	heard.waitFor(t, "meanwhile on n1")
 	waitLive(t, shim, 1)

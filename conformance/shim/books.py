@@ -60,8 +60,8 @@ class Books:
         return None
 
     def choose_devices(self, ask: si.Allocation, node: str) -> tuple[str, ...] | None:
-        """Returns free devices of *node* for *ask*, which shares none of them; none are for an ask that wants none, and
-        ``None`` is for too few."""
+        """Returns free devices of *node* for *ask* alone: an empty tuple if it wants none, and ``None`` if too few are
+        free."""
         tags = ask.allocationTags
         count = int(tags.get(COUNT_TAG, "0")) or int(FRACTION_TAG in tags or MEMORY_TAG in tags)
         held = {device for run in self.running_on(node) for device in run.devices}

@@ -27,10 +27,9 @@ END_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The seconds to wait: from the start to the registration, for a reaction, until silence counts as no reaction, and
-    while a shim is watched.
-
-    A shim that gives up may clean up before it ends, for which Kubernetes gives a pod 30 seconds by default.
+    """The seconds to wait. ``start_s``: for the registration after the start. ``deadline_s``: for a reaction.
+    ``settle_s``: until silence counts as no reaction. ``watch_s``: while a shim is watched. A shim that gives up may
+    clean up before it ends, for which Kubernetes gives a pod 30 seconds by default.
     """
 
     start_s: float = 30.0

@@ -55,7 +55,7 @@ SPOOL_PAUSE_S: Final = 0.5
 WATCH_S: Final = 1.0
 """The interval of checks whether the database makes progress, while records wait for it."""
 
-_SAID: Final = MappingProxyType({"set aside": "history: records or files were set aside, somebody has to look at them"})
+_SAID: Final = MappingProxyType({"set aside": "history: records or files were set aside, an operator must check them"})
 """The texts of the log for the beginning of a problem, by the part that found it."""
 
 
@@ -276,9 +276,9 @@ class Archive:
             self._moved_s = now_s
         problem = ""
         if now_s - self._moved_s > self._settings.silence_s:
-            problem = f"the database has taken nothing for {self._settings.silence_s:g} s"
+            problem = f"the database has accepted nothing for {self._settings.silence_s:g} s"
         elif 2 * waiting > self._settings.spool_bytes:
-            problem = "the database takes less than comes, half of the spool is in use"
+            problem = "records come faster than the database accepts them, half of the spool is in use"
         self._report_problem("progress", problem)
 
     def _take_batch(self) -> tuple[int, int, list[tuple[int, Sequence[Kept]]]]:

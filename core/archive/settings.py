@@ -185,5 +185,5 @@ def parse_database_url(where: str, what: str = "history") -> URL:
             f"{url.drivername!r} is no database the {what} can be in, expected sqlite or postgresql"
         )
     if known == "sqlite+pysqlite" and (not url.database or url.database == ":memory:"):
-        raise HistorySettingsError(f"a {what} in memory is none, name a file")
+        raise HistorySettingsError(f"a {what} in memory would be lost, name a file")
     return url.set(drivername=known)

@@ -146,7 +146,7 @@ def gang(
     required: Annotated[str, typer.Option(metavar="LEVEL", help="All members in one domain, such as rack.")] = "",
     preferred: Annotated[str, typer.Option(metavar="LEVEL", help="Members in as few domains as possible.")] = "",
     spread: Annotated[str, typer.Option(metavar="LEVEL", help="Members spread over the domains.")] = "",
-    slice_size: Annotated[int, typer.Option(min=0, help="Members that stand in one domain. [default: all]")] = 0,
+    slice_size: Annotated[int, typer.Option(min=0, help="Members that run together in one domain. [default: all]")] = 0,
     priority: Annotated[int, typer.Option(help="Priority of each member.")] = 0,
     user: _Owner = "",
     group: _Groups = None,

@@ -53,14 +53,14 @@ def info(where: Where) -> None:
     ]
     for each in kept:
         said = each.problem or f"of {format_time(each.head.at_ns)}, version {each.head.version}"
-        lines.append(f"snapshot behind record {each.sequence}, {each.size} bytes: {said}")
+        lines.append(f"snapshot after record {each.sequence}, {each.size} bytes: {said}")
     if newest is not None:
         lines.append(
-            f"a core that starts takes the snapshot behind record {newest.sequence}, and plays"
+            f"a core that starts uses the snapshot after record {newest.sequence}, and replays"
             f" {end.sequence - newest.sequence} records"
         )
     else:
-        lines.append(f"a core that starts plays records {end.life} to {end.sequence}")
+        lines.append(f"a core that starts replays records {end.life} to {end.sequence}")
     echo_text(join_lines(lines))
 
 
@@ -77,7 +77,7 @@ def verify(where: Where) -> None:
             try:
                 check_snapshot(snapshots.read_snapshot(kept.sequence))
             except SnapshotUnusable as error:
-                damaged.append(f"snapshot behind record {kept.sequence}: {error}")
+                damaged.append(f"snapshot after record {kept.sequence}: {error}")
     for damage in found.damage:
         records = (
             f"record {damage.first}" if damage.first == damage.last else f"records {damage.first} to {damage.last}"
@@ -130,7 +130,7 @@ def copy(
 
     with _open_journal(where) as (store, snapshots):
         copied = copy_records(store, snapshots, last or store.find_end().sequence, to_file)
-    began = f"the snapshot behind record {copied.snapshot}" if copied.snapshot else "an empty core"
+    began = f"the snapshot after record {copied.snapshot}" if copied.snapshot else "an empty core"
     echo_line(f"records {copied.first} to {copied.last} were copied; they begin with {began}")
 
 

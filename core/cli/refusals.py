@@ -1,4 +1,4 @@
-"""``kornel refusals``: what the core refused lately, and why."""
+"""``kornel refusals``: shows what the core refused lately, and why."""
 
 from __future__ import annotations
 

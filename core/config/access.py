@@ -26,7 +26,7 @@ def parse_administrators(field: Field) -> AccessList:
     if not access.groups and len(access.users) == 1 and _GROUP_WORDS.search(access.users[0]):
         name = shorten_text(access.users[0])
         field.warning(
-            f"{name} is the name of a user here, since no blank stands before it: groups come behind a blank",
+            f"{name} is the name of a user here, since no blank stands before it: groups come after a blank",
             f'" {access.users[0]}" for the group',
         )
     return access

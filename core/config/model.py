@@ -91,11 +91,11 @@ class PreemptionConfig:
     enabled         guarantee-driven preemption, in the allocation path and in its cycle; not the other kinds
     policies        names of kinds of preemption, in the order in which they run
     quota_enabled   lowered maxima are enforced: switched on, and ``policies`` lists it
-    cycle_limit     the part of the cluster that preemption may serve asks with within one interval, 0 to 1
-    cycle_batch     the number of asks that a round tries at a time, beginning with queues that hold least
-    sections        the settings in the kinds' own sections, with defaults; a kind without a section is missing
-    governor        the bounds against storms; they never apply to preemption on required nodes
-    victim_timeout_ns  how long after its release was asked for a victim counts as stuck (K14)
+    cycle_limit     the largest part of the cluster, from 0 to 1, with which preemption may serve asks within one
+    interval cycle_batch     the number of asks that a round tries at a time, beginning with queues that hold least
+    sections        the settings in the kinds' own sections, with defaults; a kind without a section is missing governor
+    the bounds against storms; they never apply to preemption on required nodes victim_timeout_ns  how long after its
+    release was asked for a victim counts as stuck (K14)
     """
 
     enabled: bool = True

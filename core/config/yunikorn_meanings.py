@@ -54,7 +54,7 @@ class _Maker:
 def _warn_of_rule(rule: DeclaredRule) -> None:
     if rule.filter.deny and rule.filter_type != "deny":
         rule.filter_type_field.warning(
-            f"YuniKorn takes {shorten_text(rule.filter_type)} for allow; here it denies, in any case",
+            f"YuniKorn takes {shorten_text(rule.filter_type)} for allow; here it denies, whatever its case",
             "deny, in lower case",
         )
     above = rule.parent

@@ -189,7 +189,7 @@ def read_wants(tags: Iterable[tuple[str, str]]) -> DeviceRequest | None:
     amounts = [key for key in (COUNT_TAG, FRACTION_TAG, MEMORY_TAG) if key in said]
     if len(amounts) != 1:
         which = " and ".join(amounts) if amounts else "none of them is there"
-        flaw = f"one of {COUNT_TAG}, {FRACTION_TAG} and {MEMORY_TAG} has to be said, and {which}"
+        flaw = f"one of {COUNT_TAG}, {FRACTION_TAG} and {MEMORY_TAG} has to be given, and {which}"
         return DeviceRequest(given=given, flaw=f"{flaw} are" if amounts else flaw)
     found = _read_amount(amounts[0], said[amounts[0]])._replace(given=given)
     if TYPE_TAG in said:
@@ -202,7 +202,7 @@ def read_wants(tags: Iterable[tuple[str, str]]) -> DeviceRequest | None:
         if said[LINK_TAG] != "same":
             return found._replace(flaw=found.flaw or f"{LINK_TAG} is {show_name(said[LINK_TAG])}, not same")
         if not found.number:
-            return found._replace(flaw=found.flaw or f"{LINK_TAG} is for whole devices, and {amounts[0]} is said")
+            return found._replace(flaw=found.flaw or f"{LINK_TAG} is for whole devices, and {amounts[0]} is given")
         found = found._replace(linked=True)
     return found
 

@@ -82,7 +82,7 @@ class NodeSortPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueProperties:
-    """The properties in force for one queue, inheritance done. Delays in nanoseconds; 0 means off where allowed."""
+    """The properties in force for one queue, after inheritance. Delays in nanoseconds; 0 means off where allowed."""
 
     sort_policy: SortPolicy = SortPolicy.FIFO
     sort_by_priority: bool = True

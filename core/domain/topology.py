@@ -74,7 +74,7 @@ def read_request(tags: Iterable[tuple[str, str]]) -> TopologyRequest | None:
         return None
     size = said.get(SLICE_SIZE_TAG, "")
     if len(wishes) != 1:
-        flaw = "one of required, preferred and spread has to be said" if wishes else f"{SLICE_SIZE_TAG} names no level"
+        flaw = "one of required, preferred and spread has to be given" if wishes else f"{SLICE_SIZE_TAG} names no level"
         return TopologyRequest(Wish.REQUIRED, "", flaw=flaw)
     wish, level = wishes[0]
     if size and (not _COUNT.fullmatch(size) or int(size) > LARGEST_SLICE):

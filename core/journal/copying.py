@@ -25,7 +25,7 @@ class Copied(NamedTuple):
 
 def copy_records(store: JournalStore, snapshots: SnapshotStore, last: int, path: Path) -> Copied:
     """Copies the records that lead to record *last* into a new SQLite journal at *path*: the newest snapshot before
-    it, and everything behind that up to the end of its block.
+    it, and all records after that up to the end of the block that contains record *last*.
 
     Raises what the stores raise, and ``FileExistsError``.
     """

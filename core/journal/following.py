@@ -273,14 +273,14 @@ class Follower:
     def _stop_at_missing(self, end: StoreEnd) -> None:
         self.problem = Problem(
             Obstacle.BEHIND,
-            f"this core has played the records up to {self._fetched.sequence}, and the database holds those up to"
+            f"this core has replayed the records up to {self._fetched.sequence}, and the database holds those up to"
             f" {end.sequence}: its newest commits are missing",
         )
 
     def _stop_at_other(self, sequence: int) -> None:
         self.problem = Problem(
             Obstacle.BEHIND,
-            f"the database holds another record {sequence} than the one that this core has played: its newest commits"
+            f"the database holds another record {sequence} than the one that this core has replayed: its newest commits"
             " were lost, and others came in their place",
         )
 

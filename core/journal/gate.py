@@ -156,5 +156,5 @@ class JournalGate:
 
 def _refusal_for(problem: StoreProblem) -> ServiceError:
     if problem.full:
-        return JournalFull(f"journal: {problem.text}; nothing is taken until there is room")
-    return JournalUnavailable(f"journal: {problem.text}; nothing is taken until it can be written")
+        return JournalFull(f"journal: {problem.text}; nothing is accepted until there is room")
+    return JournalUnavailable(f"journal: {problem.text}; nothing is accepted until it can be written")

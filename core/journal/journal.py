@@ -251,7 +251,9 @@ class Journal:
         if problem is None:
             self._logger.info("journal is written again")
         else:
-            self._logger.error("journal cannot be written, nothing is taken", problem=problem.text, lost=problem.lost)
+            self._logger.error(
+                "journal cannot be written, nothing is accepted", problem=problem.text, lost=problem.lost
+            )
         self.on_problem(problem.text if problem is not None else "")
 
     def _call_in_loop(self, call: Callable[[], None]) -> None:

@@ -174,7 +174,9 @@ class Replay:
         self._delivered = max(self._delivered, delivered)
         outcome = record.result.outcome
         effects: Sequence[Effect] = ()
-        if outcome is not CallOutcome.FAILED:  # The core that made such a call has continued as if it had not.
+        if (
+            outcome is not CallOutcome.FAILED
+        ):  # The core that made this call, and failed, has continued as if it had not made it.
             outcome, effects = self._make_call(record.call)
         self.outcome, self.last_effects = outcome, effects
         self.effects += len(effects)

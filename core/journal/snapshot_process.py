@@ -114,7 +114,7 @@ def _add_snapshot(assignment: Assignment, store: JournalStore, snapshots: Snapsh
     with pause_collecting():
         for _ in range(LOOKS):
             if follower.problem is not None:
-                return Outcome(problem=f"the journal cannot be played: {follower.problem.text}")
+                return Outcome(problem=f"the journal cannot be replayed: {follower.problem.text}")
             if not follower.sequence:
                 return Outcome(problem="the journal has no records")
             if began.snapshot == follower.sequence:

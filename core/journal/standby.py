@@ -180,7 +180,7 @@ class Standby:
                 await self._look_once()
         except Exception as error:
             # Callers have to learn that this core no longer follows.
-            self._logger.critical("bug in the standby, it follows no more", exc_info=error)
+            self._logger.critical("bug in the standby, it no longer follows the leader", exc_info=error)
             self.standing.give_up(f"bug in the standby: {type(error).__name__}: {error}")
             self._on_problem(self.standing.problem)
 

@@ -143,7 +143,8 @@ class JournalStore:
             return connection.exec_driver_sql(_FENCED, (*row, *fence)).rowcount
 
     def _find_own(self, block: Block) -> None:
-        """Raises an error unless *block* is there already, because of a commit whose answer was lost."""
+        """Raises an error unless the journal contains *block* already: it does if only the answer to its commit was
+        lost."""
         with self._engine.begin() as connection:
             found = connection.execute(sa.select(BLOCKS).where(BLOCKS.c.first == block.first)).first()
             lease = connection.execute(sa.select(LEASE.c.epoch, LEASE.c.address)).first() if self._fenced else None

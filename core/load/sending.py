@@ -46,7 +46,7 @@ class Placed:
         return len(self.latencies_ms) / self.took_s
 
     def percentile_ms(self, percent: float) -> float:
-        """Returns the latency within which *percent* per cent of the allocations came."""
+        """Returns the latency that *percent* per cent of the allocations did not exceed."""
         return self.latencies_ms[min(len(self.latencies_ms) - 1, int(len(self.latencies_ms) * percent / 100))]
 
 

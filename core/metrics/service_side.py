@@ -282,12 +282,12 @@ def _standing_metrics(standing: Standing) -> Iterable[Metric]:
     yield make_gauge("kornel_leader", "1: this core leads, of those that share the journal.", int(standing.leads))
     yield make_gauge(
         "kornel_standby_unfit",
-        "1: this core follows no more and never leads, because its state is not the leader's.",
+        "1: this core no longer follows and never leads, because its state is not the leader's.",
         int(standing.role is Role.UNFIT),
     )
     yield make_gauge(
         "kornel_standby_records_behind",
-        "Records of the journal that this core has not played.",
+        "Records of the journal that this core has not replayed.",
         standing.records_behind,
     )
     yield make_gauge(

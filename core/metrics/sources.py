@@ -69,7 +69,7 @@ class JournalGauges(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The number of this life of the core among those that wrote the journal."""
+        """The number of processes that have written this journal up to now, including this one."""
 
     @property
     def last_record(self) -> int:

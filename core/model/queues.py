@@ -110,8 +110,8 @@ class Queue:
         self.siblings: Final[KeyedHeap[Any] | None] = parent.order if parent is not None else None
         """The order of its parent, in which it is while something below is active; ``None`` for the root."""
         self.newcomers: KeyedHeap[Application] | None = None
-        """The applications of a leaf sorted ``stateaware`` that could start but have not started. Only one of them at a
-        time may."""
+        """The applications of a leaf sorted ``stateaware`` that could start but have not started. Only one of them may
+        start at a time."""
         if leaf and properties.sort_policy is SortPolicy.STATE_AWARE:
             self.newcomers = KeyedHeap(order_key)
         self.parked: dict[Shape, Room] = {}

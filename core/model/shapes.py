@@ -241,7 +241,7 @@ class ResourceTypes:
         self._is_wanted = is_wanted
 
     def stop_following(self) -> None:
-        """Stop calling *on_growth*, because the records that followed new types are gone."""
+        """Stop calling the function for new types, because the records that it updated are gone."""
         self._on_growth = _ignore_growth
         self._is_wanted = _want_none
 

@@ -134,7 +134,7 @@ def _choose_nested(rooms: Sequence[Room], members: int, size: int) -> Shares | S
 
 
 def _choose_fewest(rooms: list[Room], members: int, size: int) -> list[Room] | None:
-    """Returns the fewest of *rooms* that hold *members*: the roomiest, and as the last one the tightest that is
+    """Returns the fewest of *rooms* that hold *members*: the roomiest ones, but as the last one the smallest that is
     enough."""
     order = sorted(rooms, key=lambda room: (-(room.room // size), -(room.room % size), room.path))
     chosen: list[Room] = []

@@ -71,8 +71,8 @@ def _choose_spare(application: Application) -> dict[Allocation, None]:
 
 
 def members_of(application: Application) -> list[Allocation]:
-    """Returns the allocations that run of the gang of *application*. A placeholder that is being replaced counts for
-    its replacement."""
+    """Returns the running allocations of the gang of *application*. A placeholder that is being replaced counts for its
+    replacement."""
     return [
         allocation
         for allocation in application.allocations.values()

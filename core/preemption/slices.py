@@ -36,7 +36,7 @@ def any_busy(state: PartitionState) -> bool:
 
 
 def busy_drivers(state: PartitionState) -> Iterator[Driver]:
-    """Yields the drivers that have such work at the moment of their turn."""
+    """Yields the driver of each kind that has work under way when its turn comes."""
     for kind in KINDS:
         if kind.driver.is_busy(state):
             yield kind.driver

@@ -41,7 +41,7 @@ def tracing_to(endpoint: str, logger: FilteringBoundLogger) -> Tracing | None:
     try:
         from kornel.core.tracing.export import BadEndpoint, tracing_to  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise TracingUnavailable(f"tracing takes the extra packages of kornel[tracing]: {error}") from error
+        raise TracingUnavailable(f"tracing needs the extra packages of kornel[tracing]: {error}") from error
     try:
         return tracing_to(endpoint, core_version(), logger)
     except BadEndpoint as error:

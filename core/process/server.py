@@ -601,7 +601,7 @@ class KornelServer:
         if self._file is None and security is not None and (security.tls or security.guard):
             return
         if not self.standing.leads:
-            self._logger.info("asked to read the configuration file again, which the core does that leads")
+            self._logger.info("asked to read the configuration file again, which only the leading core does")
         elif self._file is None:
             self._logger.warning("asked to read the configuration file again, but the core was given none")
         else:

@@ -1,4 +1,4 @@
-"""Samples of how much ran, once a minute for a day (rest.md 4.8)."""
+"""Samples the numbers of running applications and containers once a minute, and keeps a day of them (rest.md 4.8)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The document of operators' drains and rollbacks in force and of the manager's presence, for the web page. YuniKorn
-has none."""
+"""The document that tells the web page which drains and rollbacks of operators are in force and whether the manager is
+connected. YuniKorn has no such document."""
 
 from __future__ import annotations
 
@@ -73,5 +73,5 @@ HOLDS: Final = Document(
         "manager": if_any(nested(_MANAGER), "manager"),
         "rollback": if_any(nested(_ROLLBACK), "rollback"),
     },
-    description="What operators did that is in force. No manager: none is registered.",
+    description="The actions of operators that are in force. Without ``manager``, none is registered.",
 )

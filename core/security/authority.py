@@ -43,7 +43,7 @@ class Authority:
             key = load_pem_private_key(key_path.read_bytes(), None)
             self._certificate = x509.load_pem_x509_certificate(self.certificate_path.read_bytes())
         except (OSError, ValueError, TypeError) as error:
-            raise SecurityError(f"{folder}: no certificate authority can be had there: {error}") from error
+            raise SecurityError(f"{folder}: no certificate authority can be made or read there: {error}") from error
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise SecurityError(f"{key_path}: not a key that was made here")
         self._key = key

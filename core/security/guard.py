@@ -178,7 +178,7 @@ class Guard:
         try:
             policy, tokens = read_files(self._path)
         except SecurityError as error:
-            self._logger.error("security file not used, the former reading holds", cause=str(error))
+            self._logger.error("security file not used, the former version stays in force", cause=str(error))
             return
         self._apply(policy, tokens)
         for admitted in tuple(self._live):
@@ -223,7 +223,9 @@ class Guard:
             self._logger.info("caller refused", host=host, cause=str(refusal))
             return NotAuthenticated(str(refusal))
         if self._told.take_one(block, now_ns):
-            self._logger.warning("too many failed attempts, only good proofs are let in", host=host, cause=str(refusal))
+            self._logger.warning(
+                "too many failed attempts, only valid proofs are admitted", host=host, cause=str(refusal)
+            )
         return TooMany("too many failed attempts from this address")
 
     def end_call(self, admitted: Pass) -> None:
@@ -310,7 +312,7 @@ def read_files(path: Path) -> tuple[Policy, StaticTokens]:
 
 def _come_back(reason: str) -> ServiceError:
     """Returns an error whose status says that another attempt may help, because another proof would help."""
-    return ShuttingDown(f"{reason}, come back with another one")
+    return ShuttingDown(f"{reason}, try again with another one")
 
 
 def _parse_file(path: Path, parse: Callable[[str], ParsedT]) -> ParsedT:

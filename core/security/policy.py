@@ -164,11 +164,11 @@ def _read_issuer(item: Field, folder: Path) -> OidcSettings:
             fields[name].error(f"{name} is missing", "the text that tokens say" if name == "issuer" else "file or URL")
     audiences = tuple(name for name, _ in fields["audiences"].texts() if name)
     if not audiences:
-        fields["audiences"].error("no audience: tokens for other services would be taken", "the name of this core")
+        fields["audiences"].error("no audience: tokens for other services would be accepted", "the name of this core")
     algorithms = fields["algorithms"].texts()
     for name, place in algorithms:
         if name not in KEY_TYPES:
-            place.error(f"algorithm {shorten_text(name)} is not taken", f"one of {', '.join(KEY_TYPES)}")
+            place.error(f"algorithm {shorten_text(name)} is not accepted", f"one of {', '.join(KEY_TYPES)}")
     return OidcSettings(
         issuer=fields["issuer"].text(),
         audiences=audiences,

@@ -1,4 +1,4 @@
-"""``kornel.v1.AdminService``: what an administrator does to a running core."""
+"""Serves ``kornel.v1.AdminService``, with which an administrator changes a running core."""
 
 from __future__ import annotations
 

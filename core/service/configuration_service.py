@@ -1,4 +1,5 @@
-"""``kornel.v1.ConfigurationService``: reads queue configurations, and puts them into force (protocol.md 5.4)."""
+"""Serves ``kornel.v1.ConfigurationService``, which reads queue configurations and puts them into force (protocol.md
+5.4)."""
 
 from __future__ import annotations
 

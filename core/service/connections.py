@@ -57,7 +57,7 @@ UNPROVEN_S: Final = 6.0
 NEW_S: Final = 0.5
 """The time for which a connection without any call is checked as often as that."""
 UNPROVEN_WINDOW: Final = 32 * 1024
-"""The bytes that such a connection may send ahead of its reader. They are read even after the connection is cut."""
+"""The bytes that a new connection may send ahead of its reader. They are read even after the connection is cut."""
 _WIDEST_WINDOW: Final = 1 << 30
 UNPROVEN_BYTES: Final = 32 * 1024
 """The bytes by which a connection may be ahead without causing noticeable growth of memory."""

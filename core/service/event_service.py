@@ -1,4 +1,4 @@
-"""``kornel.v1.EventService``: the events of the core as a stream that can be resumed.
+"""Serves ``kornel.v1.EventService``: the events of the core as a stream that can be resumed.
 
 A stream holds nothing but its position in the ring. An event is encoded once for all streams: a response is the
 concatenation of its fields, so the bytes of events are joined as they are. A response is written only after the client

@@ -279,8 +279,6 @@ class Managers:
         """Tells whether the engine of at least one manager cannot be trusted."""
         return any(place.damaged for place in self._places)
 
-    # The following members concern all partition tasks together.
-
     @property
     def turns_taken(self) -> int:
         """The number of turns that the partition tasks have taken; while it is the same, nothing has changed."""

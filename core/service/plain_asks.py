@@ -98,8 +98,8 @@ class PlainReader:
 
 
 class _Known(dict[bytes, _Fields]):
-    """The fields of one manager's asks after their keys, by their bytes. Missing bytes are read and added; bytes that
-    no plain ask has raise an error."""
+    """The fields of one manager's asks after their keys, by their bytes. Bytes that are looked up for the first time
+    are read and added; they raise an error if no plain ask has them."""
 
     def __init__(self, decoder: Decoder, rm_id: str) -> None:
         super().__init__()

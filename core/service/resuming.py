@@ -1,8 +1,8 @@
-"""Streams that go on exactly where they broke, for clients that ask for it.
+"""Lets streams continue exactly where they broke, for clients that ask for it.
 
 Since a registration, the entries that the core decides for the manager are numbered on each kind of stream, and so are
 those that the session sends. A client that opens a stream says in metadata (:data:`RESUME_KEY`) how many entries it has
-received; the core goes on behind them, and says how many entries of the session are applied and durable. Both numbers
+received; the core continues after them, and says how many entries of the session are applied and durable. Both numbers
 follow from the journal, so they hold across cores (docs/serving.md).
 
 An *epoch* is the time in which one core leads under one registration. A client names the epoch in which it received
@@ -33,8 +33,8 @@ from kornel.core.domain.effects import (
 from kornel.core.service.status_codes import InvalidRequest, ResyncRequired
 
 RESUME_KEY: Final = "kornel-resume"
-"""Metadata of a stream: ``EPOCH/COUNT``. Of the client: the entries that it has received; of the core: those that it
-has applied. A registration is answered with the epoch alone."""
+"""The key of the metadata ``EPOCH/COUNT`` of a stream. A client counts the entries that it has received, the core those
+that it has applied. A registration is answered with the epoch alone."""
 
 KEPT_BYTES: Final = 32 * 1024 * 1024
 """The most bytes of each kind of stream that are kept after they were sent. This is more than connections can have

@@ -1,7 +1,7 @@
 """Defines rollbacks of the configuration, which texts from before the rollback do not undo.
 
 A shim sends its configuration whenever it registers, and a file is read again whenever an administrator asks for that.
-Neither means that another configuration is wanted than that of the rollback. Only a new text means this.
+Neither ends the rollback, because neither shows that somebody wants another configuration; only a new text shows it.
 """
 
 from __future__ import annotations

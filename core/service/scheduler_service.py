@@ -1,4 +1,4 @@
-"""``si.v1.Scheduler``: one registration call, and three streams between shims and the partition task.
+"""Serves ``si.v1.Scheduler``: one registration call, and three streams between shims and the partition task.
 
 Each stream has a reader and a writer. The reader parses requests, checks that the stream keeps to one rmID, and queues
 commands; it waits while the queue or the responses are full. The writer sends what the switchboard has for the stream.
@@ -94,7 +94,7 @@ class SchedulerService:
             try:
                 self._standing.check_leads()
             except NotLeading as refusal:
-                # At once, so that a shim that has nothing to send looks for the leader as well.
+                # The call is ended at once, so that a shim that has nothing to send looks for the leader, too.
                 await end_call(context, refusal, self._logger)
             await self._serve(kind, requests, context)
 
@@ -190,7 +190,8 @@ class SchedulerService:
         try:
             messages: Iterable[tuple[bytes, int]] = self._split_entries(stream.kind, batch.entries)
             if stream.resumption is not None:
-                # Before the first is sent: once another stream of this client is open, all are sent there.
+                # All messages are kept before the first is sent, because another stream of this client, once open,
+                # sends all of them.
                 messages = list(messages)
                 stream.board.keep_messages(stream, batch, messages)
             for raw, entries in messages:

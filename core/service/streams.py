@@ -8,7 +8,7 @@ miss entries.
 An entry is sent at most once. It counts as sent when the transport has taken it. The entries of a write that fails are
 put back, unless another stream has taken later ones meanwhile. A client that asks for it
 (:mod:`kornel.core.service.resuming`) gets each entry exactly once: what was sent is kept for a while, and a stream that
-its client opens again goes on behind what the client has received.
+its client opens again continues after the last entry that the client has received.
 
 Rules: protocol.md 1.1, 5.2 (DB-4), 15.
 """
@@ -140,7 +140,7 @@ class Stream:
 
 
 class _Kept(NamedTuple):
-    """A message that was sent, with the number of its first entry and of the one behind its last."""
+    """A message that was sent, with the number of its first entry and the number after that of its last entry."""
 
     first: int
     end: int
@@ -326,9 +326,9 @@ class Switchboard:
     def bind(self, stream: Stream, rm_id: str, progress: Progress | None = None) -> None:
         """Make *stream* the receiver of its lane, because its first message has been accepted.
 
-        If its client says what it has received, the stream goes on behind that, and another one that the client has
-        open ends. *progress*: since the registration. Raises :class:`ResyncRequired` while the manager must register
-        again.
+        If its client says what it has received, the stream continues after that, and any other stream that the client
+        has open ends. *progress*: the entries sent and received since the registration. Raises :class:`ResyncRequired`
+        while the manager must register again.
         """
         if self._lost:
             raise ResyncRequired(
@@ -348,7 +348,7 @@ class Switchboard:
         stream.wake_writer()
 
     def _resume_lane(self, lane: _Lane, stream: Stream, received: int) -> None:
-        """Have *stream* go on behind the first *received* entries."""
+        """Make *stream* continue after the first *received* entries."""
         lost = ResyncRequired(f"resync-required: what follows entry {received} is not kept any more; register again")
         if received > lane.next:
             if received > lane.next + len(lane.backlog):
@@ -428,7 +428,7 @@ class Switchboard:
         return Batch(entries, lane.read_on, number)
 
     def give_back(self, stream: Stream, batch: Batch, start: int = 0) -> None:
-        """Put the entries of *batch* from *start* on, which were not sent, back, unless later ones have been taken
+        """Put back the entries of *batch* from *start* on, which were not sent, unless later ones have been taken
         since."""
         lane = self._lanes[stream.kind]
         if batch.mark != lane.read_on:

@@ -259,7 +259,7 @@ func (r *Remote) Err() error {
 	return r.shim.Err()
 }
 
-// Status returns the state of the connection, and false before the shim has registered.
+// Status returns the state of the connection; the second value is false before the shim has registered.
 func (r *Remote) Status() (kornel.ShimStatus, bool) {
 	shim, err := r.registered()
 	if err != nil {

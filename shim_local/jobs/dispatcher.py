@@ -152,8 +152,6 @@ class Dispatcher:
             await over
         return job
 
-    # The messages of the core.
-
     def place_task(self, key: str, application_id: str, node: str, gpus: tuple[str, ...] = ()) -> None:
         """Start the task *key* on *node* with *gpus*, as the core has decided."""
         task = self._current.get(key)
@@ -220,8 +218,6 @@ class Dispatcher:
     def reset_terminations(self) -> None:
         """Drop the confirmations that the core waited for, because it has forgotten them."""
         self._terminations.clear()
-
-    # The messages of agents.
 
     def find_stranger(self, hello: Mapping[str, Any]) -> str:
         """Returns the reason why an agent must not replace the earlier one of the same name, or an empty text if it
@@ -328,8 +324,6 @@ class Dispatcher:
             self._try_again(job, task, outcome.reason, outcome.pause_s)
         self._do_later(lambda: self.core.release(job, key, termination))
         self._do_later(lambda: self._confirm_end(where, key))
-
-    # The changes of tasks.
 
     def _send_start(self, job: Job, task: Task, key: str) -> None:
         if task.key == key and task.state is TaskState.RUNNING and not task.stopping:

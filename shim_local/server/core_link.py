@@ -118,8 +118,6 @@ class CoreLink:
         assert self._dispatcher is not None, "it is attached before anything runs"
         return self._dispatcher
 
-    # The requests of the dispatcher.
-
     def request_room(self, job: Job, task: Task) -> None:
         """Ask for room for the current attempt of *task*."""
         application = job.application_id
@@ -169,8 +167,6 @@ class CoreLink:
                 await client.update_configuration(queues)
             except CallFailed as error:
                 _LOGGER.warning("the queues could not be changed: %s", error)
-
-    # The connection itself.
 
     async def run(self) -> None:
         """Stay registered until this call is cancelled.

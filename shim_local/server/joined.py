@@ -108,7 +108,7 @@ class JoinedAgent:
                 case "welcome":
                     self._note_state("")
                 case "refused":
-                    self._note_state(f"{self._settings.join} does not take us: {message['reason']}")
+                    self._note_state(f"{self._settings.join} refuses this machine: {message['reason']}")
                     return
                 case "ping":
                     pass

@@ -112,8 +112,6 @@ class LocalServer:
         except OSError as error:
             raise SettingsError(f"{self._settings.queues}: cannot be read: {error.strerror}") from None
 
-    # The agent of this machine.
-
     def _receive_local(self, message: dict[str, Any]) -> None:
         asyncio.get_running_loop().call_soon(self._links.receive, self._settings.name, message)
 
@@ -178,8 +176,6 @@ class LocalServer:
                 writer.close()
 
         return followed
-
-    # The server itself.
 
     def _describe_server(self) -> dict[str, Any]:
         own = self._own_core

@@ -61,7 +61,7 @@ async def _read_handshake(reader: asyncio.StreamReader) -> dict[str, Any] | None
             return None
         line += byte
         if len(line) > MOST_HANDSHAKE_BYTES:
-            raise WireError("a peer that has not proved that it has the token says too much")
+            raise WireError("a peer that has not proved that it has the token sends too much")
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
@@ -103,4 +103,4 @@ async def prove_token(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     if "error" in answer:
         raise WireError(str(answer["error"]))
     if not hmac.compare_digest(str(answer.get("proof")).encode(), make_proof(token, "server", nonces).encode()):
-        raise WireError("what answers there does not have the token: it is not our server")
+        raise WireError("the program at that address does not have the token: it is not the server of this agent")

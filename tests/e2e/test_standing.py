@@ -88,7 +88,7 @@ async def place(core: Core, *keys: str) -> None:
 
 
 async def followed(standby: Core, leader: Core) -> None:
-    """Returns when *standby* has played all that *leader* has written."""
+    """Returns when *standby* has replayed all that *leader* has written."""
     standing = standby.server.standing
     journal = leader.server.journal
     assert journal is not None

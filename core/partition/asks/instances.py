@@ -1,4 +1,5 @@
-"""Several requests under one key: what an ask of the older generation means by ``maxAllocations`` (protocol.md 3.4).
+"""Handles several requests under one key, which an ask of the older generation makes by ``maxAllocations`` (protocol.md
+3.4).
 
 Each is a separate request, which is kept under an internal name. ``maxAllocations`` is how many allocations the key is
 to have in total: sending an ask again changes nothing, and one that was released is asked for again when the shim

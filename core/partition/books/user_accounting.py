@@ -74,7 +74,7 @@ def take_limit_steps(state: PartitionState, changed: Mapping[Queue, tuple[LimitC
     An application chooses its group again if it had none, has asked for nothing yet, or lost a limit of that group on
     its path; otherwise it stays with it (10.4, B23).
     """
-    # Kept, because whether an application lost a limit of its group is told from what applied until now.
+    # The former limits are kept, because they show whether an application has lost a limit of its group.
     before = {queue: queue.limits for queue in state.queues.values() if queue.limits is not NO_LIMITS}
     for queue, limits in changed.items():
         queue.limits = _build_limits(state, limits) if limits else NO_LIMITS

@@ -1,7 +1,7 @@
 """Reports asks to the shim that would be placed if there were more nodes, once per ask (scheduling.md 16).
 
 Reports are sent once a second while a client listens. Only configured limits count, not the size of the cluster. An ask
-that fits the limits uses them up for the asks behind it, so a queue that could run ten more tasks reports ten asks,
+that fits the limits uses them up for the asks after it, so a queue that could run ten more tasks reports ten asks,
 however many wait.
 """
 

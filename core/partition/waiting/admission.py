@@ -69,7 +69,8 @@ def state_changed(application: Application, before: AppState) -> None:
         _count_running(application, 1)
     if application.allocating and now not in _NOT_RUNNING_YET:
         _stop_allocating(application)
-        # From allocating to Running it keeps its slot: both count against the same limit.
+        # An application that was allocating keeps its slot when it becomes Running, because both count against the same
+        # limit.
         freed = now is not AppState.RUNNING
     if freed:
         _free_slots(application)

@@ -168,7 +168,7 @@ def offer_slot(gate: Gate, leaf: Queue) -> None:
         return
     while (application := waiting.first_member()) is not None:
         if gate is leaf and not may_start_next(application):
-            return  # Those behind it may not start either: the first that could is not held here.
+            return  # The first application that could start is not held here, so none after it may start.
         offer_application(application)
         if application.order:
             application.offered_by = gate

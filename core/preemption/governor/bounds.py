@@ -93,7 +93,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits that the settings (:class:`kornel.core.domain.settings.GovernorSettings`) amount to, in base units."""
+    """The limits of :class:`kornel.core.domain.settings.GovernorSettings`, converted to base units."""
 
     window_ns: int
     allowances: Mapping[str, Allowance]

@@ -131,7 +131,7 @@ class GangSearch:
                         yield gang
 
     def _applications_of(self, terms: LeafTerms) -> Iterable[Application]:
-        """Returns the applications of a leaf, those only that run on the nodes that matter."""
+        """Returns the applications of a leaf that run on nodes that matter."""
         if self._among is None:
             return terms.leaf.applications.values()
         here = (a.application for node in self._among for a in node.allocations.values() if a.queue is terms.leaf)

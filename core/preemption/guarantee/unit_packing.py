@@ -430,7 +430,7 @@ class _Spread:
             for t, amount in group.pairs:
                 room[t] += amount
             if self._all_alike:
-                return False  # If there is a place for the next of equal members, it is found wherever the first are.
+                return False  # Other places for these members would not help: all members are alike.
         return False
 
     def _take_devices(self, ask: Allocation, node: Node) -> bool:

@@ -1,5 +1,5 @@
-"""Defines the allocations that may have to leave, and the asks that are to be placed, with what each ask needs freed
-(preemption.md E.5)."""
+"""Defines the allocations that may have to leave, and the asks that are to be placed, with the amounts that have to be
+freed for each ask (preemption.md E.5)."""
 
 from __future__ import annotations
 

@@ -265,8 +265,7 @@ def _count_wanted(found: Picture, ask: Allocation, largest: Amounts, *, reserved
 
 
 def _show(leaf: QueueFigures, priority: int) -> None:
-    """Raises the priorities shown on the path of *leaf* for an ask of *priority*, which lends no priority in the
-    allocation cycle."""
+    """Raises the priorities that *leaf* and the queues above it show, as if an ask of *priority* lent it to them."""
     shown = priority
     for figures in leaf.lineage:
         shown = shown_by(figures.queue, shown)

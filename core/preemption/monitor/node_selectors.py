@@ -15,7 +15,8 @@ from kornel.core.preemption.victim_index import age_of, reluctance_of
 
 
 def serve_reserved(run: Round, planner: Planner) -> Generator[int, None, None]:
-    """Find victims for all that reserved asks lack on their nodes, or none, the cheapest nodes first (row 2)."""
+    """Find victims on the nodes of reserved asks, the cheapest nodes first: enough for the whole ask, or none (row
+    2)."""
     feasible: list[tuple[float, str, str, Reservation]] = []
     for reservation in run.reservations():
         yield 1 + len(reservation.node.allocations)

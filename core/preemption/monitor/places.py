@@ -52,7 +52,7 @@ class _Progress:
         self.at = 0
         self.changed = 0
         self.over = False
-        """Tells whether no place is left for such an ask."""
+        """Tells whether no place is left for an ask of this kind."""
         self.seen: dict[Node, list[Candidate]] = {}
 
 

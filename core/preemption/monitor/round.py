@@ -1,5 +1,5 @@
-"""Holds the state of one round of selection: what each leaf has to give up, what forbids it, and what was selected so
-far."""
+"""Holds the state of one round of selection: the amounts that each leaf has to give up, the laws and limits that
+restrict this, and the victims selected so far."""
 
 from __future__ import annotations
 

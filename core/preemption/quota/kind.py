@@ -14,7 +14,7 @@ from kornel.core.preemption.quota.enforcement import Enforcement
 from kornel.core.preemption.quota.plan import KIND
 
 _PART: Final = Ending(leaves=True, level=Level.INFO)
-"""The outcome of a run that something else has ended; the victims that it asked to leave before that do leave."""
+"""The outcome of a run that was ended early. The victims that it had already asked to leave still leave."""
 
 QUOTA: Final = Kind(
     name=KIND,

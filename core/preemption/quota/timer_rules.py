@@ -1,4 +1,4 @@
-"""The start of the enforcement of a lowered max: what a change of configuration does to it (preemption.md D.4)."""
+"""Decides when the enforcement of a lowered max starts after a change of configuration (preemption.md D.4)."""
 
 from __future__ import annotations
 

@@ -61,7 +61,8 @@ class LdapDirectory:
         """Returns the values of the group attribute in the entry of *user*."""
         settings = self._settings
         connection = Connection(
-            # Otherwise ldap3 would treat a server that was reached before as if it still were.
+            # A new server object for each look-up, because ldap3 assumes that a server which was reached once is still
+            # there.
             Server(
                 settings.host,
                 settings.port,

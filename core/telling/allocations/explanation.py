@@ -105,8 +105,8 @@ PERMANENT = frozenset(
         BlockerKind.DOMAIN_UNKNOWN,
     }
 )
-"""The kinds that waiting alone never ends; for nodes, only if all of them are blocked in this way. A quota below what
-is asked for is permanent too (``Blocker.permanent``)."""
+"""The kinds of blocker that do not go away by waiting; those of nodes count only if every node is blocked in this way.
+A quota below what is asked for is permanent too (``Blocker.permanent``)."""
 
 
 class Shortage(NamedTuple):

@@ -76,7 +76,7 @@ async def test_failed_attempts_of_a_host_are_limited(site: Site) -> None:
         assert await read_as(channel, new_token()) is UNKNOWN
     said = site.log.read_text()
     assert said.count("caller refused") == 6
-    assert said.count("only good proofs are let in") == 1
+    assert said.count("only valid proofs are admitted") == 1
 
 
 async def test_requests_beyond_the_limit_are_not_read(site: Site) -> None:

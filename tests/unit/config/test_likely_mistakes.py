@@ -45,4 +45,4 @@ def test_memory_without_a_unit_is_bytes(text: str, warned: bool) -> None:
 def test_administrators_that_were_meant_as_a_group(acl: str, warned: bool) -> None:
     said = warnings_of(queue("a", adminacl=acl))
     assert bool(said) == warned
-    assert not warned or "groups come behind a blank" in said[0]
+    assert not warned or "groups come after a blank" in said[0]

@@ -115,7 +115,7 @@ def test_devices_that_are_held_are_no_part_of_the_demand() -> None:
         ({"kornel.gpu.memory": "9999999999Ti"}, "kornel.gpu.memory is '9999999999Ti', not an amount of bytes"),
         (
             {"kornel.gpu.count": "1", "kornel.gpu.memory": "1Gi"},
-            "one of kornel.gpu.count, kornel.gpu.fraction and kornel.gpu.memory has to be said, and",
+            "one of kornel.gpu.count, kornel.gpu.fraction and kornel.gpu.memory has to be given, and",
         ),
         ({"kornel.gpu.link": "same"}, "one of kornel.gpu.count, kornel.gpu.fraction and kornel.gpu.memory has to be"),
         ({"kornel.gpu.count": "2", "kornel.gpu.link": "any"}, "kornel.gpu.link is 'any', not same"),
@@ -123,7 +123,7 @@ def test_devices_that_are_held_are_no_part_of_the_demand() -> None:
         ({"kornel.gpu.count": "1", "kornel.gpu.type": ""}, "kornel.gpu.type is '', not one or several types"),
         ({"kornel.gpu.count": "1", GIVEN_TAG: "g0,g0"}, f"{GIVEN_TAG} is not a list of different devices"),
         ({"kornel.gpu.count": "1", GIVEN_TAG: ""}, f"{GIVEN_TAG} is not a list of different devices"),
-        ({GIVEN_TAG: "g0"}, "one of kornel.gpu.count, kornel.gpu.fraction and kornel.gpu.memory has to be said, and"),
+        ({GIVEN_TAG: "g0"}, "one of kornel.gpu.count, kornel.gpu.fraction and kornel.gpu.memory has to be given, and"),
     ],
 )
 def test_tags_that_make_no_sense_say_why(tags: dict[str, str], flaw: str) -> None:

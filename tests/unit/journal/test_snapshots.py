@@ -433,7 +433,7 @@ def test_nobody_else_reads_snapshots(tmp_path: Path) -> None:
 
 
 def head_of(sequence: int) -> SnapshotHead:
-    """Returns the head of a snapshot behind record *sequence*."""
+    """Returns the head of a snapshot after record *sequence*."""
     return SnapshotHead("test", sequence, 1, 1, 0, 0, 0, 0)
 
 

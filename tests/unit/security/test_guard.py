@@ -159,7 +159,7 @@ async def test_log_and_memory_of_a_flood_are_bounded(site: Site) -> None:
         await site.enter("x" * 60)
     lines = site.log.getvalue().splitlines()[before:]
     assert len(lines) == 11
-    assert sum("only good proofs are let in" in line for line in lines) == 1
+    assert sum("only valid proofs are admitted" in line for line in lines) == 1
 
 
 def test_ipv6_addresses_count_by_their_network() -> None:

@@ -68,7 +68,7 @@ async def test_a_server_without_the_token_is_found_out() -> None:
         write_message(writer, {"proof": "x"})
 
     _, said = await converse(pretend, lambda reader, writer: prove_token(reader, writer, TOKEN, "agent"))
-    assert "it is not our server" in str(said)
+    assert "it is not the server of this agent" in str(said)
 
 
 @pytest.mark.parametrize("line", [b"no json\n", b"[1]\n", b"{" + b" " * 5000 + b"}\n"])
