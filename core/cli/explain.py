@@ -24,7 +24,6 @@ from kornel.core.cli.text.explain import render_explanation, render_forecast
 from kornel.core.client import calls as client
 from kornel.core.client import explain as explain_client
 from kornel.core.config.quantities import parse_quantity
-from kornel.core.domain.devices import want_tags
 from kornel.core.service.clock import wall_ns
 from kornel.v1 import explain_pb2 as pb
 
@@ -120,16 +119,11 @@ def _write_wants(devices: str, types: Sequence[str], *, linked: bool) -> dict[st
     them."""
     if not (devices or types or linked):
         return {}
-    whole = devices.isdecimal() and len(devices) < 4
     part = "." in devices
-    wants = want_tags(
-        count=int(devices) if whole else 0,
-        fraction=devices if part else "",
-        memory="" if whole or part else devices,
-        linked=linked,
-        types=types,
-    )
-    return dict(wants)
+    whole = devices.isdecimal() and len(devices) < 4
+    amount = "count" if whole else "fraction" if part else "memory"
+    said = {amount: devices, "link": "same" if linked else "", "type": ",".join(types)}
+    return {f"kornel.gpu.{name}": value for name, value in said.items() if value}
 
 
 @what_if_app.command()
