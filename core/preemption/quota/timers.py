@@ -86,7 +86,7 @@ def _warn_if_put_off(state: PartitionState, queue: Queue, before_ns: int | None,
     later_s = (start_ns - first_ns) / 10**9
     detail = f"put off {times + 1} times, by {later_s:g} s in all; quota.preemption.timer adjust keeps the first start"
     outcome = Outcome.TIMER_POSTPONED
-    state.effects.append(PreemptionDecided(now_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", ()))
+    state.report_decision(PreemptionDecided(now_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", ()))
 
 
 def begin_again(state: PartitionState, now_ns: int) -> None:
@@ -97,6 +97,8 @@ def begin_again(state: PartitionState, now_ns: int) -> None:
         delay_ns = queue.properties.quota_preemption_delay_ns
         if queue is not running and delay_ns:
             enforcement.armed[queue] = now_ns + delay_ns
+            if queue in enforcement.above:
+                enforcement.above[queue].began_again = True
             if queue in enforcement.due:
                 enforcement.due.remove(queue)
     enforcement.postponed.clear()
@@ -158,6 +160,8 @@ def _set(state: PartitionState, queue: Queue, start_ns: int | None, now_ns: int)
     enforcement = state.enforcement
     if state.recording:
         state.events.queues.quota_timer_set(queue, enforcement.armed.get(queue), start_ns)
+    if queue in enforcement.above and enforcement.armed.get(queue) != start_ns:
+        enforcement.above[queue].began_again = False
     if start_ns is None:
         enforcement.armed.pop(queue, None)
         enforcement.postponed.pop(queue, None)
@@ -234,7 +238,7 @@ def _look_at_victims(state: PartitionState, queue: Queue, victims: Sequence[Allo
     detail = f"not gone after {waited_s:g} s"
     records = tuple(eviction.victim_record(victim, victim.priority) for victim in stuck)
     outcome = Outcome.VICTIM_STUCK
-    state.effects.append(PreemptionDecided(now_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", records))
+    state.report_decision(PreemptionDecided(now_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", records))
     if state.recording:
         state.events.queues.quota_enforced(queue, outcome, f"{format_count(len(stuck), 'victim')} {detail}")
     enforcement.replacing = {victim: None for victim in enforcement.replacing if victim.preempted}
