@@ -53,7 +53,7 @@ class Machines:
     def __init__(self, client: ShimClient) -> None:
         self._client = client
         self._held: dict[str, tuple[str, str, tuple[str, ...], int]] = {}
-        """By task: its application, its machine, its GPUs, and how many letters it takes of each."""
+        """The application, the machine and the GPUs of each task, and how many letters it takes of each GPU."""
         self._letters: dict[str, int] = {}
         self._changed = asyncio.Event()
 
