@@ -261,10 +261,26 @@ class Recorder:
         The removal of the request is recorded as a further event, unless the allocation timed out or its node was
         removed.
         """
+        detail = removal_detail(termination)
+        with_request = detail is not EventDetail.ALLOC_TIMEOUT and detail is not EventDetail.ALLOC_NODEREMOVED
+        application = allocation.application
+        if application.limit_group is None and with_request:
+            values = self._callbacks.removals_recorded
+            if values is None:
+                values = self._log.begin_removals()
+            values += (
+                allocation.spec.key,
+                application.application_id,
+                node.node_id,
+                application.user,
+                application.queue.path,
+                int(detail),
+                allocation.shape.resources,
+            )
+            return
         self._allocation_gone(allocation, termination)
         self.node_refunded(allocation, node)
-        detail = removal_detail(termination)
-        if detail is not EventDetail.ALLOC_TIMEOUT and detail is not EventDetail.ALLOC_NODEREMOVED:
+        if with_request:
             self.ask_removed(allocation)
 
     def allocation_returned(self, allocation: Allocation, node: Node) -> None:
