@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from itertools import chain, compress, groupby
-from operator import itemgetter
+from operator import is_, itemgetter, not_
 from sys import getsizeof
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -155,12 +155,13 @@ def count_bytes(kept: Sequence[Kept]) -> int:
     """Returns the approximate memory of *kept*. A text that several of them share counts for each, so the result is
     rather too large."""
     total = RECORD_BYTES * len(kept)
-    for kind, group in groupby(kept, type):
+    for kind in set(map(type, kept)):
+        group = compress(kept, map(partial(is_, kind), map(type, kept)))
         if kind in _WIDTHS:
             total += sum(map(_count_values, group))
             continue
         texts = _TEXTS.get(kind)
-        if texts is not None:  # Nearly all records are of this kind, so Python code does not run for each of them.
+        if texts is not None:  # Nearly all records are of these kinds, so Python code does not run for each of them.
             total += sum(map(getsizeof, chain.from_iterable(map(texts, group))))
         else:
             total += sum(map(_count_parts, group))
@@ -190,7 +191,7 @@ def encode_batch(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tup
     runs: list[tuple[int, list[int]]] = []
     known: dict[int, Resources] = {}
     for at_ns, kept in batch:
-        for kind, group in groupby(kept, type):
+        for kind, group in groupby(_put_applications_first(kept), type):
             if kind is EventRecorded:
                 columns = tuple(zip(*group, strict=True))
                 records += len(columns[0])
@@ -208,8 +209,11 @@ def encode_batch(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tup
                     groups.append((_RUNS[kind], [run.at_ns, *others]))
                 continue
             rows: list[Row] = []
-            for each in group:
-                rows += _ROWS[kind](each, at_ns, first + records + len(rows))
+            if kind is ApplicationUpdated:
+                rows += map(_UPDATED_COLUMNS, group)
+            else:
+                for each in group:
+                    rows += _ROWS[kind](each, at_ns, first + records + len(rows))
             records += len(rows)
             groups.append((_TABLE_OF[kind], rows))
     if runs:
@@ -219,6 +223,15 @@ def encode_batch(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tup
             groups[place][1].append(list(map(numbers.__getitem__, identities)))  # type: ignore[attr-defined]  # a list
         groups.insert(0, (_AMOUNTS, list(known.values())))
     return records, orjson.dumps(groups, default=amounts_of)
+
+
+def _put_applications_first(kept: Sequence[Kept]) -> Iterable[Kept]:
+    """Returns *kept* with the records of applications before all others. The records of each table keep their order,
+    and there are fewer and longer runs of one kind: many events are about an application that changes its state."""
+    of_applications = list(map(_ABOUT_APPLICATIONS.__contains__, map(type, kept)))
+    if True not in of_applications:
+        return kept
+    return chain(compress(kept, of_applications), compress(kept, map(not_, of_applications)))
 
 
 def mend_text(each: Kept) -> Kept:
@@ -323,15 +336,6 @@ def _rejected_row(effect: ApplicationRejected, at_ns: int, _seq: int) -> list[Ro
     ]  # fmt: skip
 
 
-def _updated_row(effect: ApplicationUpdated, _at_ns: int, _seq: int) -> list[Row]:
-    return [
-        (
-            effect.at_ns, effect.partition, effect.application_id, effect.queue, effect.user,
-            str(effect.state), effect.submitted_ns, effect.message,
-        )
-    ]  # fmt: skip
-
-
 def _removed_row(effect: ApplicationRemoved, _at_ns: int, _seq: int) -> list[Row]:
     return [
         (
@@ -390,7 +394,6 @@ def _usage_row(sample: UsageSample, _at_ns: int, _seq: int) -> list[Row]:
 _ROWS: Final[dict[type, Callable[[Any, int, int], list[Row]]]] = {
     ApplicationAccepted: _accepted_row,
     ApplicationRejected: _rejected_row,
-    ApplicationUpdated: _updated_row,
     ApplicationRemoved: _removed_row,
     PreemptionDecided: _decided_row,
     Version: _configured_row,
@@ -409,7 +412,14 @@ _EVENT_COLUMNS: Final[Callable[[Any], Row]] = itemgetter(
     *map(EventRecorded._fields.index, ("at_ns", "type", "change", "detail", "object_id", "reference_id")),
     *map(EventRecorded._fields.index, ("resources", "message")),
 )
+_UPDATED_COLUMNS: Final[Callable[[Any], Row]] = itemgetter(
+    *map(ApplicationUpdated._fields.index, ("at_ns", "partition", "application_id", "queue", "user", "state")),
+    *map(ApplicationUpdated._fields.index, ("submitted_ns", "message")),
+)
+_ABOUT_APPLICATIONS: Final = frozenset(kind for kind, table in _TABLE_OF.items() if table == _APPLICATIONS)
 _TEXTS: Final[dict[type, Callable[[Any], Row]]] = {
+    ApplicationAccepted: tuple,
+    ApplicationUpdated: itemgetter(*map(ApplicationUpdated._fields.index, ("application_id", "message"))),
     EventRecorded: itemgetter(*map(EventRecorded._fields.index, ("object_id", "reference_id", "message"))),
 }
 _CONFIGURATION_WIDTH: Final = 11

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import cast
 from zlib import crc32
 
-from kornel.core.domain.effects import Allocated, Effect
+from kornel.core.domain.effects import Allocated, ApplicationAccepted, ApplicationUpdated, Effect
 from kornel.core.domain.event_records import RECORDS
 from kornel.core.domain.resources import Resources
 
@@ -37,6 +37,14 @@ def write_effects(effects: Iterable[Effect]) -> str:
                 parts.append(str(spec.instance))
             if tags:
                 parts.append(_write_value(tags))
+        elif kind is ApplicationUpdated:
+            # The next two are as below, but for each of their values a call would be made.
+            name, state, at_ns, message, partition, queue, user, submitted_ns = cast("ApplicationUpdated", effect)
+            since = (partition, queue, user, str(submitted_ns))
+            parts += ("ApplicationUpdated", name, state, str(at_ns), message, *since)
+        elif kind is ApplicationAccepted:
+            parts.append("ApplicationAccepted")
+            parts += cast("ApplicationAccepted", effect)
         elif kind not in RECORDS:
             parts.append(kind.__name__)
             parts.extend(map(_write_value, effect))

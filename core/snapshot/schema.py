@@ -26,6 +26,7 @@ from kornel.core.domain.access import AccessList
 from kornel.core.domain.application_states import AppEvent, AppState, StateEntry
 from kornel.core.domain.ask_places import AskPlace, WaitsFor
 from kornel.core.domain.commands import (
+    PLAIN_FIELDS,
     AllocationSpec,
     ApplicationSpec,
     RegisterManager,
@@ -78,7 +79,7 @@ from kornel.core.domain.settings import (
     VictimBound,
 )
 from kornel.core.domain.topology import TopologyLevel, TopologyRequest, Wish
-from kornel.core.model import allocations, domains, gang_units, task_groups, users
+from kornel.core.model import allocations, applications, domains, gang_units, group_order, task_groups, users
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation, StartFailure
 from kornel.core.model.applications import Application, SpentKind
 from kornel.core.model.callbacks import Callbacks, Inquiry, LinedUp
@@ -157,8 +158,12 @@ MAPS: Final = (dict, OrderedDict, Counter, FreedAmounts)
 
 CONSTANTS: Final = {
     **named_of(allocations, "NEVER_FAILED", "NONE_STUCK", "NO_VICTIMS", "_NOT_DUE"),
+    **named_of(
+        applications, "NOBODY_WAITS", "NOTHING_LENT", "NOTHING_SPENT", "NO_GROUPS", "NO_REQUESTS", "NO_TASK_GROUPS"
+    ),
     **named_of(domains, "NOTHING_COUNTED"),
     **named_of(gang_units, "UNIT_KEY", "UNIT_SHAPE"),
+    **named_of(group_order, "NONE_OFFERED", "NO_ENTRIES"),
     **named_of(past, "_NOTHING_SPENT"),
     **named_of(pausing, "COULD_NOT_START"),
     **named_of(resources, "NOTHING"),
@@ -223,9 +228,8 @@ def _make_recorder(state: PartitionState) -> Recorder:
 VALUES_OF_SHIMS: Final = (
     Kept(
         AllocationSpec,
-        "key application_id partition resources priority node_id task_group placeholder originator"
-        " allow_preempt_self allow_preempt_other created_s required_node foreign tags legacy"
-        " max_allocations instance dependent topology devices",
+        " ".join(AllocationSpec._fields),
+        defaults={name: AllocationSpec._field_defaults[name] for name in PLAIN_FIELDS},
     ),
     Kept(
         ApplicationSpec,

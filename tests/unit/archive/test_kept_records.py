@@ -22,6 +22,7 @@ from kornel.core.archive.records import (
 )
 from kornel.core.archive.spool import Frame, Place
 from kornel.core.config.problems import Problem, Severity
+from kornel.core.domain.application_states import AppEvent, AppState
 from kornel.core.domain.effects import (
     Allocated,
     ApplicationAccepted,
@@ -161,6 +162,30 @@ def test_asks_and_placements_become_the_rows_of_their_events(asks: int) -> None:
     assert records == len(rows) == 2 + asks + 6 * EVENTS_OF_PLACEMENT + EVENTS_OF_REMOVAL
     assert worth_keeping(kept) == kept
     assert worth_keeping(kept, events=False) == []
+
+
+def test_applications_that_change_between_events_keep_their_order() -> None:
+    """The records of each table come in the order of the effects, whatever came between them."""
+    kept = [
+        ApplicationAccepted("app", PARTITION, "root.a", "ann"),
+        event(1),
+        ApplicationUpdated("app", AppState.ACCEPTED, NOW_NS + 1, AppEvent.RUN, PARTITION, "root.a", "ann", NOW_NS),
+        event(2),
+        ApplicationUpdated("app", AppState.RUNNING, NOW_NS + 2, AppEvent.RUN, PARTITION, "root.a", "ann", NOW_NS),
+        event(3),
+        ApplicationRemoved("app", "Running", NOW_NS + 3, PARTITION, "root.a", "ann", NOW_NS),
+    ]
+    records, frame = encode_batch([(NOW_NS, kept)], 1)
+    rows = [(table, tuple(row)) for table, row in decode_batch(frame)]
+    assert records == len(rows) == len(kept)
+    changes = [(row[0], row[2], row[5], row[7]) for _, row in rows if len(row) == 8 and row[1] == PARTITION]
+    assert changes == [
+        (NOW_NS, "app", "New", ""),
+        (NOW_NS + 1, "app", "Accepted", "runApplication"),
+        (NOW_NS + 2, "app", "Running", "runApplication"),
+        (NOW_NS + 3, "app", "Removed", "removed by its resource manager while Running"),
+    ]
+    assert [row[4] for _, row in rows if row[1] != PARTITION] == ["ask-1", "ask-2", "ask-3"]
 
 
 @pytest.mark.parametrize("same_time", [True, False])

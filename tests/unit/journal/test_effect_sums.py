@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from kornel.core.domain.application_states import AppEvent, AppState
 from kornel.core.domain.commands import AllocationSpec
-from kornel.core.domain.effects import Allocated, AsksRecorded, Effect, EventRecorded, NodeAccepted, PlacementsRecorded
+from kornel.core.domain.effects import (
+    Allocated,
+    ApplicationAccepted,
+    ApplicationUpdated,
+    AsksRecorded,
+    Effect,
+    EventRecorded,
+    NodeAccepted,
+    PlacementsRecorded,
+)
 from kornel.core.domain.events import EventChange, EventDetail, EventType
 from kornel.core.domain.resources import Resources
 from kornel.core.journal.effect_sums import sum_effects, write_effects
@@ -33,6 +43,22 @@ def test_what_differs_from_the_ask_is_said_too() -> None:
     assert write_effects(effects) == (
         "=\x1fk\x1fapp\x1fn1\x1fResources(vcore=2)\x1f=\x1fk\x1fapp\x1fn1\x1f=\x1fk\x1fapp\x1fn1\x1f2\x1f"
     )
+
+
+def test_applications_say_all_that_changed() -> None:
+    """Members of enumerations are their texts, and numbers their digits: journals of earlier versions have these
+    sums."""
+    effects: list[Effect] = [
+        ApplicationAccepted("app", "[rm]default", "root.q", "ann"),
+        ApplicationUpdated("app", AppState.RUNNING, 7, AppEvent.RUN, "[rm]default", "root.q", "ann", 5),
+        ApplicationUpdated("app", "Expired", 8, ""),
+    ]
+    assert write_effects(effects).split("\x1f") == [
+        *("ApplicationAccepted", "app", "[rm]default", "root.q", "ann"),
+        *("ApplicationUpdated", "app", "Running", "7", "runApplication", "[rm]default", "root.q", "ann", "5"),
+        *("ApplicationUpdated", "app", "Expired", "8", "", "", "", "", "0"),
+        "",
+    ]
 
 
 def test_nothing_decided_changes_no_sum() -> None:
