@@ -36,6 +36,7 @@ from kornel.core.domain.event_records import (
     RECORDS,
     REMOVAL_VALUES,
     count_events,
+    select_runs,
     split_columns,
     unpack_effects,
 )
@@ -111,9 +112,10 @@ def worth_keeping(effects: Sequence[Effect], *, events: bool = True) -> list[Kep
     return kept
 
 
-def count_entries(kept: Iterable[Kept]) -> int:
+def count_entries(kept: Sequence[Kept]) -> int:
     """Returns the number of entries that *kept* are or stand for: an ask and a placement are one each."""
-    return sum(map(_count_entries_of, kept))
+    runs = select_runs(kept)
+    return len(kept) - len(runs) + sum(map(_count_entries_of, runs))
 
 
 def split_entries(kept: Sequence[Kept], most: int) -> tuple[Sequence[Kept], Sequence[Kept]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
+from operator import not_
 from typing import Any, Final, TypeAlias
 
 from kornel.core.domain.effects import AsksRecorded, Effect, EventRecorded, PlacementsRecorded, RemovalsRecorded
@@ -24,6 +25,9 @@ REMOVAL_VALUES: Final = 7
 RECORDS: Final = frozenset({EventRecorded, AsksRecorded, PlacementsRecorded, RemovalsRecorded})
 """The types of effects that are events, or records of several."""
 
+RUNS: Final = RECORDS - {EventRecorded}
+"""The types of records of several."""
+
 EventsRecorded: TypeAlias = EventRecorded | AsksRecorded | PlacementsRecorded | RemovalsRecorded
 
 _ADD, _REMOVE = int(EventChange.ADD), int(EventChange.REMOVE)
@@ -37,6 +41,24 @@ def select_records(effects: Iterable[Effect]) -> list[EventsRecorded]:
     """Returns those *effects* that are events, or records of several."""
     found = list(effects)
     return list(compress(found, map(RECORDS.__contains__, map(type, found))))  # type: ignore[arg-type]  # RECORDS says so
+
+
+def select_runs(effects: Iterable[Any]) -> list[Any]:
+    """Returns those *effects* that are records of several events."""
+    found = list(effects)
+    return list(compress(found, map(RUNS.__contains__, map(type, found))))
+
+
+def leave_out_records(effects: Iterable[Effect]) -> list[Effect]:
+    """Returns *effects* without events and records of several."""
+    found = list(effects)
+    return list(compress(found, map(not_, map(RECORDS.__contains__, map(type, found)))))
+
+
+def count_all_events(records: Sequence[EventsRecorded]) -> int:
+    """Returns the number of events that *records* are or stand for, without a step of Python for each that is one."""
+    runs = select_runs(records)
+    return len(records) - len(runs) + sum(map(count_events, runs))
 
 
 def count_events(record: Effect) -> int:

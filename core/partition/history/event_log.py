@@ -56,13 +56,17 @@ class EventLog:
         # The constructor of a named tuple would double the cost of an event, and each allocation causes several.
         self._append(_new(EventRecorded, fields))
 
-    def begin_asks(self) -> list[str | Resources]:
-        """Returns the values of an :class:`AsksRecorded` that happens now, to which those of asks are added."""
-        values: list[str | Resources] = []
-        self._callbacks.end_recording()
-        self._callbacks.asks_recorded = values
-        self._append(AsksRecorded(self._callbacks.now_ns, values))
-        return values
+    def begin_asks(self, application_id: str, key: str, resources: Resources) -> None:
+        """Records an ask that is added now: by itself if another event came last, since others do not follow it
+        everywhere, and otherwise as the first of an :class:`AsksRecorded`."""
+        callbacks = self._callbacks
+        values = callbacks.asks_recorded
+        if values is None:
+            self.add(EventType.APP, application_id, EventChange.ADD, EventDetail.APP_REQUEST, key, resources)
+            callbacks.asks_recorded = []
+        else:
+            values += (application_id, key, resources)
+            self._append(AsksRecorded(callbacks.now_ns, values))
 
     def begin_placements(self) -> list[str | Resources]:
         """Returns the values of a :class:`PlacementsRecorded` that happens now, to which those of placements are

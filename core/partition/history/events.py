@@ -211,9 +211,10 @@ class Recorder:
     def ask_added(self, ask: Allocation) -> None:
         """Records that *ask* waits to be placed."""
         values = self._callbacks.asks_recorded
-        if values is None:
-            values = self._log.begin_asks()
-        values += (ask.application.application_id, ask.spec.key, ask.shape.resources)
+        if values:
+            values += (ask.application.application_id, ask.spec.key, ask.shape.resources)
+        else:
+            self._log.begin_asks(ask.application.application_id, ask.spec.key, ask.shape.resources)
 
     def ask_removed(self, ask: Allocation, *, timed_out: bool = False) -> None:
         """Records that *ask* was withdrawn, or removed together with its allocation."""
