@@ -102,7 +102,7 @@ _SHARED: Final = itemgetter(
 
 
 class Decoder:
-    """A decoder of requests into commands. Never fails: the engine refuses bad entries one by one."""
+    """A decoder of requests into commands. It never fails: the engine refuses bad entries one by one."""
 
     def __init__(self, ahead_s: Callable[[], int] = lambda: 0) -> None:
         """Makes a decoder. *ahead_s*: by how many seconds the wall clock, whose time shims report, is ahead of the
