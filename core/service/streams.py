@@ -100,7 +100,7 @@ class Stream:
         self.epoch = ""
         """The epoch in which it was bound, if its client goes on where it was."""
         self.held = self.resumption is not None
-        """Nothing is sent yet, because its client has to know first what the core has received."""
+        """Tells whether nothing may be sent yet, because the client first has to know what the core has received."""
         self._greeting = ""
         self._again: deque[bytes] = deque()
         self._news = asyncio.Event()
