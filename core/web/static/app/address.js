@@ -1,5 +1,5 @@
-// The address of what is shown: a view, its parameters, and the details at the side. It is the only place where what the
-// reader has chosen is kept, so every choice can be sent to somebody else, and Back goes back.
+// Keeps in the address what is shown: a view, its parameters, and the details at the side. The reader's choices are kept
+// nowhere else, so a link contains all of them, and Back restores the previous ones.
 
 const FORM = /^#\/([a-z-]*)\??(.*)$/;
 

@@ -1,4 +1,5 @@
-// Amounts of any number of resource types: a row for each type, so that forty types are read like two.
+// Shows amounts of any number of resource types, with a row for each type, so that forty types can be read as easily as
+// two.
 
 import { el } from "./dom.js";
 import { meter, setMeter } from "./meter.js";

@@ -91,7 +91,7 @@ class Api extends EventTarget {
     }
     if (!answer.ok) {
       const message = document?.message ?? `status ${answer.status}`;
-      // Who may not change something may still look on.
+      // A reader who may not change something may still look at it.
       this.#become({ 401: "refused", 403: method === "GET" ? "denied" : "live" }[answer.status] ?? "live", message);
       throw new ApiError(answer.status, message);
     }

@@ -1,4 +1,5 @@
-// Buttons that change something: they say what will be, who will be recorded, or why the reader may not.
+// Makes buttons that change something. They say what will change and who will be recorded, or why the reader may not change
+// it.
 
 import { el } from "./dom.js";
 import { rights } from "./rights.js";

@@ -1,4 +1,4 @@
-// The partitions, asked for all the time: the header and every view need them.
+// Keeps the partitions up to date, because the header and every view need them.
 
 import { address } from "./address.js";
 import { api } from "./api.js";

@@ -1,5 +1,5 @@
-// A list of any length with columns: sorted by any of them, filtered by any text, and saved as CSV. What the reader chose
-// stands in the address.
+// A list of any length with columns: sorted by any of them, filtered by any text, and saved as CSV. The reader's choices
+// are in the address.
 
 import { address } from "./address.js";
 import { csvLine, saveAs } from "./csv.js";

@@ -1,4 +1,4 @@
-// Decisions to preempt in words: who leaves, for whom, and what came of it.
+// Describes decisions to preempt in words: which allocations leave, for which ask, and with what result.
 
 import { el } from "./dom.js";
 import { kinds } from "./kinds.js";

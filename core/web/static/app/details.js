@@ -1,4 +1,4 @@
-// The details at the side: what they are of stands in the address as `details=KIND:NAME`.
+// Shows the details at the side. The address says what they are about, as `details=KIND:NAME`.
 
 import { address } from "./address.js";
 import { cluster } from "./cluster.js";

@@ -1,4 +1,4 @@
-// Elements without markup in strings: names in a cluster are other people's and stay text.
+// Makes elements without markup in strings, because names in a cluster come from other people and must stay text.
 
 const SVG = "http://www.w3.org/2000/svg";
 

@@ -1,4 +1,4 @@
-// Explanations: why work waits, and who took whose room.
+// Shows explanations: why work waits, and which ask took the room of which allocation.
 
 import { tone } from "./codes.js";
 import { el } from "./dom.js";

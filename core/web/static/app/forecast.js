@@ -1,4 +1,4 @@
-// What a what-if and a preview of a configuration tell, in words.
+// Describes the results of what-ifs and of previews of configurations in words.
 
 import { el } from "./dom.js";
 import { badge, facts, section, victimTable } from "./explain.js";

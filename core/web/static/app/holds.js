@@ -1,4 +1,5 @@
-// What operators did that holds, and a resource manager that is gone: said on every view, because it bears on all.
+// Shows on every view which actions of operators are in force, and whether the resource manager is gone, because both
+// affect all views.
 
 import { api } from "./api.js";
 import { el, reconcile, setAttribute, setText } from "./dom.js";

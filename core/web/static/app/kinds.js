@@ -1,4 +1,4 @@
-// The kinds of preemption as the core describes them: the page knows none by name.
+// Holds the kinds of preemption as the core describes them; the page itself knows none by name.
 
 import { api } from "./api.js";
 

@@ -27,7 +27,7 @@ export function lawText(text) {
     done = index + name.length;
   }
   const rest = text.slice(done);
-  // Where only the number stands, the law itself is said too.
+  // Where a text has only the number, the law itself is added.
   if (!rest.trim() && parts.length === 2 && !parts[0]) rest || parts.push(`: ${LAWS[text.trim()] ?? ""}`);
   return el("span", {}, ...parts, rest);
 }

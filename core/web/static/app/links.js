@@ -1,4 +1,4 @@
-// Where each kind of thing is shown, and links that lead there.
+// Knows where each kind of object is shown, and makes links to it.
 
 import { address } from "./address.js";
 import { el } from "./dom.js";

@@ -1,4 +1,4 @@
-// Puts the page together: views by address, the header, and what keys do everywhere.
+// Puts the page together: the views by address, the header, and the keys that work in every view.
 
 import { address } from "./address.js";
 import { api } from "./api.js";
@@ -178,7 +178,7 @@ byId("theme-button").addEventListener("click", () => {
   try {
     localStorage.setItem("kornel.theme", next);
   } catch {
-    // It holds for as long as the page is open.
+    // It is kept as long as the page is open.
   }
   labelTheme();
 });

@@ -1,5 +1,5 @@
-// What an application held that has ended, put together from the events of the stored history: they tell when each of its
-// allocations came and went, and on which node.
+// Finds the allocations of an application that has ended. The events of the stored history say when each allocation began
+// and ended, and on which node.
 
 import { api } from "./api.js";
 

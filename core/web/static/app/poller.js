@@ -1,6 +1,6 @@
-// Asking again and again, politely: never twice at once, not while nobody looks, and less often if answers take long. What
-// is asked for on each view takes a quarter of a hundredth of the core's time, and no poller more than half of one, so that
-// an open page takes at most a hundredth.
+// Repeats a request: never twice at once, not while the page is hidden, and less often if answers take long. The requests
+// that every view makes take a quarter of a percent of the core's time, and no poller takes more than half a percent, so
+// that an open page takes at most one percent.
 
 import { api } from "./api.js";
 

@@ -1,4 +1,4 @@
-// Who took how much from whom: by queue, by user or by application, as a table.
+// Shows in a table how much preemption took from whom for whom, by queue, user or application.
 
 import { api } from "./api.js";
 import { DataTable } from "./data_table.js";

@@ -1,4 +1,4 @@
-// Who asks, as the core records it, and what they may change from here.
+// Knows who the reader is, as the core records it, and what the reader may change from this page.
 
 import { api } from "./api.js";
 

@@ -1,4 +1,4 @@
-// What has happened, fetched by number and kept for a while: events and decisions to preempt.
+// Fetches events and decisions to preempt by number, and keeps them for a while.
 
 import { api } from "./api.js";
 import { kinds } from "./kinds.js";
@@ -99,7 +99,8 @@ class EventTail extends Tail {
     const records = batch.EventRecords ?? [];
     let number = this.#next;
     this.#next += records.length;
-    // Whoever looks on wants to see now, not everything: too far behind means going on near the end.
+    // A reader who follows events wants to see the present ones, not all: if the page is too far behind, it goes on near
+    // the end.
     const nearest = Math.max(batch.LowestID, batch.HighestID - EVENTS_AT_ONCE + 1);
     if (this.#next < batch.LowestID || batch.HighestID - this.#next > FURTHEST_BEHIND) {
       this.skipped += nearest - this.#next;

@@ -1,5 +1,5 @@
-// The resource types that the reader wants to see. A cluster may have dozens: the first three are shown until somebody
-// chooses others; the choice stands in the address, and is kept in the browser.
+// Keeps the resource types that the reader wants to see. A cluster may have dozens: the first three are shown until the
+// reader chooses others. The choice is in the address, and is kept in the browser.
 
 import { address } from "./address.js";
 import { el, setText } from "./dom.js";
@@ -36,7 +36,7 @@ class TypeChoice extends EventTarget {
     try {
       localStorage.setItem(STORE, text);
     } catch {
-      // The address has it.
+      // The choice is in the address.
     }
     address.set({ types: text }, { replace: true });
     this.dispatchEvent(new Event("change"));

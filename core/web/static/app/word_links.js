@@ -1,4 +1,4 @@
-// Words of the core, such as "node-full" or "no-queue", as links to what they mean.
+// Words of the core, such as "node-full" or "no-queue", as links to their meanings.
 
 import { address } from "./address.js";
 import { el } from "./dom.js";

@@ -1,4 +1,4 @@
-// One application, also one that has ended or was turned away: why it waits, what it holds and held, and its course.
+// Shows one application, even if it has ended or was rejected: why it waits, what it holds and held, and its states.
 
 import { address } from "../address.js";
 import { amountTable } from "../amount_table.js";
@@ -143,7 +143,7 @@ export class ApplicationView {
       },
       null,
     );
-    // What only the history knows does not change any more.
+    // Records that only the history has do not change any more.
     if (ENDED.includes(last.state)) this.poller.stop();
   }
 

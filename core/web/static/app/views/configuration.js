@@ -1,4 +1,5 @@
-// The queue configuration: edited with the checker's marks, previewed, applied; what it was before, compared and rolled back.
+// Shows the queue configuration. It can be edited with the checker's marks, previewed and applied; earlier versions can be
+// compared and put into force again.
 
 import { address } from "../address.js";
 import { api } from "../api.js";

@@ -1,6 +1,5 @@
 // How full queues were, how long work waited and what was preempted, over hours and weeks: from the stored history, so it is
-// there after a reload and a restart. A part that is marked with the pointer is looked at closely; its range stands in the
-// address.
+// there after a reload and a restart. A part that is marked with the pointer is enlarged; its range is in the address.
 
 import { address } from "../address.js";
 import { api } from "../api.js";
@@ -156,7 +155,7 @@ export class HistoryView {
     const turn = this.#turn;
     const { since, until, usage, queue } = this.found;
     const types = typeChoice.chosen;
-    // A share of the max where there is one, so that types with different units have one scale.
+    // The share of the max is drawn where there is a max, so that types with different units have one scale.
     const share = (point, field, type) => {
       const whole = point.max[type] ?? cluster.partition?.capacity?.capacity?.[type] ?? 0;
       return whole ? (100 * (point[field][type] ?? 0)) / whole : null;

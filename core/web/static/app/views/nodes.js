@@ -1,5 +1,5 @@
-// Nodes as a map: a cell each, darker the fuller, by racks or zones if the reader wants. Drawn on one canvas, so that
-// thousands cost nothing.
+// Shows nodes as a map with a cell for each node, which is darker if the node is fuller, and grouped by racks or zones on
+// request. It is drawn on one canvas, so that thousands of nodes cost almost nothing.
 
 import { address } from "../address.js";
 import { api } from "../api.js";

@@ -1,5 +1,6 @@
-// Preemption over time: who had to leave, for whom, by which kind of decision and law, and what came of it. What happens
-// now comes as it happens; what happened before, also before this tab was open, comes from the stored history.
+// Shows preemption over time: which allocations had to leave, for which ask, by which kind of decision and law, and with
+// what result. New decisions are shown as they are made; earlier ones, even from before this tab was open, come from the
+// stored history.
 
 import { address } from "../address.js";
 import { DataTable } from "../data_table.js";
@@ -197,7 +198,7 @@ export class PreemptionsView {
       paint.moveTo(LEFT, level);
       paint.lineTo(width, level);
       paint.stroke();
-      // Who only bounds the others stands back until it has decided something.
+      // A source that only bounds the others is not shown until it has decided something.
       paint.fillStyle = laws.length || items.some((one) => one.kind === name) ? muted : colour("--faint");
       paint.fillText(words(name), 0, level);
     });
