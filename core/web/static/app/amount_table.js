@@ -5,7 +5,8 @@ import { el } from "./dom.js";
 import { meter, setMeter } from "./meter.js";
 import { amount, bare, nameOf, typesOf, unitOf } from "./units.js";
 
-/** `columns`: from titles to maps of amounts; null: nothing is set. With `bar(type)`: what a bar of that type shows. */
+/** Makes the table. `columns`: maps of amounts by title; null: nothing is set. `bar(type)` returns what a bar of that type
+    shows. */
 export function amountTable(columns, bar = null) {
   const types = typesOf(...Object.values(columns).map((map) => map ?? {}));
   if (!types.length) return el("p", { class: "muted", text: "No amount is set, used or asked for." });

@@ -5,7 +5,8 @@ import { el } from "./dom.js";
 import { rights } from "./rights.js";
 
 /**
- * A button that asks before it acts. `question`: what will be, in sentences; `act` does it; `done` is called afterwards.
+ * Makes a button that asks before it acts. `question`: what will change, in sentences; `act` makes the change; `done` is
+ * called afterwards.
  * `rights` must have been loaded.
  */
 export function changeButton({ text, permission, question, act, done, primary = false }) {
@@ -33,7 +34,7 @@ export function changeButton({ text, permission, question, act, done, primary = 
   return el("div", { class: "change" }, button, said);
 }
 
-/** Ask the reader; true: they agree. */
+/** Ask the reader. Returns whether they agree. */
 function confirmed(title, question) {
   return new Promise((settle) => {
     const dialog = el(

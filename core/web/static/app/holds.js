@@ -9,7 +9,7 @@ import { count, counted, moment } from "./units.js";
 
 const NAMED = 5;
 
-/** Emits `change`. `manager`: the resource manager and its open streams; null: none is registered, or nobody has said yet. */
+/** Emits `change`. `manager`: the resource manager and its open streams; null: none is registered, or it is not known yet. */
 class Holds extends EventTarget {
   manager = null;
 
@@ -21,7 +21,7 @@ class Holds extends EventTarget {
 
 export const holds = new Holds();
 
-/** Keep the list `root` up to date; it is hidden while there is nothing to say. */
+/** Keep the list `root` up to date; it is hidden while it is empty. */
 export function followHolds(root) {
   const poller = new Poller(async (signal) => {
     const found = await api.get("scheduler/holds", signal);

@@ -16,7 +16,7 @@ export const LAWS = {
 
 const NAMED = /law \d+/g;
 
-/** A text of the core in which each law that is named leads to what it says. */
+/** Shows a text of the core, in which each law that is named is a link to its text. */
 export function lawText(text) {
   if (!text) return null;
   const parts = [];

@@ -2,7 +2,7 @@
 
 const MOST_CELLS = 4_000_000;
 
-/** Lines as { sign, text, number }: sign " " in both, "-" only in the first, "+" only in the second. */
+/** Returns lines as { sign, text, number }. Sign " ": in both texts; "-": only in the first; "+": only in the second. */
 export function lineDiff(before, after) {
   const a = before.split("\n");
   const b = after.split("\n");

@@ -10,7 +10,7 @@ const EVENTS_AT_ONCE = 1_000;
 const FURTHEST_BEHIND = 3_000;
 const DECISIONS_KEPT = 2_000;
 
-/** Emits `more` with `detail`: how many entries are new. `entries`: the newest first. */
+/** Emits `more`; `detail` is the number of new entries. `entries`: the newest first. */
 class Tail extends EventTarget {
   entries = [];
   instance = "";
@@ -30,7 +30,7 @@ class Tail extends EventTarget {
     }, every);
   }
 
-  /** Keep fetching until as many `release` calls have come. */
+  /** Keep fetching until `release` has been called as often. */
   hold() {
     this.#wanted += 1;
     this.poller.start();
@@ -52,7 +52,7 @@ class Tail extends EventTarget {
     this.dispatchEvent(new CustomEvent("more", { detail: grown }));
   }
 
-  /** The entry with a number, once it is known what there is; null: there is none. */
+  /** Returns the entry with a number, once the entries are known; null: there is none. */
   async find(id) {
     if (!this.instance) {
       this.hold();

@@ -11,7 +11,7 @@ const STORE = "kornel.types";
 class TypeChoice extends EventTarget {
   #all = [];
 
-  /** Say which types there are. */
+  /** Set the existing types. */
   offer(types) {
     if (types.join() === this.#all.join()) return;
     this.#all = types;
@@ -22,7 +22,7 @@ class TypeChoice extends EventTarget {
     return this.#all;
   }
 
-  /** The types to show, in their usual order. */
+  /** Returns the types to show, in their usual order. */
   get chosen() {
     const wanted = new Set((address.get("types") || stored()).split(",").filter(Boolean));
     const found = this.#all.filter((type) => wanted.has(type));
@@ -53,7 +53,7 @@ function stored() {
 
 export const typeChoice = new TypeChoice();
 
-/** A button that opens the list of types. */
+/** Makes a button that opens the list of types. */
 export function typeChooser() {
   const summary = el("summary", {});
   const list = el("div", { class: "choices" });

@@ -114,7 +114,7 @@ export class ApplicationView {
     }
   }
 
-  /** Not in memory any more: the stored history may know its course. */
+  /** Shows an application that is no longer in memory, as far as the stored history knows it. */
   async #past(id, signal) {
     let records = [];
     try {
@@ -147,7 +147,7 @@ export class ApplicationView {
     if (ENDED.includes(last.state)) this.poller.stop();
   }
 
-  /** What an application held that has ended is known to the events of the history. They do not change any more. */
+  /** Shows the allocations of an application that has ended, from the events of the history, which do not change any more. */
   async #showPast(app) {
     const wanted = `${app.applicationID} ${app.finishedTime}`;
     if (wanted === this.pastOf) return;
@@ -210,7 +210,7 @@ export class ApplicationView {
   }
 }
 
-/** Replace the content, unless a reader who has opened a part of it would see it close. */
+/** Replace the content, unless a part that the reader has opened would be closed by that. */
 function put(parent, content) {
   const open = [...parent.querySelectorAll("details")].map((one) => one.open);
   if (parent.contains(document.activeElement) && document.activeElement !== parent) return;

@@ -75,7 +75,7 @@ export class HistoryView {
     this.#load();
   }
 
-  /** From midnight to midnight where the reader is. */
+  /** Set the range to the chosen day, from midnight to midnight in the reader's time zone. */
   #chooseDay() {
     const [year, month, day] = this.day.value.split("-").map(Number);
     if (!day) return address.set({ from: "", to: "" });
@@ -176,7 +176,7 @@ export class HistoryView {
   }
 }
 
-/** The day that a range is, as a date field has it; empty: it is not exactly one. */
+/** Returns the day of a range in the form of a date field; empty: the range is not exactly one day. */
 function wholeDay(from, to) {
   const [begin, next] = [new Date(from), new Date(from)];
   next.setDate(next.getDate() + 1);
@@ -192,7 +192,7 @@ function sum(...maps) {
   return total;
 }
 
-/** All records of a range, up to a bound. */
+/** Returns all records of a range, up to a bound. */
 async function everyRecord(call, field, request, times) {
   const records = [];
   let pageToken = "";

@@ -101,7 +101,7 @@ export class PreemptionsView {
     clearInterval(this.ticking);
   }
 
-  /** Decisions of a range from the stored history; without one, those that the core remembers. */
+  /** Load the decisions of a range from the stored history; without a range, those that the core remembers. */
   async #load(range) {
     this.#asked = range;
     this.#past = null;
@@ -138,7 +138,7 @@ export class PreemptionsView {
     this.draw();
   }
 
-  /** Sums by queue are made here, of what is shown; who owned what is known to the history. */
+  /** Sums by queue are computed here from the decisions shown; sums by user or application come from the history. */
   async #sum(decisions) {
     const victims = decisions.reduce((sum, one) => sum + one.victims.length, 0);
     setText(this.sumWords, `${counted(decisions.length, "decision")}, ${counted(victims, "victim")}`);
@@ -170,7 +170,7 @@ export class PreemptionsView {
     return decisions.reduce((least, one) => Math.min(least, one.time / 1e6), Date.now()) - 1;
   }
 
-  /** The kinds to choose from are those that the core has. */
+  /** Offers the kinds of preemption that the core has. */
   #choices() {
     const named = kinds.list.map(({ name }) => el("option", { value: name, text: words(name) }));
     this.kind.replaceChildren(this.kind.firstChild, ...named);
@@ -256,7 +256,7 @@ const COLUMNS = [
   { key: "victims", title: "Victims", value: (one) => (one.victims ?? []).length, number: true, width: "70px", wide: true },
 ];
 
-/** How many of the victims are known to have left; -1: only the history knows, and it was not asked. */
+/** Returns how many of the victims are known to have left; -1: only the history knows, and it was not asked. */
 function leftCount(one) {
   const victims = one.victims ?? [];
   return victims.some((victim) => victim.leftTime !== undefined) ? victims.filter((victim) => victim.leftTime).length : -1;

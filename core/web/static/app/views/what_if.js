@@ -10,7 +10,7 @@ import { readAmounts } from "../quantities.js";
 
 const lower = (text) => text.trim();
 
-/** By name: title, fields, and the request that they make. */
+/** The forms by name: the title, the fields, and the request that they make. */
 const FORMS = {
   ask: {
     title: "New asks arrive",
