@@ -26,6 +26,7 @@ from kornel.core.domain.access import AccessList
 from kornel.core.domain.application_states import AppEvent, AppState, StateEntry
 from kornel.core.domain.ask_places import AskPlace, WaitsFor
 from kornel.core.domain.commands import (
+    PLAIN_FIELDS,
     AllocationSpec,
     ApplicationSpec,
     RegisterManager,
@@ -221,9 +222,8 @@ def _make_recorder(state: PartitionState) -> Recorder:
 VALUES_OF_SHIMS: Final = (
     Kept(
         AllocationSpec,
-        "key application_id partition resources priority node_id task_group placeholder originator"
-        " allow_preempt_self allow_preempt_other created_s required_node foreign tags legacy"
-        " max_allocations instance dependent topology devices",
+        " ".join(AllocationSpec._fields),
+        defaults={name: AllocationSpec._field_defaults[name] for name in PLAIN_FIELDS},
     ),
     Kept(
         ApplicationSpec,
