@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple, cast
 
 from kornel.core.config.problems import ConfigError
 from kornel.core.domain.commands import CommandRefused, RegisterManager, UnregisterManager, UpdateConfiguration
-from kornel.core.domain.effects import Effect, EventRecorded
+from kornel.core.domain.effects import Effect
+from kornel.core.domain.event_records import RECORDS
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.effect_sums import sum_effects
 from kornel.core.journal.notes import decode_note, encode_note
@@ -292,7 +293,7 @@ class Replay:
         command = record.call.command
         if isinstance(command, RegisterManager | UnregisterManager) and outcome is CallOutcome.DONE:
             recent.clear()  # Effects of the removal of an earlier registration are sent to no shim.
-        elif sent := [effect for effect in effects if type(effect) is not EventRecorded]:
+        elif sent := [effect for effect in effects if type(effect) not in RECORDS]:
             # Events are not sent with the responses, and there are more of them than of everything else.
             recent.append((record.sequence, record.call.now_ns, sent))
         oldest_ns = self.last_ns - TOLD_AGAIN_NS
