@@ -77,8 +77,8 @@ Row: TypeAlias = tuple[Any, ...]
 
 _APPLICATIONS, _PREEMPTIONS, _EVENTS, _CONFIGURATIONS, _USAGE = range(len(TABLES))
 _OLDER_PLACEMENTS, _AMOUNTS, _ASKS, _PLACEMENTS = range(len(TABLES), len(TABLES) + 4)
-"""These stand in the spool in place of a table: for placements as an earlier version wrote them, for the amounts of a
-frame, and for asks and placements, which become events in the database."""
+"""Numbers that the spool has in place of the number of a table: for placements as an earlier version wrote them, for the
+amounts of a frame, and for asks and placements, which become events in the database."""
 
 _UNTOLD: Final = frozenset(Outcome) - {
     Outcome.TRIGGERED,
@@ -109,12 +109,12 @@ def worth_keeping(effects: Sequence[Effect], *, events: bool = True) -> list[Kep
 
 
 def count_entries(kept: Iterable[Kept]) -> int:
-    """Returns the number of entries that *kept* are or stand for: an ask and a placement are one each."""
+    """Returns the number of entries in *kept*; a record of several asks or placements has one entry for each."""
     return sum(map(_count_entries_of, kept))
 
 
 def split_entries(kept: Sequence[Kept], most: int) -> tuple[Sequence[Kept], Sequence[Kept]]:
-    """Returns the first of *kept* with *most* entries, and the rest."""
+    """Returns the first *most* entries of *kept*, and the rest."""
     for at, each in enumerate(kept):
         entries = _count_entries_of(each)
         if entries > most:
@@ -142,7 +142,7 @@ def _count_entries_of(each: Any) -> int:
 
 
 def _cut_run(run: Any, start: int, end: int) -> Kept:
-    """Returns the entries from *start* to *end* of *run*, which stands for several."""
+    """Returns the entries from *start* to *end* of *run*, a record of several entries."""
     width = _WIDTHS[type(run)]
     cut: Kept = run._replace(values=run.values[width * start : width * end])
     return cut

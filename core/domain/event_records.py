@@ -1,8 +1,9 @@
 """Keeps events that occur together or one after the other as one record until they are read.
 
-A placement is three events: its room on the node, the usage of its user, the allocation of its application; another one
-says that its ask was added. A busy core adds and places tens of thousands of asks a second, and few of these events are
-ever read, so those of a whole call are one record until then.
+A placement is three events: one about its room on the node, one about the usage of its user, and one about the
+allocation of its application. A fourth one says that its ask was added. A busy core adds and places tens of thousands
+of asks a second, and few of these events are ever read, so the events of a whole call are kept as one record until
+then.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ PLACEMENT_VALUES: Final = 6
 """The number of values in a record for each ask and placement."""
 
 RECORDS: Final = frozenset({EventRecorded, AsksRecorded, PlacementsRecorded})
-"""The types of effects that are events, or records of several."""
+"""The types of effects that are events, or records of several events."""
 
 EventsRecorded: TypeAlias = EventRecorded | AsksRecorded | PlacementsRecorded
 
@@ -32,13 +33,13 @@ _UG_USER_RESOURCE: Final = int(EventDetail.UG_USER_RESOURCE)
 
 
 def select_records(effects: Iterable[Effect]) -> list[EventsRecorded]:
-    """Returns those *effects* that are events, or records of several."""
+    """Returns those *effects* that are events, or records of several events."""
     found = list(effects)
     return list(compress(found, map(RECORDS.__contains__, map(type, found))))  # type: ignore[arg-type]  # RECORDS says so
 
 
 def count_events(record: Effect) -> int:
-    """Returns the number of events that *record* is or stands for; 0 for another effect."""
+    """Returns the number of events in *record*: several for a record of several, and 0 for another effect."""
     if type(record) is AsksRecorded:
         return len(record.values) // ASK_VALUES
     if type(record) is PlacementsRecorded:

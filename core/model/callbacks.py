@@ -87,8 +87,7 @@ class Callbacks:
         """The time of the command or cycle under way, with which all events are recorded."""
         self.asks_recorded: list[str | Resources] | None = None
         self.placements_recorded: list[str | Resources] | None = None
-        """The values of the last recorded event, if it is about asks or placements and further ones may be added to
-        it."""
+        """The values of the last record, if it is about asks or placements and further ones may be added to it."""
         self.preemption_notices = False
         self.timeout_ns = 0
         self.open: dict[int, Inquiry] = {}
@@ -118,8 +117,8 @@ class Callbacks:
         return len(self.open) >= MOST_OPEN
 
     def end_recording(self) -> None:
-        """Has further events about asks and placements recorded by themselves, because something else comes before
-        them."""
+        """Closes the last record of asks or placements: further ones get a record of their own, because something else
+        comes between."""
         self.asks_recorded = self.placements_recorded = None
 
     def next_number(self) -> int:

@@ -240,7 +240,7 @@ def _count_bytes(entries: Sequence[Response]) -> int:
 def _count_run(backlog: Iterable[Response]) -> int:
     """Returns how many of the first in *backlog* may share a message."""
     waiting = list(backlog)
-    # Of nearly all, the class tells the list, so they are counted without a step of Python for each.
+    # The class of nearly all tells their list, so they are counted in C, without Python code for each.
     name = LIST_OF.get(type(waiting[0]))
     if name is not None:
         return len(list(takewhile(partial(eq, name), map(LIST_OF.get, map(type, waiting)))))

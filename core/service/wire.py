@@ -111,7 +111,7 @@ def _find_name(field: str, message: type[Message]) -> str | None:
 
 
 _OTHER_NAMES: Final = {"task_group": "taskGroupName"}
-"""The plain fields that are called otherwise in messages."""
+"""The plain fields that have another name in messages."""
 
 _NAMES: Final = {field: cast("str", _find_name(field, si.Allocation)) for field in PLAIN_FIELDS}
 

@@ -1,7 +1,7 @@
 """Passes events out of the engine, as effects with the time of the current command or cycle (protocol.md 14).
 
-Nearly all events are about asks that are added and placements that are made, one after the other. Those of a call that
-no other event comes between are one effect, with the values of all of them.
+Nearly all events are about asks that are added and placements that are made, one after the other. If no other event
+comes between several of them in one call, they are one effect, with the values of all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EventLog:
 
     @property
     def callbacks(self) -> Callbacks:
-        """The record with the time, and with the event that further ones may be added to."""
+        """The record that has the time, and the last record of events, to which further ones may be added."""
         return self._callbacks
 
     @property
@@ -57,7 +57,7 @@ class EventLog:
         self._append(_new(EventRecorded, fields))
 
     def begin_asks(self) -> list[str | Resources]:
-        """Returns the values of an :class:`AsksRecorded` that happens now, to which those of asks are added."""
+        """Returns the values of an :class:`AsksRecorded` of the present time; the values of asks are added to them."""
         values: list[str | Resources] = []
         self._callbacks.end_recording()
         self._callbacks.asks_recorded = values
@@ -65,8 +65,8 @@ class EventLog:
         return values
 
     def begin_placements(self) -> list[str | Resources]:
-        """Returns the values of a :class:`PlacementsRecorded` that happens now, to which those of placements are
-        added."""
+        """Returns the values of a :class:`PlacementsRecorded` of the present time; the values of placements are
+        added to them."""
         values: list[str | Resources] = []
         self._callbacks.end_recording()
         self._callbacks.placements_recorded = values
