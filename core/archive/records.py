@@ -77,8 +77,8 @@ Row: TypeAlias = tuple[Any, ...]
 
 _APPLICATIONS, _PREEMPTIONS, _EVENTS, _CONFIGURATIONS, _USAGE = range(len(TABLES))
 _OLDER_PLACEMENTS, _AMOUNTS, _ASKS, _PLACEMENTS = range(len(TABLES), len(TABLES) + 4)
-"""Numbers that the spool has in place of the number of a table: for placements as an earlier version wrote them, for the
-amounts of a frame, and for asks and placements, which become events in the database."""
+"""Numbers that the spool has in place of the number of a table: for placements as an earlier version wrote them, for
+the amounts of a frame, and for asks and placements, which become events in the database."""
 
 _UNTOLD: Final = frozenset(Outcome) - {
     Outcome.TRIGGERED,
