@@ -35,9 +35,10 @@ NO_TASK_GROUPS: Final[dict[str, TaskGroup]] = {}
 NOTHING_LENT: Final[dict[int, int]] = {}
 NOTHING_SPENT: Final[dict[tuple[SpentKind, str], dict[int, int]]] = {}
 NOBODY_WAITS: Final[Room] = {}
-"""The empty containers that all applications share which have nothing in them; never changed. Of a hundred thousand
-applications, most wait for nothing, and containers of their own would take more memory than the rest of their records.
-Whoever adds the first entry makes the container, and whoever removes the last one may put the shared one back."""
+"""Empty containers, shared by all applications that have nothing to put into them, and never changed. Of a hundred
+thousand applications, most wait for nothing, and containers of their own would take more memory than the rest of their
+records. The code that adds the first entry makes a new container; the code that removes the last one may put the shared
+one back."""
 
 
 class SpentKind(StrEnum):
