@@ -121,7 +121,7 @@ def is_live(pod: Object) -> bool:
 
 
 def application_of(pod: Object) -> str | None:
-    """Returns the ID of a pod's application: the shim gives its placeholders another label than these tests' pods have."""
+    """Returns the ID of a pod's application, which has another label in placeholders that the shim made."""
     labels = pod["metadata"].get("labels", {})
     found: str | None = labels.get("applicationId", labels.get("yunikorn.apache.org/app-id"))
     return found
