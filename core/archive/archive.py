@@ -28,8 +28,11 @@ from kornel.core.archive.records import (
     Kept,
     UsageSample,
     count_bytes,
+    count_entries,
     encode_batch,
     mend_text,
+    split_entries,
+    take_apart,
     worth_keeping,
 )
 from kornel.core.archive.set_aside import Refused, SetAside
@@ -92,10 +95,12 @@ class ArchiveStatus(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """Records of the same time that wait in memory. ``size`` is the approximate number of their bytes."""
+    """Records of the same time that wait in memory: the number of their ``entries``, and about how many bytes they
+    have."""
 
     at_ns: int
     kept: Sequence[Kept]
+    entries: int
     size: int
 
 
@@ -222,23 +227,25 @@ class Archive:
     def _put(self, kept: Sequence[Kept]) -> None:
         settings, waiting = self._settings, self._put_in - self._taken_out
         room = max(0, settings.queue_records - waiting)
-        size = RECORD_BYTES * len(kept)
+        entries = count_entries(kept)
+        size = RECORD_BYTES * entries
         if waiting > FEW_RECORDS or type(kept[0]) is Version:
             size = count_bytes(kept)
             room_bytes = max(0, settings.queue_bytes - (self._put_in_bytes - self._taken_out_bytes))
             if size > room_bytes:
-                room = min(room, len(kept) * room_bytes // size)
-        if room < len(kept):
+                room = min(room, entries * room_bytes // size)
+        if room < entries:
             if not self._dropped:
                 self._logger.error("history: neither spool nor queue has room, the newest records are dropped")
-            self._dropped += len(kept) - room
-            size = size * room // len(kept)
-            kept = kept[:room]
+            self._dropped += entries - room
+            size = size * room // entries
+            kept, _ = split_entries(kept, room)
+            entries = room
             if not kept:
                 return
-        self._put_in += len(kept)
+        self._put_in += entries
         self._put_in_bytes += size
-        self._queue.append(_Waiting(self._now_ns(), kept, size))
+        self._queue.append(_Waiting(self._now_ns(), kept, entries, size))
         if not self._something.is_set():
             self._something.set()
 
@@ -286,13 +293,14 @@ class Archive:
         batch: list[tuple[int, Sequence[Kept]]] = []
         room, taken_bytes = BATCH_RECORDS, 0
         while self._queue and room > 0:
-            at_ns, kept, size = self._queue.popleft()
-            if len(kept) > room:
-                left = size * (len(kept) - room) // len(kept)
-                self._queue.appendleft(_Waiting(at_ns, kept[room:], left))
-                kept, size = kept[:room], size - left
+            at_ns, kept, entries, size = self._queue.popleft()
+            if entries > room:
+                left = size * (entries - room) // entries
+                kept, rest = split_entries(kept, room)
+                self._queue.appendleft(_Waiting(at_ns, rest, entries - room, left))
+                entries, size = room, size - left
             batch.append((at_ns, kept))
-            room -= len(kept)
+            room -= entries
             taken_bytes += size
         return BATCH_RECORDS - room, taken_bytes, batch
 
@@ -314,7 +322,7 @@ class Archive:
         except Exception:  # noqa: BLE001 - which record it is comes out below
             batch = self._drop_unwritable(batch)
             records, payload = encode_batch(batch, self._stored + 1)
-        if len(payload) <= MOST_FRAME_BYTES or records < 2:
+        if len(payload) <= MOST_FRAME_BYTES or sum(count_entries(kept) for _, kept in batch) < 2:
             yield records, payload
             return
         for half in _split_batch(batch):
@@ -324,7 +332,7 @@ class Archive:
         """Returns *batch* without the records that cannot be encoded; text that is not valid Unicode is repaired."""
         sound: list[tuple[int, Sequence[Kept]]] = []
         for at_ns, kept in batch:
-            for each in kept:
+            for each in take_apart(kept):
                 try:
                     whole = mend_text(each)
                     encode_batch([(at_ns, [whole])], 1)
@@ -413,5 +421,4 @@ def _split_batch(batch: list[tuple[int, Sequence[Kept]]]) -> tuple[list[tuple[in
         half = len(batch) // 2
         return batch[:half], batch[half:]
     ((at_ns, kept),) = batch
-    half = len(kept) // 2
-    return [(at_ns, kept[:half])], [(at_ns, kept[half:])]
+    return tuple([(at_ns, half)] for half in split_entries(kept, count_entries(kept) // 2))

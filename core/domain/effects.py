@@ -219,17 +219,25 @@ class EventRecorded(NamedTuple):
     message: str
 
 
-class PlacementRecorded(NamedTuple):
-    """The entries of the event history about one placement, which :mod:`kornel.core.domain.event_records` makes of it
-    when they are read. ``key``: of the ask, as the shim knows it."""
+class AsksRecorded(NamedTuple):
+    """The entries of the event history about asks that were added one after the other, which
+    :mod:`kornel.core.domain.event_records` makes of it when they are read.
+
+    ``values``: application, key, as the shim knows it, and resources of one ask after the other.
+    """
 
     at_ns: int
-    key: str
-    application_id: str
-    node_id: str
-    user: str
-    queue: str
-    resources: Resources
+    values: list[str | Resources]
+
+
+class PlacementsRecorded(NamedTuple):
+    """The entries of the event history about placements that were made one after the other.
+
+    ``values``: key, application, node, user, queue and resources of one placement after the other.
+    """
+
+    at_ns: int
+    values: list[str | Resources]
 
 
 class PreemptionNotice(NamedTuple):
@@ -267,7 +275,8 @@ CallbackEffect = (
     | PlacementVoid
     | SchedulingFailed
     | EventRecorded
-    | PlacementRecorded
+    | AsksRecorded
+    | PlacementsRecorded
     | NoticeEffect
 )
 AllocationEffect = Allocated | Released | AskReleased | AllocationRejected

@@ -1,46 +1,76 @@
-"""Keeps events that always occur together as one record until they are read.
+"""Keeps events that occur together or one after the other as one record until they are read.
 
-A placement is three events: its room on the node, the usage of its user, the allocation of its application. A busy core
-makes tens of thousands of placements a second, and few of their events are ever read, so they are one record until
-then.
+A placement is three events: its room on the node, the usage of its user, the allocation of its application; another one
+says that its ask was added. A busy core adds and places tens of thousands of asks a second, and few of these events are
+ever read, so those of a whole call are one record until then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from kornel.core.domain.effects import Effect, EventRecorded, PlacementRecorded
+from kornel.core.domain.effects import AsksRecorded, Effect, EventRecorded, PlacementsRecorded
 from kornel.core.domain.events import EventChange, EventDetail, EventType
 
 EVENTS_OF_PLACEMENT: Final = 3
+ASK_VALUES: Final = 3
+PLACEMENT_VALUES: Final = 6
+"""The number of values in a record for each ask and placement."""
 
-_KINDS: Final = frozenset({EventRecorded, PlacementRecorded})
+RECORDS: Final = frozenset({EventRecorded, AsksRecorded, PlacementsRecorded})
+"""The types of effects that are events, or records of several."""
+
+EventsRecorded: TypeAlias = EventRecorded | AsksRecorded | PlacementsRecorded
 
 _ADD: Final = int(EventChange.ADD)
 _APP, _NODE, _USERGROUP = int(EventType.APP), int(EventType.NODE), int(EventType.USERGROUP)
+_APP_REQUEST: Final = int(EventDetail.APP_REQUEST)
 _APP_ALLOC, _NODE_ALLOC = int(EventDetail.APP_ALLOC), int(EventDetail.NODE_ALLOC)
 _UG_USER_RESOURCE: Final = int(EventDetail.UG_USER_RESOURCE)
 
 
-def select_records(effects: Iterable[Effect]) -> list[EventRecorded | PlacementRecorded]:
+def select_records(effects: Iterable[Effect]) -> list[EventsRecorded]:
     """Returns those *effects* that are events, or records of several."""
     found = list(effects)
-    return list(compress(found, map(_KINDS.__contains__, map(type, found))))  # type: ignore[arg-type]  # _KINDS says so
+    return list(compress(found, map(RECORDS.__contains__, map(type, found))))  # type: ignore[arg-type]  # RECORDS says so
+
+
+def count_events(record: Effect) -> int:
+    """Returns the number of events that *record* is or stands for; 0 for another effect."""
+    if type(record) is AsksRecorded:
+        return len(record.values) // ASK_VALUES
+    if type(record) is PlacementsRecorded:
+        return len(record.values) // PLACEMENT_VALUES * EVENTS_OF_PLACEMENT
+    return int(type(record) is EventRecorded)
 
 
 def unpack_effects(effects: Iterable[Effect]) -> list[Effect]:
     """Returns *effects* with the events that records of several stand for, as if each had been recorded by itself."""
     found: list[Effect] = []
     for effect in effects:
-        if type(effect) is not PlacementRecorded:
+        if type(effect) is AsksRecorded:
+            found += _unpack_asks(*effect)
+        elif type(effect) is PlacementsRecorded:
+            found += _unpack_placements(*effect)
+        else:
             found.append(effect)
-            continue
-        at_ns, key, application_id, node_id, user, queue, held = effect
-        found += (
-            EventRecorded(_NODE, node_id, key, _ADD, _NODE_ALLOC, at_ns, held, ""),
-            EventRecorded(_USERGROUP, user, queue, _ADD, _UG_USER_RESOURCE, at_ns, held, ""),
-            EventRecorded(_APP, application_id, key, _ADD, _APP_ALLOC, at_ns, held, ""),
-        )
     return found
+
+
+def split_columns(values: Sequence[Any], width: int) -> list[Sequence[Any]]:
+    """Returns the columns of the rows of *width* values that follow each other in *values*."""
+    return [values[at::width] for at in range(width)]
+
+
+def _unpack_asks(at_ns: int, values: Sequence[Any]) -> Iterator[EventRecorded]:
+    for application_id, key, wanted in zip(*split_columns(values, ASK_VALUES), strict=True):
+        yield EventRecorded(_APP, application_id, key, _ADD, _APP_REQUEST, at_ns, wanted, "")
+
+
+def _unpack_placements(at_ns: int, values: Sequence[Any]) -> Iterator[EventRecorded]:
+    for key, application_id, node_id, user, queue, held in zip(*split_columns(values, PLACEMENT_VALUES), strict=True):
+        yield EventRecorded(_NODE, node_id, key, _ADD, _NODE_ALLOC, at_ns, held, "")
+        yield EventRecorded(_USERGROUP, user, queue, _ADD, _UG_USER_RESOURCE, at_ns, held, "")
+        yield EventRecorded(_APP, application_id, key, _ADD, _APP_ALLOC, at_ns, held, "")

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from typing import cast
 from zlib import crc32
 
-from kornel.core.domain.effects import Allocated, Effect, EventRecorded, PlacementRecorded
+from kornel.core.domain.effects import Allocated, ApplicationAccepted, ApplicationUpdated, Effect
+from kornel.core.domain.event_records import RECORDS
 from kornel.core.domain.resources import Resources
 
 
@@ -26,8 +27,6 @@ def write_effects(effects: Iterable[Effect]) -> str:
     parts: list[str] = []
     for effect in effects:
         kind = type(effect)
-        if kind is EventRecorded or kind is PlacementRecorded:
-            continue
         if kind is Allocated:
             # The exact class is compared, which costs less than isinstance.
             spec, node_id, resources, tags = cast("Allocated", effect)
@@ -38,8 +37,16 @@ def write_effects(effects: Iterable[Effect]) -> str:
                 parts.append(str(spec.instance))
             if tags:
                 parts.append(_write_value(tags))
-        else:
-            parts.append(type(effect).__name__)
+        elif kind is ApplicationUpdated:
+            # The next two are as below, but for each of their values a call would be made.
+            name, state, at_ns, message, partition, queue, user, submitted_ns = cast("ApplicationUpdated", effect)
+            since = (partition, queue, user, str(submitted_ns))
+            parts += ("ApplicationUpdated", name, state, str(at_ns), message, *since)
+        elif kind is ApplicationAccepted:
+            parts.append("ApplicationAccepted")
+            parts += cast("ApplicationAccepted", effect)
+        elif kind not in RECORDS:
+            parts.append(kind.__name__)
             parts.extend(map(_write_value, effect))
     parts.append("")
     return "\x1f".join(parts)

@@ -1,8 +1,8 @@
 """Counts decisions, from the engine's effects.
 
 Frequent effects are counted without a step of Python for each: placements and releases are counted by application, and
-added to its queue when the queue is read or the application changes. Only rare effects are looked at one by one:
-decisions to preempt, changes of applications, and placements while an ask that has preempted waits for its node.
+added to its queue when the queue is read or the application ends. Only rare effects are looked at one by one:
+decisions to preempt, new and ended applications, and placements while an ask that has preempted waits for its node.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ APPLICATIONS_UNSETTLED: Final = 10_000
 
 LAST_STATES: Final = frozenset({AppState.COMPLETED, AppState.FAILED, AppState.REJECTED})
 
-_RARE: Final = frozenset({ApplicationAccepted, ApplicationRejected, ApplicationUpdated, NodeRejected})
+_RARE: Final = frozenset({ApplicationAccepted, ApplicationRejected, NodeRejected})
 
 _IS_ALLOCATED: Final = partial(is_, Allocated)
 _IS_RELEASED: Final = partial(is_, Released)
+_IS_UPDATED: Final = partial(is_, ApplicationUpdated)
+_STATE: Final = attrgetter("state")
 _PLACED_FOR: Final = attrgetter("spec.application_id")
 _RELEASED_BY: Final = attrgetter("application_id")
 
@@ -130,6 +132,11 @@ class Decisions:
         kinds = Counter(map(type, effects))
         self.effects.update(kinds)
         rare = not _RARE.isdisjoint(kinds)
+        if kinds[ApplicationUpdated]:
+            entered = Counter(map(_STATE, compress(effects, map(_IS_UPDATED, map(type, effects)))))
+            for state, number in entered.items():
+                self.states[AppState(state)] += number
+            rare = rare or not LAST_STATES.isdisjoint(entered)
         if rare:
             # After this, the ID may belong to another application, in another queue.
             known.settle_counts()
@@ -164,10 +171,8 @@ class Decisions:
     def _count_closely(self, effects: Iterable[Effect], known: KnownApplications) -> None:
         for effect in effects:
             if type(effect) is ApplicationUpdated:
-                state = AppState(effect.state)
-                self.states[state] += 1
-                if state in LAST_STATES:
-                    known.find_queue(effect.application_id).ended[state] += 1
+                if effect.state in LAST_STATES:
+                    known.find_queue(effect.application_id).ended[AppState(effect.state)] += 1
             elif type(effect) is ApplicationAccepted:
                 known.counts.pop(effect.application_id, None)
                 known.find_queue(effect.application_id)

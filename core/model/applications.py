@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kornel.core.domain.application_states import AppState, StateEntry
 from kornel.core.domain.ask_places import AskPlace
@@ -18,9 +18,26 @@ if TYPE_CHECKING:
     from kornel.core.model.task_groups import TaskGroup
     from kornel.core.model.users import Account
 
+GroupKey: TypeAlias = "tuple[Shape, str, bool, Together | None]"
+"""What tells a group of asks from the others of its application: shape, required node, dependence, topology."""
+
+_RUNNING: Final = AppState.RUNNING
+"""Kept as a constant, because reading a member from its class costs as much as a call."""
+_new: Final = tuple.__new__
 
 STATES_KEPT: Final = 64
 """The most entries in the log of states, because an application may alternate between two states for ever."""
+
+
+NO_REQUESTS: Final[dict[str, Allocation]] = {}
+NO_GROUPS: Final[dict[GroupKey, AskGroup]] = {}
+NO_TASK_GROUPS: Final[dict[str, TaskGroup]] = {}
+NOTHING_LENT: Final[dict[int, int]] = {}
+NOTHING_SPENT: Final[dict[tuple[SpentKind, str], dict[int, int]]] = {}
+NOBODY_WAITS: Final[Room] = {}
+"""The empty containers that all applications share which have nothing in them; never changed. Of a hundred thousand
+applications, most wait for nothing, and containers of their own would take more memory than the rest of their records.
+Whoever adds the first entry makes the container, and whoever removes the last one may put the shared one back."""
 
 
 class SpentKind(StrEnum):
@@ -90,13 +107,13 @@ class Application:
         """The time when the current state times out; ``None``: never."""
         self.placeholder_deadline_ns: int | None = None
         """The time when its placeholders time out; ``None``: no such timer runs."""
-        self.asks: dict[str, Allocation] = {}
+        self.asks = NO_REQUESTS
         """The asks that are pending or are taking the place of a placeholder."""
-        self.allocations: dict[str, Allocation] = {}
+        self.allocations = NO_REQUESTS
         self.placeholder_count = 0
         """The number of placeholders among ``allocations``."""
-        self.task_groups: dict[str, TaskGroup] = {}
-        self.groups: dict[tuple[Shape, str, bool, Together | None], AskGroup] = {}
+        self.task_groups = NO_TASK_GROUPS
+        self.groups = NO_GROUPS
         self.order = GroupOrder()
         """The groups that are active."""
         self.pending: Vector = [0] * width
@@ -121,7 +138,7 @@ class Application:
         """The number of asks that fitted on no node since the last back-off ended or the last ask was placed."""
         self.backoff_until_ns = 0
         """The time before which none of its asks is tried; 0: there is no back-off."""
-        self.backoff_room: Room = {}
+        self.backoff_room = NOBODY_WAITS
         """The groups that wait for the end of the back-off."""
         self.held_count = 0
         """The number of asks that are held on a node while the shim is asked about them."""
@@ -133,7 +150,7 @@ class Application:
         """Tells whether it is counted in ``Queue.allocating`` on its path."""
         self.held_at: Queue | Account | None = None
         """The limit on applications that keeps it from starting; ``None``: none does."""
-        self.held_groups: Room = {}
+        self.held_groups = NOBODY_WAITS
         """The waiting room of its groups while ``held_at`` is set."""
         self.offered_by: Queue | Account | None = None
         """The limit that kept it back and now offers it a slot; if it does not start, the next application gets the
@@ -142,22 +159,21 @@ class Application:
         """Tells whether, according to the event history, a queue's limit on applications keeps it from starting."""
         self.recorded_held_by_quota = False
         """Tells whether, according to the event history, a limit of its user or group keeps it from starting."""
-        self.entered: list[StateEntry] = []
+        self.entered: tuple[StateEntry, ...] = ()
         """The states that it entered, with the times: the last :data:`STATES_KEPT`."""
         self.started_ns = 0
         """The time when it first was Running; 0: never."""
-        self.spent: dict[tuple[SpentKind, str], dict[int, int]] = {}
+        self.spent = NOTHING_SPENT
         """The usage of its ended allocations, by kind and instance type, then resource type: amount times seconds."""
-        self._priorities: dict[int, int] = {}
+        self._priorities = NOTHING_LENT
         self._group_numbers = 0
 
     def enter_state(self, state: AppState, now_ns: int) -> None:
         """Set *state* and note the time."""
         self.state = state
-        self.entered.append(StateEntry(now_ns, state))
-        if len(self.entered) > STATES_KEPT:
-            del self.entered[0]
-        if state is AppState.RUNNING and not self.started_ns:
+        # The constructor of a named tuple would double its cost.
+        self.entered = (*self.entered[1 - STATES_KEPT :], _new(StateEntry, (now_ns, state)))
+        if state is _RUNNING and not self.started_ns:
             self.started_ns = now_ns
 
     def next_group_number(self) -> int:
@@ -189,7 +205,10 @@ class Application:
         """
         counts = self._priorities
         if now != NOTHING_WAITS:
-            counts[now] = counts.get(now, 0) + 1
+            if counts:
+                counts[now] = counts.get(now, 0) + 1
+            else:
+                counts = self._priorities = {now: 1}
             if now > self.priority:
                 self._set_priority(now)
         if before != NOTHING_WAITS:
@@ -198,8 +217,11 @@ class Application:
                 counts[before] = left
                 return
             del counts[before]
-            if before == self.priority:
-                self._set_priority(max(counts, default=NOTHING_WAITS))
+            if not counts:
+                self._priorities = NOTHING_LENT
+                self._set_priority(NOTHING_WAITS)
+            elif before == self.priority:
+                self._set_priority(max(counts))
 
     def _set_priority(self, priority: int) -> None:
         before, self.priority = self.priority, priority

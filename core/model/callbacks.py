@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from kornel.core.domain.resources import Resources
     from kornel.core.model.allocations import Allocation
 
 UNSETTLED: Final = -1
@@ -69,9 +70,10 @@ class Callbacks:
     """The shim that is attached, if one is; shared by all partitions, so that numbers of questions are unique."""
 
     __slots__ = (
-        "_number", "awaits_placements", "deadlines", "dependent_asked", "dependent_depth", "dependent_placements",
-        "events", "line", "now_ns", "open", "predicates", "preemption_notices", "preemption_predicates", "recording",
-        "scheduling_states", "settled_by_ns", "timeout_ns", "unsettled", "unsettled_in",
+        "_number", "asks_recorded", "awaits_placements", "deadlines", "dependent_asked", "dependent_depth",
+        "dependent_placements", "events", "line", "now_ns", "open", "placements_recorded", "predicates",
+        "preemption_notices", "preemption_predicates", "recording", "scheduling_states", "settled_by_ns", "timeout_ns",
+        "unsettled", "unsettled_in",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -83,6 +85,10 @@ class Callbacks:
         """Tells whether events are recorded, because the event history is switched on and has readers."""
         self.now_ns = 0
         """The time of the command or cycle under way, with which all events are recorded."""
+        self.asks_recorded: list[str | Resources] | None = None
+        self.placements_recorded: list[str | Resources] | None = None
+        """The values of the last recorded event, if it is about asks or placements and further ones may be added to
+        it."""
         self.preemption_notices = False
         self.timeout_ns = 0
         self.open: dict[int, Inquiry] = {}
@@ -110,6 +116,11 @@ class Callbacks:
     def full(self) -> bool:
         """Tells whether no further question may be asked."""
         return len(self.open) >= MOST_OPEN
+
+    def end_recording(self) -> None:
+        """Has further events about asks and placements recorded by themselves, because something else comes before
+        them."""
+        self.asks_recorded = self.placements_recorded = None
 
     def next_number(self) -> int:
         """Returns the number of the next question."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import AskGroup
@@ -18,14 +18,19 @@ Entry = tuple[int, int, int, int, "AskGroup"]
 """A sort key: (negative priority, creation, arrival of the head, number of the group, group) (scheduling.md 5.3)."""
 
 
+NO_ENTRIES: Final[list[Entry]] = []
+NONE_OFFERED: Final[dict[AskGroup, Entry]] = {}
+"""The empty containers that all orders without groups share; never changed."""
+
+
 class GroupOrder:
     """The groups of one application that are worth trying, none of them empty."""
 
     __slots__ = ("_entries", "groups")
 
     def __init__(self) -> None:
-        self._entries: list[Entry] = []
-        self.groups: dict[AskGroup, Entry] = {}
+        self._entries = NO_ENTRIES
+        self.groups = NONE_OFFERED
         """The groups, each with its entry, which is never later than its head; an entry that is too early is corrected
         when it comes to the top. Code that runs for every ask only looks up a group here."""
 
@@ -41,8 +46,13 @@ class GroupOrder:
 
     def offer_group(self, group: AskGroup) -> None:
         """Add *group*, or note that it may have an earlier head than before."""
-        listed = self.groups.get(group)
         head = group.first_ask()
+        if not self.groups:
+            entry = (-head.spec.priority, head.created_ns, head.arrival, group.number, group)
+            self.groups = {group: entry}
+            self._entries = [entry]
+            return
+        listed = self.groups.get(group)
         if listed is not None and listed[2] == head.arrival:
             return
         entry = (-head.spec.priority, head.created_ns, head.arrival, group.number, group)
@@ -58,7 +68,7 @@ class GroupOrder:
         if group in self.groups:
             del self.groups[group]
             if not self.groups:
-                self._entries.clear()
+                self.groups, self._entries = NONE_OFFERED, NO_ENTRIES
 
     def first_group(self) -> AskGroup | None:
         """Returns the group with the first ask, or ``None`` when there is none."""

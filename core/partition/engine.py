@@ -265,6 +265,7 @@ class Engine:
     def _take_effects(self) -> list[Effect]:
         effects = list(self._outbox)
         self._outbox.clear()
+        self._callbacks.end_recording()
         self._note_victims(effects)
         return effects
 
@@ -362,6 +363,7 @@ class Engine:
         self._partitions = {}
         self.unrouted = 0
         self._outbox.clear()
+        self._callbacks.end_recording()
         self._callbacks.open.clear()
         dependence.forget_all(self._callbacks)
 

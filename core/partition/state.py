@@ -8,7 +8,7 @@ from heapq import heappush
 from typing import TYPE_CHECKING, Final
 
 from kornel.core.domain.drains import OperatorDrain
-from kornel.core.domain.effects import Effect
+from kornel.core.domain.effects import Effect, PreemptionDecided
 from kornel.core.domain.reasons import Ignored
 from kornel.core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProperties
 from kornel.core.model.allocations import SEPARATOR, Allocation, Reservation, Room
@@ -223,6 +223,11 @@ class PartitionState:
         """Returns a number larger than all before, to break ties by arrival."""
         self._number += 1
         return self._number
+
+    def report_decision(self, decided: PreemptionDecided) -> None:
+        """Appends *decided* to the effects; events that are recorded from now on come after it."""
+        self.callbacks.end_recording()
+        self.effects.append(decided)
 
     def rules_changed(self) -> None:
         """Notes that the bounds of queues or the rules for victims have changed, so that any refused attempt may

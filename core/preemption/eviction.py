@@ -268,7 +268,7 @@ def record_decision(
     if plan is not None:
         victims = victim_records(plan)
         detail = detail or _describe_plan(plan)
-    state.effects.append(
+    state.report_decision(
         PreemptionDecided(
             now_ns,
             state.name,

@@ -80,7 +80,7 @@ def note_held_back(state: PartitionState, kind: str, ask: Allocation, held: Refu
         decided = PreemptionDecided(
             now_ns, state.name, kind, key, application.application_id, ask.queue.path, held.outcome, held.detail, "", ()
         )
-        state.effects.append(decided)
+        state.report_decision(decided)
 
 
 def say_held_back(state: PartitionState, kind: str, detail: str, now_ns: int) -> None:
@@ -90,7 +90,7 @@ def say_held_back(state: PartitionState, kind: str, detail: str, now_ns: int) ->
     if before_ns is None or now_ns - before_ns > max(QUIET_NS, 2 * state.preemption.cycle_interval_ns):
         outcome = Outcome.ROUND_LIMIT
         said = PreemptionDecided(now_ns, state.name, NAME, "", "", "", outcome, f"{kind}: {detail}", "", ())
-        state.effects.append(said)
+        state.report_decision(said)
 
 
 def wait_until(

@@ -14,7 +14,6 @@ If tracking is switched off, nothing more is kept, and what was kept stays.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -22,8 +21,8 @@ from typing import Final, NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.config.event_settings import EventSettings, event_settings
-from kornel.core.domain.effects import Effect, EventRecorded, PlacementRecorded, PreemptionDecided
-from kornel.core.domain.event_records import EVENTS_OF_PLACEMENT, select_records, unpack_effects
+from kornel.core.domain.effects import Effect, EventRecorded, PreemptionDecided
+from kornel.core.domain.event_records import count_events, select_records, unpack_effects
 from kornel.core.domain.events import EventDetail
 from kornel.core.domain.reasons import Outcome
 from kornel.core.service.configuration_history import Version
@@ -55,8 +54,7 @@ ROUTINE: Final = frozenset(
 
 _QUEUE_APP: Final = int(EventDetail.QUEUE_APP)
 _DETAIL_OF: Final = itemgetter(EventRecorded._fields.index("detail"))
-"""Reads the detail of an event without a step of Python for each; for a placement it returns a text, which equals no
-detail."""
+"""Reads the detail of an event without a step of Python for each."""
 
 
 class Decision(NamedTuple):
@@ -94,15 +92,15 @@ class EventJournal:
         """Keeps the events and decisions among *effects*."""
         if not self.settings.tracking:
             return
-        kinds = Counter(map(type, effects))
-        if PreemptionDecided in kinds:
+        if PreemptionDecided in map(type, effects):
             self._keep_decisions(effects)
         records = select_records(effects)
-        if _QUEUE_APP in map(_DETAIL_OF, records):
-            for event in records:
-                if type(event) is EventRecorded and event.detail == _QUEUE_APP:
+        single = [each for each in records if type(each) is EventRecorded]
+        if _QUEUE_APP in map(_DETAIL_OF, single):
+            for event in single:
+                if event.detail == _QUEUE_APP:
                     self._note_queue(event)
-        self.events.append_packed(records, kinds[EventRecorded] + EVENTS_OF_PLACEMENT * kinds[PlacementRecorded])
+        self.events.append_packed(records, sum(map(count_events, records)))
 
     def version_added(self, version: Version) -> None:
         """Keep a configuration that came into force or was refused."""
@@ -118,11 +116,8 @@ class EventJournal:
         next_event = self.events.next_id
         found = []
         for effect in effects:
-            if type(effect) is EventRecorded:
-                next_event += 1
-            elif type(effect) is PlacementRecorded:
-                next_event += EVENTS_OF_PLACEMENT
-            elif type(effect) is PreemptionDecided and (effect.victims or effect.outcome not in ROUTINE):
+            next_event += count_events(effect)
+            if type(effect) is PreemptionDecided and (effect.victims or effect.outcome not in ROUTINE):
                 found.append(Decision(next_event, effect))
         self.decisions.append_entries(found)
 

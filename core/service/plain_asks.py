@@ -38,6 +38,11 @@ _MOST_IN_TWO: Final = 0x3FFF
 _FIRST_AFTER_RESOURCES, _ID = 6, 13
 """The lowest number of a field after the resources, and the number of a field that no plain ask has."""
 
+_APPLICATION: Final = bytes([si.Allocation.DESCRIPTOR.fields_by_name["applicationID"].number << 3 | 2])
+"""The first byte of the field with the application's ID."""
+_NOTHING_ELSE: Final = (0, "", "", False, False, True, False, *UNTAGGED)
+"""The fields of a spec after its resources, if the ask has nothing else than the ID of its application."""
+
 _new: Final = tuple.__new__
 
 _Fields = tuple[Any, ...]
@@ -131,6 +136,9 @@ class _Known(dict[bytes, _Fields]):
         return fields
 
     def _read_rest(self, raw: bytes) -> tuple[_Fields, _Fields]:
+        if raw[:1] == _APPLICATION and raw[1] <= 0x7F and raw[1] + 2 == len(raw):
+            # Usually nothing else follows, and each of many applications may have a single ask.
+            return (intern(raw[2:].decode()), self._names[""]), _NOTHING_ELSE
         if any(number < _FIRST_AFTER_RESOURCES or number == _ID for number, *_ in read_fields(raw, 0, len(raw))):
             raise _NotPlain
         message = si.Allocation.FromString(raw)

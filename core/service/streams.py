@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from itertools import chain, compress, groupby, islice, repeat, starmap, takewhile
-from operator import attrgetter, is_, itemgetter
+from operator import attrgetter, eq, itemgetter
 from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
@@ -45,7 +45,7 @@ from kornel.core.service.presence import PresenceKeeper
 from kornel.core.service.resuming import KEPT_BYTES, KIND_OF, RESUMPTION, Kind, Progress
 from kornel.core.service.sessions import SESSION, Session
 from kornel.core.service.status_codes import ResyncRequired, StreamReplaced
-from kornel.core.service.wire import list_key
+from kornel.core.service.wire import LIST_OF, list_key
 
 QUEUE_LIMIT: Final = 1_048_576
 """The default limit of entries that wait in one lane."""
@@ -213,8 +213,6 @@ class Batch:
         self.number = number
 
 
-_IS_ALLOCATED: Final = partial(is_, Allocated)
-
 _CARRIED: Final = {kind: frozenset(each for each, of in KIND_OF.items() if of is kind) for kind in Kind}
 """The effects that the streams of each kind carry."""
 
@@ -242,10 +240,10 @@ def _count_bytes(entries: Sequence[Response]) -> int:
 def _count_run(backlog: Iterable[Response]) -> int:
     """Returns how many of the first in *backlog* may share a message."""
     waiting = list(backlog)
-    # Nearly all are allocations, which are counted without a step of Python for each.
-    placed = len(list(takewhile(_IS_ALLOCATED, map(type, waiting))))
-    if placed:
-        return placed
+    # Of nearly all, the class tells the list, so they are counted without a step of Python for each.
+    name = LIST_OF.get(type(waiting[0]))
+    if name is not None:
+        return len(list(takewhile(partial(eq, name), map(LIST_OF.get, map(type, waiting)))))
     key = list_key(waiting[0])
     return len(list(takewhile(lambda effect: list_key(effect) == key, waiting)))
 

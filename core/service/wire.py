@@ -380,17 +380,15 @@ class Encoder:
     def applications(self, run: Sequence[ApplicationEffect]) -> bytes:
         """Returns a message for *run*, which holds effects of one :func:`list_key` only."""
         response = si.ApplicationResponse()
+        if type(run[0]) is ApplicationUpdated:
+            add_updated = response.updated.add
+            for name, state, at_ns, message, *_ in cast("Sequence[ApplicationUpdated]", run):
+                add_updated(applicationID=name, state=state, stateTransitionTimestamp=at_ns, message=message)
+            return response.SerializeToString()
         for effect in run:
-            if isinstance(effect, ApplicationUpdated):
-                response.updated.add(
-                    applicationID=effect.application_id,
-                    state=effect.state,
-                    stateTransitionTimestamp=effect.at_ns,
-                    message=effect.message,
-                )
-            elif isinstance(effect, ApplicationAccepted):
+            if isinstance(effect, ApplicationAccepted):
                 response.accepted.add(applicationID=effect.application_id)
-            else:
+            elif isinstance(effect, ApplicationRejected):
                 response.rejected.add(applicationID=effect.application_id, reason=effect.reason)
         return response.SerializeToString()
 
@@ -426,7 +424,7 @@ class Encoder:
         return tail
 
 
-_LIST_OF: Final[Mapping[type, str]] = {
+LIST_OF: Final[Mapping[type, str]] = {
     Allocated: "new",
     Released: "released",
     AskReleased: "releasedAsks",
@@ -436,13 +434,14 @@ _LIST_OF: Final[Mapping[type, str]] = {
     NodeAccepted: "answers",
     NodeRejected: "answers",
 }
+"""The keys of effects whose class determines it, see :func:`list_key`."""
 
 
 def list_key(effect: AllocationEffect | ApplicationEffect | NodeEffect) -> str:
     """Returns the key of effects that may share a response message (protocol.md 15, "never mixes")."""
     if isinstance(effect, AllocationRejected):
         return "rejected" if effect.legacy else "rejectedAllocations"
-    return _LIST_OF[type(effect)]
+    return LIST_OF[type(effect)]
 
 
 def sorted_items(items: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -43,10 +43,11 @@ from kornel.core.domain.effects import (
     ApplicationRemoved,
     ApplicationUpdated,
     AskReleased,
+    AsksRecorded,
     EventRecorded,
     NodeAccepted,
     NodeRejected,
-    PlacementRecorded,
+    PlacementsRecorded,
     PlacementVoid,
     PredicatesAsked,
     PreemptionDecided,
@@ -77,7 +78,7 @@ from kornel.core.domain.settings import (
     VictimBound,
 )
 from kornel.core.domain.topology import TopologyLevel, TopologyRequest, Wish
-from kornel.core.model import allocations, domains, gang_units, task_groups, users
+from kornel.core.model import allocations, applications, domains, gang_units, group_order, task_groups, users
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation, StartFailure
 from kornel.core.model.applications import Application, SpentKind
 from kornel.core.model.callbacks import Callbacks, Inquiry, LinedUp
@@ -156,8 +157,12 @@ MAPS: Final = (dict, OrderedDict, Counter, FreedAmounts)
 
 CONSTANTS: Final = {
     **named_of(allocations, "NEVER_FAILED", "NONE_STUCK", "NO_VICTIMS", "_NOT_DUE"),
+    **named_of(
+        applications, "NOBODY_WAITS", "NOTHING_LENT", "NOTHING_SPENT", "NO_GROUPS", "NO_REQUESTS", "NO_TASK_GROUPS"
+    ),
     **named_of(domains, "NOTHING_COUNTED"),
     **named_of(gang_units, "UNIT_KEY", "UNIT_SHAPE"),
+    **named_of(group_order, "NONE_OFFERED", "NO_ENTRIES"),
     **named_of(past, "_NOTHING_SPENT"),
     **named_of(pausing, "COULD_NOT_START"),
     **named_of(resources, "NOTHING"),
@@ -302,7 +307,8 @@ EFFECTS: Final = (
     Kept(PlacementVoid, "partition key"),
     Kept(PreemptionPredicatesAsked, "question partition application_id key node_id victims start_index"),
     Kept(SchedulingFailed, "application_id key reason"),
-    Kept(PlacementRecorded, "at_ns key application_id node_id user queue resources"),
+    Kept(AsksRecorded, "at_ns values"),
+    Kept(PlacementsRecorded, "at_ns values"),
     Kept(EventRecorded, "type object_id reference_id change detail at_ns resources message"),
     Kept(PreemptionNotice, "notice partition application_id round strict at_risk need deadline_ns kind reason"),
     Kept(PreemptionNoticeWithdrawn, "notice partition application_id keys"),
@@ -343,6 +349,7 @@ MODEL: Final = (
         "_number awaits_placements deadlines dependent_asked dependent_depth dependent_placements events line now_ns"
         " open predicates preemption_notices preemption_predicates recording scheduling_states"
         " settled_by_ns timeout_ns unsettled unsettled_in",
+        under_way="asks_recorded placements_recorded",
     ),
     Kept(Claims, "_owners _parts by_age held leaving needed reservations unowned victims"),
     Kept(Failure, "message times last_ns"),
@@ -352,7 +359,7 @@ MODEL: Final = (
     Kept(Counted, "capacity free held"),
     Kept(Domain, "below capacity free held level nodes path", derived={"counted_rooms": _no_map}),
     Kept(Topology, "domains levels"),
-    Kept(Device, "free holders kept_for leaving spec"),
+    Kept(Device, "free holders kept leaving spec"),
     Kept(NodeDevices, "devices"),
     Kept(NodeGroup, "bound loose nodes places refused"),
     Kept(NodeOrder, "_groups _home _lasts _score _width"),
@@ -444,7 +451,11 @@ PREEMPTION: Final = (
     Kept(UnitAttempt, "restarts dialogue", under_way="search"),
     Kept(UnitDialogue, "_application _open _passed _rounds _state"),
     Kept(UnitPlan, "kind application places fence mends cut_short"),
-    Kept(PreemptionPlan, "kind ask node victims fence needs adjusted extended weighed"),
+    Kept(
+        PreemptionPlan,
+        "kind ask node victims fence needs adjusted extended weighed devices",
+        defaults={"devices": ()},
+    ),
     Kept(Refusal, "outcome detail retry_ns anywhere cut_short"),
     Kept(Entry, "allocation deadline_ns first_round notice notified_ns times wait_ns"),
     Kept(Notice, "accepted application deadline_ns entries number round"),

@@ -68,7 +68,7 @@ def main() -> int:
             try:
                 for row in measure(times, quick=options.quick):
                     rows.append(row)
-                    print(line(row), flush=True)
+                    print(line(row, pace()), flush=True)
             except Exception:  # noqa: BLE001 - what one workload met must not cost the others
                 failed += 1
                 print(f"{number:5}could not be measured:\n{traceback.format_exc()}", flush=True)

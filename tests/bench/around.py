@@ -48,9 +48,14 @@ from tests.bench.counted import CountedBench
 from tests.bench.placing import P1, P2_FLAT
 
 WARM_UP, SAMPLE = 1_000, 1_000
-"""Asks; after the warm-up every application runs something."""
+"""Asks; after the warm-up every application runs something, unless it has a single ask."""
 
-SMALL = {"P1": replace(P1, nodes=300), "P2 flat": replace(P2_FLAT, nodes=300)}
+SMALL = {
+    "P1": replace(P1, nodes=300),
+    "P2 flat": replace(P2_FLAT, nodes=300),
+    "P2 an ask each": replace(P2_FLAT, nodes=300, applications=(WARM_UP + SAMPLE) // P2_FLAT.queues[0]),
+}
+"""The workloads; in the last, each ask is the first of its application, which changes its state twice."""
 
 CORE: Final = str(Path(kornel.core.__file__).parent) + os.sep
 ENGINE: Final = tuple(f"{CORE}{part}{os.sep}" for part in ("partition", "model", "policies", "preemption", "laws"))
@@ -195,7 +200,7 @@ async def watch(workload: Workload, scratch: Path, counting: Watching) -> Counte
     history = chosen_history(str(scratch / "history.db"), [], address="127.0.0.1:1")
     metrics = ServiceMetrics()
     server = KornelServer(
-        journal.engine,
+        journal.first.engine,
         ServerSettings("127.0.0.1:0", "bench", history=history),
         clock=clock,
         metrics=metrics,

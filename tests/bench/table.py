@@ -70,11 +70,13 @@ class Row:
         }
 
 
-HEADER = f"{'':5}{'workload':{WHAT_WIDTH}}{'value':>9}       {'target':>11}{'ratio':>7}{'echo':>10}{'of it':>7}"
+HEADER = (
+    f"{'':5}{'workload':{WHAT_WIDTH}}{'value':>9}       {'target':>11}{'ratio':>7}{'echo':>10}{'of it':>7}{'pace':>8}"
+)
 
 
-def line(row: Row) -> str:
-    """*row* of the table below ``HEADER``."""
+def line(row: Row, steps_per_s: float) -> str:
+    """*row* of the table below ``HEADER``. *steps_per_s*: how fast the machine was beside it."""
     target = ratio = ceiling = share = ""
     if row.target is not None and row.ratio is not None:
         target = f"{'<=' if row.at_most else '>='} {number(row.target)}"
@@ -85,7 +87,7 @@ def line(row: Row) -> str:
     verdict = "" if row.target is None else "met" if row.met else "MISSED"
     spread = f"({number(min(row.values))} to {number(max(row.values))})" if len(row.values) > 1 else ""
     start = f"{row.number:5}{row.what:{WHAT_WIDTH}}{number(row.value):>9} {row.unit:6}{target:>11}{ratio:>7}"
-    return f"{start}{ceiling:>10}{share:>7}  {verdict:7}{spread}".rstrip()
+    return f"{start}{ceiling:>10}{share:>7}{steps_per_s / 1e3:>7.0f}k  {verdict:7}{spread}".rstrip()
 
 
 def number(value: float) -> str:

@@ -17,8 +17,9 @@ GROWTH = Row("P4", "cost with 100 nodes to 10", "x", [1.2], 1.5, at_most=True, p
 
 def test_a_row_says_median_ratio_and_part_of_the_echo() -> None:
     assert (RATES.value, RATES.ratio, RATES.met, RATES.of_ceiling) == (30_000, 1.0, True, 0.3)
-    assert "30,000 /s" in line(RATES)
-    assert "30%" in line(RATES)
+    assert "30,000 /s" in line(RATES, 1_234_567)
+    assert "30%" in line(RATES, 1_234_567)
+    assert "1235k" in line(RATES, 1_234_567)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def test_a_row_says_median_ratio_and_part_of_the_echo() -> None:
 def test_a_target_is_met_when_reached(value: float, target: float, *, at_most: bool, met: bool) -> None:
     row = Row("P1", "what", "ms", [value], target, at_most)
     assert row.met is met
-    assert ("met" if met else "MISSED") in line(row)
+    assert ("met" if met else "MISSED") in line(row, 1e6)
 
 
 def test_a_record_is_added_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

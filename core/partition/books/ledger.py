@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from kornel.core.model.allocations import Allocation
-from kornel.core.model.applications import Application
+from kornel.core.model.applications import NO_REQUESTS, Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts, unbook_amounts
@@ -25,7 +25,10 @@ from kornel.core.policies.queue_order import fair_terms
 def book_pending(ask: Allocation) -> None:
     """Books *ask* as pending: it is new, or it is no longer held or placed."""
     application = ask.application
-    application.asks[ask.key] = ask
+    if application.asks:
+        application.asks[ask.key] = ask
+    else:
+        application.asks = {ask.key: ask}
     pairs = ask.shape.pairs
     pending = application.pending
     for t, amount in pairs:
@@ -40,16 +43,32 @@ def book_pending(ask: Allocation) -> None:
             siblings.marked[queue] = None
 
 
+def _remove_ask(ask: Allocation) -> None:
+    application = ask.application
+    del application.asks[ask.key]
+    if not application.asks:
+        application.asks = NO_REQUESTS
+
+
+def _add_allocation(application: Application, allocation: Allocation) -> None:
+    if not application.allocations:
+        application.allocations = {}
+    application.allocations[allocation.key] = allocation
+
+
 def unbook_pending(ask: Allocation) -> None:
     """Takes *ask*, which was withdrawn, off the books."""
     _wait_no_more(ask)
-    del ask.application.asks[ask.key]
+    _remove_ask(ask)
 
 
 def book_placement(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
     """Books *ask*, which was pending, on *node*. This does what :func:`unbook_pending` and :func:`book_allocation` do,
     in one walk up the queues."""
-    del ask.application.asks[ask.key]
+    asks = ask.application.asks
+    del asks[ask.key]
+    if not asks:
+        ask.application.asks = NO_REQUESTS
     _put_on(state, ask, node, now_ns)
     _use_instead_of_waiting(ask)
 
@@ -110,13 +129,13 @@ def settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
     node = _end_hold(state, ask)
     state.changes += 1
     application = ask.application
-    del application.asks[ask.key]
+    _remove_ask(ask)
     ask.node = node
     ask.bound_ns = now_ns
     node.allocations[ask.key] = ask
     # The charges are the same as before, but from now on the allocation may be a victim on this node.
     node.version += 1
-    application.allocations[ask.key] = ask
+    _add_allocation(application, ask)
     if ask.spec.placeholder:
         _hold_placeholder(state, ask)
     state.allocation_count += 1
@@ -197,7 +216,10 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
     if allocation.shape.devices is not None:
         device_books.take_devices(state, allocation, node, allocation.shape.devices)
     state.node_order.refresh_node(node)
-    application.allocations[key] = allocation
+    if application.allocations:
+        application.allocations[key] = allocation
+    else:
+        application.allocations = {key: allocation}
     if allocation.spec.placeholder:
         _hold_placeholder(state, allocation)
     else:
@@ -519,9 +541,9 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     placeholder.where = ask.where = placeholder.node = None
     ask.placeholder_ns = placeholder.created_ns
     ask.version = state.next_number()
-    del application.asks[ask.key]
+    _remove_ask(ask)
     del application.allocations[placeholder.key]
-    application.allocations[ask.key] = ask
+    _add_allocation(application, ask)
     _drop_placeholder(placeholder)
     book_amounts(application.real, after)
     application.queue.order.mark_changed(application)

@@ -19,7 +19,10 @@ def note_end(allocation: Allocation, now_ns: int) -> None:
     if node is None or seconds <= 0:
         return
     kind = _PREEMPTED if allocation.preempted else _PLACEHOLDER if allocation.spec.placeholder else _REAL
-    spent = allocation.application.spent
+    application = allocation.application
+    if not application.spent:
+        application.spent = {}
+    spent = application.spent
     amounts = spent.get((kind, node.instance_type))
     if amounts is None:
         amounts = spent[kind, node.instance_type] = {}

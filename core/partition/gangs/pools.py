@@ -25,7 +25,7 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
     if task_group is None:
         spec = placeholder.spec
         task_group = TaskGroup(name, placeholder.shape, read_minimum(spec.tags), spec.topology)
-        application.task_groups[name] = task_group
+        application.task_groups = {**application.task_groups, name: task_group}
     if placeholder.dependent:
         place_one_by_one(state, application)
     was_open = task_group.open

@@ -1,10 +1,14 @@
-"""Passes events out of the engine, as effects with the time of the current command or cycle (protocol.md 14)."""
+"""Passes events out of the engine, as effects with the time of the current command or cycle (protocol.md 14).
+
+Nearly all events are about asks that are added and placements that are made, one after the other. Those of a call that
+no other event comes between are one effect, with the values of all of them.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kornel.core.domain.effects import Effect, EventRecorded, PlacementRecorded
+from kornel.core.domain.effects import AsksRecorded, Effect, EventRecorded, PlacementsRecorded
 from kornel.core.domain.events import EventChange, EventDetail, EventType, shorten_event_text
 from kornel.core.domain.resources import Resources
 
@@ -24,6 +28,11 @@ class EventLog:
         self._callbacks: Final = callbacks
 
     @property
+    def callbacks(self) -> Callbacks:
+        """The record with the time, and with the event that further ones may be added to."""
+        return self._callbacks
+
+    @property
     def now_ns(self) -> int:
         """The time with which events are recorded now."""
         return self._callbacks.now_ns
@@ -41,12 +50,25 @@ class EventLog:
         """Records an event that happens now."""
         if message:
             message = shorten_event_text(message)
-        at_ns = self._callbacks.now_ns
-        fields = (kind, object_id, reference_id, change, detail, at_ns, resources, message)
+        callbacks = self._callbacks
+        callbacks.asks_recorded = callbacks.placements_recorded = None
+        fields = (kind, object_id, reference_id, change, detail, callbacks.now_ns, resources, message)
         # The constructor of a named tuple would double the cost of an event, and each allocation causes several.
         self._append(_new(EventRecorded, fields))
 
-    def add_placement(self, *fields: str | Resources) -> None:
-        """Records a placement that happens now. *fields* are the fields of a :class:`PlacementRecorded` that follow its
-        time."""
-        self._append(_new(PlacementRecorded, (self._callbacks.now_ns, *fields)))
+    def begin_asks(self) -> list[str | Resources]:
+        """Returns the values of an :class:`AsksRecorded` that happens now, to which those of asks are added."""
+        values: list[str | Resources] = []
+        self._callbacks.end_recording()
+        self._callbacks.asks_recorded = values
+        self._append(AsksRecorded(self._callbacks.now_ns, values))
+        return values
+
+    def begin_placements(self) -> list[str | Resources]:
+        """Returns the values of a :class:`PlacementsRecorded` that happens now, to which those of placements are
+        added."""
+        values: list[str | Resources] = []
+        self._callbacks.end_recording()
+        self._callbacks.placements_recorded = values
+        self._append(PlacementsRecorded(self._callbacks.now_ns, values))
+        return values

@@ -47,11 +47,12 @@ class Recorder:
     """Records what happens to requests, applications, allocations and nodes; ``queues`` records what happens to
     queues."""
 
-    __slots__ = ("_log", "_say", "_types", "queues")
+    __slots__ = ("_callbacks", "_log", "_say", "_types", "queues")
 
     def __init__(self, log: EventLog, types: ResourceTypes) -> None:
         self._log: Final = log
         self._say: Final = log.add
+        self._callbacks: Final = log.callbacks
         self._types: Final = types
         self.queues: Final = QueueRecorder(log, types)
 
@@ -209,8 +210,10 @@ class Recorder:
 
     def ask_added(self, ask: Allocation) -> None:
         """Records that *ask* waits to be placed."""
-        application = ask.application.application_id
-        self._say(_APP, application, _ADD, EventDetail.APP_REQUEST, ask.spec.key, ask.shape.resources)
+        values = self._callbacks.asks_recorded
+        if values is None:
+            values = self._log.begin_asks()
+        values += (ask.application.application_id, ask.spec.key, ask.shape.resources)
 
     def ask_removed(self, ask: Allocation, *, timed_out: bool = False) -> None:
         """Records that *ask* was withdrawn, or removed together with its allocation."""
@@ -239,7 +242,10 @@ class Recorder:
             self.node_charged(allocation, node)
             self.allocation_added(allocation)
             return
-        self._log.add_placement(
+        values = self._callbacks.placements_recorded
+        if values is None:
+            values = self._log.begin_placements()
+        values += (
             allocation.spec.key,
             application.application_id,
             node.node_id,

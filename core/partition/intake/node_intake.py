@@ -94,6 +94,7 @@ def _create_node(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining
         del state.effects[before:]
         _decommission_node(state, node, now_ns)
         del state.effects[before:]
+        state.callbacks.end_recording()
         state.effects.append(NodeRejected(spec.node_id, refused, state.name))
         return
     state.effects.insert(before, NodeAccepted(node.node_id))

@@ -16,13 +16,16 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import Gate, offer_application, offer_slots, review_newcomer
 
-_NOT_RUNNING_YET: Final = frozenset({AppState.ACCEPTED, AppState.RESUMING})
+_ACCEPTED: Final = AppState.ACCEPTED
+_RUNNING: Final = AppState.RUNNING
+"""Kept as constants, because reading a member from its class costs as much as a call, and every application starts."""
+_NOT_RUNNING_YET: Final = frozenset({_ACCEPTED, AppState.RESUMING})
 
 
 def may_run(_state: PartitionState, application: Application) -> Gate | None:
     """Returns the queue, user or group whose limit keeps *application* from starting, the root first; ``None``: it may
     run."""
-    if application.state is not AppState.ACCEPTED:
+    if application.state is not _ACCEPTED:
         return None
     # An application that is allocating counts at its queues already and needs no other slot there. The limit of its
     # user or group counts those that hold something, so it is tested all the same.
@@ -62,21 +65,22 @@ def note_allocating_no_more(_state: PartitionState, application: Application) ->
 def state_changed(application: Application, before: AppState) -> None:
     """Updates the counters for *application*, which has left the state *before*."""
     now = application.state
-    freed = before is AppState.RUNNING
+    freed = before is _RUNNING
     if freed:
         _count_running(application, -1)
-    if now is AppState.RUNNING:
+    if now is _RUNNING:
         _count_running(application, 1)
     if application.allocating and now not in _NOT_RUNNING_YET:
         _stop_allocating(application)
         # An application that was allocating keeps its slot when it becomes Running, because both count against the same
         # limit.
-        freed = now is not AppState.RUNNING
+        freed = now is not _RUNNING
     if freed:
         _free_slots(application)
-    if application.held_at is not None and now is not AppState.ACCEPTED:
+    if application.held_at is not None and now is not _ACCEPTED:
         offer_application(application)
-    review_newcomer(application)
+    if application.queue.newcomers is not None:
+        review_newcomer(application)
 
 
 def forget_application(application: Application) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 from kornel.core.domain.ask_places import MOVES, AskMove, AskPlace, IllegalMove
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.allocations import Allocation, AskGroup, together_of
+from kornel.core.model.applications import NO_GROUPS
 from kornel.core.model.gang_units import UNIT_KEY, GangUnit
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import forms_unit
@@ -97,7 +98,10 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
     if group is None:
         number = application.next_group_number()
         group = AskGroup(application, *key[:2], number, dependent=dependent, together=key[3])
-        application.groups[key] = group
+        if application.groups:
+            application.groups[key] = group
+        else:
+            application.groups = {key: group}
     lent = group.lent
     comes_first = group.add(ask)
     # If an active group has an earlier ask, nothing changes, because the group is offered already.
@@ -120,7 +124,8 @@ def _join_unit(state: PartitionState, ask: Allocation) -> None:
     application = ask.application
     unit = application.groups.get(UNIT_KEY)
     if unit is None:
-        unit = application.groups[UNIT_KEY] = GangUnit(application, application.next_group_number())
+        unit = GangUnit(application, application.next_group_number())
+        application.groups = {**application.groups, UNIT_KEY: unit}
     comes_first = unit.add(ask)
     activate_group(unit)
     if comes_first and unit.lent != NOTHING_WAITS:
@@ -144,6 +149,8 @@ def _leave_group(state: PartitionState, ask: Allocation) -> None:
         return
     lend_nothing(group)
     del application.groups[(group.shape, group.required_node, group.dependent, group.together)]
+    if not application.groups:
+        application.groups = NO_GROUPS
     if group.parked_at is not None:
         room = leave_room(group)
         if not room and state.no_room.get(group.shape) is room:

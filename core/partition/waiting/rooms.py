@@ -24,7 +24,7 @@ from kornel.core.domain.ask_places import WaitsFor
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.domain.settings import SortPolicy
 from kornel.core.model.allocations import AskGroup, Reservation, Room
-from kornel.core.model.applications import Application
+from kornel.core.model.applications import NOBODY_WAITS, Application
 from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
@@ -60,7 +60,7 @@ def activate_group(group: AskGroup) -> None:
     if group.lent == NOTHING_WAITS:
         lend_priority(group)
     if application.backoff_until_ns:
-        _park_waiter(group, application.backoff_room, WaitsFor.BACK_OFF)
+        _park_for_back_off(group)
         return
     order.offer_group(group)
     leaf = application.queue
@@ -127,6 +127,8 @@ def hold_back(application: Application, gate: Gate) -> None:
         application.step_back()
         if gate is not application.queue:
             review_newcomer(application)
+    if application.held_groups is NOBODY_WAITS:
+        application.held_groups = {}
     for group in list(application.order):
         _park_waiter(group, application.held_groups, WaitsFor.APPLICATION_SLOT)
 
@@ -222,7 +224,7 @@ def back_off(application: Application) -> None:
     review_newcomer(application)
     for group in list(application.groups.values()):
         if group.parked_at is None:
-            _park_waiter(group, application.backoff_room, WaitsFor.BACK_OFF)
+            _park_for_back_off(group)
 
 
 def end_back_off(application: Application) -> None:
@@ -233,6 +235,13 @@ def end_back_off(application: Application) -> None:
     for waiter in list(application.backoff_room):
         if isinstance(waiter, AskGroup):
             activate_group(waiter)
+
+
+def _park_for_back_off(group: AskGroup) -> None:
+    application = group.application
+    if application.backoff_room is NOBODY_WAITS:
+        application.backoff_room = {}
+    _park_waiter(group, application.backoff_room, WaitsFor.BACK_OFF)
 
 
 def _park_waiter(waiter: AskGroup | Reservation, room: Room, lacking: WaitsFor) -> None:

@@ -245,7 +245,7 @@ def _say_denied(state: PartitionState, denial: Denial, now_ns: int) -> None:
     paused[denial.scope] = until_ns
     kind, name = denial.scope
     detail = f"{denial.detail}; preemption pauses for {(until_ns - now_ns) / SECOND_NS:g} s"
-    state.effects.append(
+    state.report_decision(
         PreemptionDecided(
             now_ns,
             state.name,

@@ -514,6 +514,6 @@ def _record_decision(
         )
         for allocation in allocations
     )
-    state.effects.append(
+    state.report_decision(
         PreemptionDecided(state.notices.now_ns, state.name, KIND, "", "", leaf.path, outcome, detail, "", victims)
     )

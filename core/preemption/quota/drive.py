@@ -239,7 +239,7 @@ def _record_run(
     detail = "; ".join(parts)
     state.preemptions += bool(run.records) and outcome is not Outcome.SHADOW
     victims = tuple(run.records)
-    state.effects.append(
+    state.report_decision(
         PreemptionDecided(now_ns, state.name, KIND, "", "", run.queue.path, outcome, detail, "", victims)
     )
     if state.recording and outcome is not Outcome.NOTHING_TO_DO:

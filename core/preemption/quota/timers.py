@@ -86,7 +86,7 @@ def _warn_if_put_off(state: PartitionState, queue: Queue, before_ns: int | None,
     later_s = (start_ns - first_ns) / 10**9
     detail = f"put off {times + 1} times, by {later_s:g} s in all; quota.preemption.timer adjust keeps the first start"
     outcome = Outcome.TIMER_POSTPONED
-    state.effects.append(PreemptionDecided(now_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", ()))
+    state.report_decision(PreemptionDecided(now_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", ()))
 
 
 def begin_again(state: PartitionState, now_ns: int) -> None:
@@ -238,7 +238,7 @@ def _look_at_victims(state: PartitionState, queue: Queue, victims: Sequence[Allo
     detail = f"not gone after {waited_s:g} s"
     records = tuple(eviction.victim_record(victim, victim.priority) for victim in stuck)
     outcome = Outcome.VICTIM_STUCK
-    state.effects.append(PreemptionDecided(now_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", records))
+    state.report_decision(PreemptionDecided(now_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", records))
     if state.recording:
         state.events.queues.quota_enforced(queue, outcome, f"{format_count(len(stuck), 'victim')} {detail}")
     enforcement.replacing = {victim: None for victim in enforcement.replacing if victim.preempted}

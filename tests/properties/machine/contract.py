@@ -25,9 +25,10 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import (
     ApplicationRemoved,
     ApplicationUpdated,
+    AsksRecorded,
     Effect,
     EventRecorded,
-    PlacementRecorded,
+    PlacementsRecorded,
     PredicatesAsked,
     PreemptionDecided,
     PreemptionPredicatesAsked,
@@ -181,7 +182,7 @@ class Contract(ShimView):
                 found = partition.of_key(key) if partition is not None else []
                 if not any(request.owner == application_id and not request.node for request in found):
                     raise ContractBroken("scheduling state", f"{key} of {application_id} is no ask: {found}")
-            case EventRecorded() | PlacementRecorded():
+            case EventRecorded() | AsksRecorded() | PlacementsRecorded():
                 pass
             case _:
                 return False

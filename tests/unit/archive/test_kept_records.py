@@ -11,17 +11,27 @@ from structlog.testing import CapturingLogger
 
 from kornel.core.archive.archive import Archive
 from kornel.core.archive.database import Database
-from kornel.core.archive.records import decode_batch, encode_batch, worth_keeping
+from kornel.core.archive.records import (
+    Kept,
+    count_entries,
+    decode_batch,
+    encode_batch,
+    split_entries,
+    take_apart,
+    worth_keeping,
+)
 from kornel.core.archive.spool import Frame, Place
 from kornel.core.config.problems import Problem, Severity
+from kornel.core.domain.application_states import AppEvent, AppState
 from kornel.core.domain.effects import (
     Allocated,
     ApplicationAccepted,
     ApplicationRejected,
     ApplicationRemoved,
     ApplicationUpdated,
+    AsksRecorded,
     Effect,
-    PlacementRecorded,
+    PlacementsRecorded,
     PreemptionDecided,
     VictimRecord,
 )
@@ -41,6 +51,8 @@ from tests.unit.archive.archives import (
     until,
     writing,
 )
+
+ASKED = Resources({"vcore": 1})
 
 
 def test_what_an_older_version_spooled_is_taken(database: str, tmp_path: Path) -> None:
@@ -130,23 +142,77 @@ def test_events_of_one_moment_are_told_as_others_are(same_time: bool, same_text:
     assert [(row[0], row[4], row[7]) for row in rows] == [(e.at_ns, e.object_id, e.message) for e in [*told, told[0]]]
 
 
-@pytest.mark.parametrize("same_time", [True, False])
-def test_placements_become_the_rows_of_their_events(same_time: bool) -> None:
+@pytest.mark.parametrize("asks", range(3))
+def test_asks_and_placements_become_the_rows_of_their_events(asks: int) -> None:
     """As many rows and numbers as events, between those of others, each as if it had been recorded by itself."""
-    placed = [
-        PlacementRecorded(
-            NOW_NS if same_time else NOW_NS + n, f"k{n}", f"app{n}", f"n{n}", "ann", "root.a", Resources({"vcore": n})
-        )
-        for n in range(3)
-    ]
-    kept = [event(1), *placed, event(2)]
+    sizes = [Resources({"vcore": 5}), Resources({"vcore": 2**63}), Resources({"vcore": 5})]
+    asked = AsksRecorded(NOW_NS, [value for n in range(asks) for value in (f"app{n}", f"k{n}", sizes[n])])
+    placed = PlacementsRecorded(
+        NOW_NS + 1,
+        [value for n, size in enumerate(sizes) for value in (f"k{n}", f"app{n}", f"n{n}", "ann", "root.a", size)],
+    )
+    kept: list[Kept] = [event(1), asked, placed, event(2), placed]
     records, frame = encode_batch([(NOW_NS, kept)], 1)
     _, each = encode_batch([(NOW_NS, unpack_effects(kept))], 1)  # type: ignore[arg-type]  # all of these are kept
     rows = [list(row) for _, row in decode_batch(frame)]
     assert rows == [list(row) for _, row in decode_batch(each)]
-    assert records == len(rows) == 2 + 3 * EVENTS_OF_PLACEMENT
+    assert records == len(rows) == 2 + asks + 6 * EVENTS_OF_PLACEMENT
     assert worth_keeping(kept) == kept
     assert worth_keeping(kept, events=False) == []
+
+
+def test_applications_that_change_between_events_keep_their_order() -> None:
+    """The records of each table come in the order of the effects, whatever came between them."""
+    kept = [
+        ApplicationAccepted("app", PARTITION, "root.a", "ann"),
+        event(1),
+        ApplicationUpdated("app", AppState.ACCEPTED, NOW_NS + 1, AppEvent.RUN, PARTITION, "root.a", "ann", NOW_NS),
+        event(2),
+        ApplicationUpdated("app", AppState.RUNNING, NOW_NS + 2, AppEvent.RUN, PARTITION, "root.a", "ann", NOW_NS),
+        event(3),
+        ApplicationRemoved("app", "Running", NOW_NS + 3, PARTITION, "root.a", "ann", NOW_NS),
+    ]
+    records, frame = encode_batch([(NOW_NS, kept)], 1)
+    rows = [(table, tuple(row)) for table, row in decode_batch(frame)]
+    assert records == len(rows) == len(kept)
+    changes = [(row[0], row[2], row[5], row[7]) for _, row in rows if len(row) == 8 and row[1] == PARTITION]
+    assert changes == [
+        (NOW_NS, "app", "New", ""),
+        (NOW_NS + 1, "app", "Accepted", "runApplication"),
+        (NOW_NS + 2, "app", "Running", "runApplication"),
+        (NOW_NS + 3, "app", "Removed", "removed by its resource manager while Running"),
+    ]
+    assert [row[4] for _, row in rows if row[1] != PARTITION] == ["ask-1", "ask-2", "ask-3"]
+
+
+@pytest.mark.parametrize("same_time", [True, False])
+def test_placements_that_an_older_version_spooled_are_taken(same_time: bool) -> None:
+    """Each had a time of its own, unless all had the same one, and its own amounts."""
+    times = [NOW_NS] if same_time else [NOW_NS, NOW_NS + 1]
+    columns = [times, ["k0", "k1"], ["a0", "a1"], ["n0", "n1"], ["ann"] * 2, ["root.a"] * 2, [{"vcore": 1}, {}]]
+    found = [tuple(row) for _, row in decode_batch(orjson.dumps([(5, columns)]))]
+    placed = [
+        PlacementsRecorded(times[n * (not same_time)], [f"k{n}", f"a{n}", f"n{n}", "ann", "root.a", Resources(size)])
+        for n, size in enumerate([{"vcore": 1}, {}])
+    ]
+    _, frame = encode_batch([(NOW_NS, placed)], 1)
+    assert found == [tuple(row) for _, row in decode_batch(frame)]
+    assert len(found) == 2 * EVENTS_OF_PLACEMENT
+
+
+@pytest.mark.parametrize("most", range(9))
+def test_records_are_split_by_what_they_stand_for(most: int) -> None:
+    """Wherever that is: between two records, or between two placements of one."""
+    asked = AsksRecorded(NOW_NS, [value for n in range(3) for value in ("app", f"k{n}", ASKED)])
+    placed = PlacementsRecorded(NOW_NS, [value for n in range(2) for value in (f"k{n}", "app", "n", "ann", "r", ASKED)])
+    kept: list[Kept] = [event(1), asked, event(2), placed]
+    first, rest = split_entries(kept, most)
+    assert (count_entries(first), count_entries(rest)) == (min(most, 7), max(0, 7 - most))
+    assert all(getattr(each, "values", True) for each in (*first, *rest))
+    told = unpack_effects(kept)  # type: ignore[arg-type]  # all of these are effects
+    assert unpack_effects([*first, *rest]) == told  # type: ignore[list-item]
+    assert unpack_effects(take_apart(kept)) == told  # type: ignore[arg-type]
+    assert len(list(take_apart(kept))) == count_entries(kept) == 7
 
 
 def test_text_that_databases_refuse_is_kept_all_the_same(database: str, tmp_path: Path) -> None:

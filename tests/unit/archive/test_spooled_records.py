@@ -10,6 +10,8 @@ from structlog.testing import CapturingLogger
 from kornel.core.archive.archive import Archive
 from kornel.core.archive.records import encode_batch
 from kornel.core.archive.spool import SpoolWriter
+from kornel.core.domain.effects import AsksRecorded
+from kornel.core.domain.resources import Resources
 from kornel.core.service.configuration_history import Origin, Version
 from tests.unit.archive.archives import (
     NOW_NS,
@@ -72,6 +74,22 @@ def test_full_queue_takes_no_memory_for_what_it_drops(tmp_path: Path) -> None:
     archive.start()
     archive.close(PATIENCE_S)
     assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(10)]
+
+
+def test_placements_of_one_slice_wait_one_by_one(tmp_path: Path) -> None:
+    """A record of several has the room of so many, and is cut where there is no more; the first ones are stored."""
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path, queue_records=10)
+    archive = Archive(settings, now_ns=lambda: NOW_NS, logger=CapturingLogger())  # type: ignore[arg-type]
+    size = Resources({"vcore": 1})
+    for first in range(0, 40, 4):
+        asks = [value for n in range(first, first + 4) for value in ("app", f"k{n:02}", size)]
+        archive.observe([AsksRecorded(NOW_NS, asks)])
+    assert archive.status().queued == 10
+    assert archive.status().dropped == 30
+    archive.start()
+    archive.close(PATIENCE_S)
+    assert archive.status().stored == 10
+    assert [row.reference_id for row in everything(settings, "events")] == [f"k{n:02}" for n in range(10)]
 
 
 def test_long_records_wait_by_their_size(tmp_path: Path) -> None:

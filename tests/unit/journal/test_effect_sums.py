@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from kornel.core.domain.application_states import AppEvent, AppState
 from kornel.core.domain.commands import AllocationSpec
-from kornel.core.domain.effects import Allocated, Effect, EventRecorded, NodeAccepted, PlacementRecorded
+from kornel.core.domain.effects import (
+    Allocated,
+    ApplicationAccepted,
+    ApplicationUpdated,
+    AsksRecorded,
+    Effect,
+    EventRecorded,
+    NodeAccepted,
+    PlacementsRecorded,
+)
 from kornel.core.domain.events import EventChange, EventDetail, EventType
 from kornel.core.domain.resources import Resources
 from kornel.core.journal.effect_sums import sum_effects, write_effects
@@ -11,7 +21,8 @@ from kornel.core.journal.effect_sums import sum_effects, write_effects
 ASKED = Resources({"vcore": 1})
 SPEC = AllocationSpec("k", "app", "[rm]default", ASKED)
 EVENT = EventRecorded(EventType.APP, "app", "", EventChange.ADD, EventDetail.NONE, 1, None, "")
-PLACEMENT = PlacementRecorded(1, "k", "app", "n1", "u", "root.q", ASKED)
+ASK = AsksRecorded(1, ["app", "k", ASKED])
+PLACEMENT = PlacementsRecorded(1, ["k", "app", "n1", "u", "root.q", ASKED])
 
 
 def test_a_placement_says_its_key_application_and_node() -> None:
@@ -19,7 +30,7 @@ def test_a_placement_says_its_key_application_and_node() -> None:
     placed = [Allocated(SPEC, "n1", ASKED), Allocated(SPEC._replace(key="ä"), "n2", ASKED)]
     text = "=\x1fk\x1fapp\x1fn1\x1f=\x1fä\x1fapp\x1fn2\x1f"
     assert write_effects(placed) == text
-    assert write_effects([PLACEMENT, *placed, EVENT]) == text
+    assert write_effects([ASK, PLACEMENT, *placed, EVENT]) == text
     assert write_effects(iter([NodeAccepted("n1"), *placed])) == f"NodeAccepted\x1fn1\x1f{text}"
 
 
@@ -34,9 +45,25 @@ def test_what_differs_from_the_ask_is_said_too() -> None:
     )
 
 
+def test_applications_say_all_that_changed() -> None:
+    """Members of enumerations are their texts, and numbers their digits: journals of earlier versions have these
+    sums."""
+    effects: list[Effect] = [
+        ApplicationAccepted("app", "[rm]default", "root.q", "ann"),
+        ApplicationUpdated("app", AppState.RUNNING, 7, AppEvent.RUN, "[rm]default", "root.q", "ann", 5),
+        ApplicationUpdated("app", "Expired", 8, ""),
+    ]
+    assert write_effects(effects).split("\x1f") == [
+        *("ApplicationAccepted", "app", "[rm]default", "root.q", "ann"),
+        *("ApplicationUpdated", "app", "Running", "7", "runApplication", "[rm]default", "root.q", "ann", "5"),
+        *("ApplicationUpdated", "app", "Expired", "8", "", "", "", "", "0"),
+        "",
+    ]
+
+
 def test_nothing_decided_changes_no_sum() -> None:
     """Events alone are nothing decided."""
-    assert write_effects([]) == write_effects([EVENT, PLACEMENT]) == ""
+    assert write_effects([]) == write_effects([EVENT, ASK, PLACEMENT]) == ""
     assert sum_effects([EVENT], 17) == 17
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kornel.core.domain.application_states import AppState
 from kornel.core.domain.commands import AllocationSpec
 from kornel.core.domain.effects import (
     Allocated,
@@ -64,6 +65,21 @@ def test_an_application_that_ends_counts_for_the_queue_it_was_in() -> None:
     desk.decisions.observe([ApplicationUpdated("app", "Completed", 0, "")])
     assert dict(desk.decisions.queues["root.a"].ended) == {"Completed": 1}
     assert desk.decisions.states["Running"] == 1
+
+
+def test_states_count_without_a_look_at_queues() -> None:
+    """Only the end of an application counts for its queue."""
+    desk = Desk()
+    asked: list[str] = []
+    decisions = Decisions(lambda name: asked.append(name) or "root.a", desk.clock.now_ns)  # type: ignore[func-returns-value]
+    entered = (AppState.ACCEPTED, AppState.RUNNING, AppState.RUNNING, AppState.COMPLETING)
+    decisions.observe([ApplicationUpdated(f"app-{n}", state, 0, "") for n, state in enumerate(entered)])
+    assert decisions.states == {AppState.ACCEPTED: 1, AppState.RUNNING: 2, AppState.COMPLETING: 1}
+    assert asked == []
+    decisions.observe([ApplicationUpdated("app-0", AppState.FAILED, 0, "")])
+    assert decisions.states[AppState.FAILED] == 1
+    assert dict(decisions.queues["root.a"].ended) == {AppState.FAILED: 1}
+    assert asked == ["app-0"]
 
 
 def test_an_application_that_comes_back_counts_for_its_new_queue() -> None:

@@ -47,10 +47,9 @@ def application(asks: int) -> tuple[Application, Counted]:
     state = stage.engine.partition("[rm-1]default")
     assert state is not None
     found: Application = state.applications["A"]
-    found._priorities = counted = Counted()
     for priority in range(asks):
         found.update_lent(NOTHING_WAITS, priority)
-    counted.touched = 0
+    found._priorities = counted = Counted(found._priorities)
     return found, counted
 
 

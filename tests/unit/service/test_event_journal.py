@@ -8,7 +8,13 @@ from contextlib import ExitStack
 import pytest
 import structlog
 
-from kornel.core.domain.effects import EventRecorded, NodeAccepted, PlacementRecorded, PreemptionDecided
+from kornel.core.domain.effects import (
+    AsksRecorded,
+    EventRecorded,
+    NodeAccepted,
+    PlacementsRecorded,
+    PreemptionDecided,
+)
 from kornel.core.domain.events import EventChange, EventDetail, EventType
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
@@ -47,18 +53,25 @@ def test_events_among_other_effects_are_kept_in_order(journal: EventJournal) -> 
     assert [kept.object_id for kept in journal.events.get(0, 10) or []] == ["a", "b"]
 
 
-def test_a_placement_is_three_events_for_whoever_reads(journal: EventJournal) -> None:
+def test_asks_and_placements_are_events_for_whoever_reads(journal: EventJournal) -> None:
     """As many numbers as events, and the same events as if each had been recorded by itself."""
-    held = Resources({"vcore": 5})
-    placed = PlacementRecorded(7, "k", "app", "n1", "ann", "root.a", held)
-    journal.observe([event("a"), placed, decided(Outcome.TRIGGERED), event("b")])
-    assert journal.events.next_id == 5
-    assert journal.events.get(1, 3) == [
-        EventRecorded(EventType.NODE, "n1", "k", EventChange.ADD, EventDetail.NODE_ALLOC, 7, held, ""),
-        EventRecorded(EventType.USERGROUP, "ann", "root.a", EventChange.ADD, EventDetail.UG_USER_RESOURCE, 7, held, ""),
-        EventRecorded(EventType.APP, "app", "k", EventChange.ADD, EventDetail.APP_ALLOC, 7, held, ""),
+    held, more = Resources({"vcore": 5}), Resources({"vcore": 6})
+    asked = AsksRecorded(7, ["app", "k", held, "app-2", "k-2", more])
+    placed = PlacementsRecorded(7, ["k", "app", "n1", "ann", "root.a", held, "k-2", "app-2", "n2", "bob", "root", more])
+    journal.observe([event("a"), asked, placed, decided(Outcome.TRIGGERED), event("b")])
+    assert journal.events.next_id == 10
+    add, detail = EventChange.ADD, EventDetail
+    assert journal.events.get(1, 8) == [
+        EventRecorded(EventType.APP, "app", "k", add, detail.APP_REQUEST, 7, held, ""),
+        EventRecorded(EventType.APP, "app-2", "k-2", add, detail.APP_REQUEST, 7, more, ""),
+        EventRecorded(EventType.NODE, "n1", "k", add, detail.NODE_ALLOC, 7, held, ""),
+        EventRecorded(EventType.USERGROUP, "ann", "root.a", add, detail.UG_USER_RESOURCE, 7, held, ""),
+        EventRecorded(EventType.APP, "app", "k", add, detail.APP_ALLOC, 7, held, ""),
+        EventRecorded(EventType.NODE, "n2", "k-2", add, detail.NODE_ALLOC, 7, more, ""),
+        EventRecorded(EventType.USERGROUP, "bob", "root", add, detail.UG_USER_RESOURCE, 7, more, ""),
+        EventRecorded(EventType.APP, "app-2", "k-2", add, detail.APP_ALLOC, 7, more, ""),
     ]
-    assert [kept.next_event for kept in journal.decisions.get(0, 9) or []] == [4]
+    assert [kept.next_event for kept in journal.decisions.get(0, 9) or []] == [9]
 
 
 def test_tracking_off_keeps_the_content_and_adds_nothing(journal: EventJournal) -> None:

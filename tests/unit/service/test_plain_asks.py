@@ -49,6 +49,8 @@ def read(raw: bytes, reader: PlainReader | None = None) -> list[UpdateAllocation
         [made(preemptionPolicy=si.PreemptionPolicy())],
         [made(preemptionPolicy=si.PreemptionPolicy(allowPreemptOther=True)), PLAIN],
         [made(allocationKey="schlüssel", applicationID="ä")],
+        [made(applicationID="a" * 127), made(applicationID="b" * 128), made(applicationID="c" * 300)],
+        [si.Allocation(allocationKey="k", resourcePerAlloc=SIZE)],
         [made(allocationKey="k" * 127)],
         [si.Allocation(allocationKey="k", applicationID="app", resourcePerAlloc=si.Resource())],
         [made(resourcePerAlloc=si.Resource(resources={f"type-{n}": si.Quantity(value=n) for n in range(40)}))],

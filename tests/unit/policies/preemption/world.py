@@ -139,7 +139,8 @@ class World:
         allocation.node, allocation.place = node, AskPlace.PLACED
         node.allocations[allocation.key] = allocation
         node.charge_pairs(allocation.shape.pairs)
-        allocation.application.allocations[allocation.key] = allocation
+        application = allocation.application
+        application.allocations = {**application.allocations, allocation.key: allocation}
         self.allocations[allocation.key] = allocation
         for queue in allocation.queue.lineage():
             _book(queue.used, allocation)
