@@ -30,7 +30,10 @@ async def place_and_die(where: str, number: int, delay_s: float) -> None:
     journal = open_journal(where)
     journal.start()
     now_ns = journal.last_ns + 1
-    effects: Sequence[Effect] = (*journal.engine.apply(asks(number), now_ns), *journal.engine.cycle(now_ns, 1).effects)
+    effects: Sequence[Effect] = (
+        *journal.first.engine.apply(asks(number), now_ns),
+        *journal.first.engine.cycle(now_ns, 1).effects,
+    )
     if delay_s:
         threading.Timer(delay_s, kill_this).start()
 
@@ -41,7 +44,7 @@ async def place_and_die(where: str, number: int, delay_s: float) -> None:
         if not delay_s:
             kill_this()
 
-    journal.gate.pass_on(tell)
+    journal.first.gate.pass_on(tell)
     await asyncio.Event().wait()
 
 
