@@ -53,11 +53,13 @@ class AllocationSpec(NamedTuple):
     application_id: str
     partition: str
     resources: Resources | None
+    # From here on stand the fields that are taken as they are sent, see PLAIN_FIELDS.
     priority: int = 0
     node_id: str = ""
     task_group: str = ""
     placeholder: bool = False
     originator: bool = False
+    # And from here on those that have to be interpreted.
     allow_preempt_self: bool = True
     allow_preempt_other: bool = False
     created_s: int | None = None
@@ -78,6 +80,13 @@ class AllocationSpec(NamedTuple):
     """The topology that its tags ask for; ``None``: none."""
     devices: DeviceRequest | None = None
     """The devices that its tags ask for; ``None``: none."""
+
+
+PLAIN_FIELDS: Final = AllocationSpec._fields[
+    AllocationSpec._fields.index("priority") : AllocationSpec._fields.index("allow_preempt_self")
+]
+"""The fields of an allocation that are taken as they are sent. Each has a default, and the name of its field in
+``si.v1.Allocation``: requests, answers, the journal, snapshots and views take them by name."""
 
 
 class ReleaseSpec(NamedTuple):

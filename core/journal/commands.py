@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
-from operator import add, eq, itemgetter
+from operator import add, attrgetter, eq, itemgetter
 from typing import Any, Final, cast
 
 from kornel.core.domain.commands import (
+    PLAIN_FIELDS,
     AllocationSpec,
     AnswerCallbacks,
     ApplicationRef,
@@ -49,6 +50,8 @@ RESTS_KNOWN: Final = 4_096
 """The most asks, different apart from their names, whose bytes are remembered."""
 
 _KNOWN_RESTS: Final[dict[tuple[object, ...], str]] = {}
+
+_new: Final = tuple.__new__
 
 _RELEASE_KEY: Final = ReleaseSpec._fields.index("key")
 
@@ -267,7 +270,7 @@ def _read_allocation_runs(runs: Iterable[pb.JournalAllocationRun]) -> Iterator[A
         yield first
         rest = first[1:]
         for key in run.further_keys:
-            yield tuple.__new__(AllocationSpec, (key, *rest))
+            yield _new(AllocationSpec, (key, *rest))
 
 
 def _write_allocation(spec: AllocationSpec, message: pb.JournalAllocation) -> None:
@@ -275,16 +278,12 @@ def _write_allocation(spec: AllocationSpec, message: pb.JournalAllocation) -> No
     message.application_id = spec.application_id
     message.partition = spec.partition
     _write_resources(spec.resources, message.resources)
-    if spec.priority:
-        message.priority = spec.priority
-    if spec.node_id:
-        message.node_id = spec.node_id
-    if spec.task_group:
-        message.task_group = spec.task_group
-    if spec.placeholder:
-        message.placeholder = True
-    if spec.originator:
-        message.originator = True
+    for name in PLAIN_FIELDS:
+        value = getattr(spec, name)
+        if value and name not in _FURTHER:
+            setattr(message, name, value)
+        elif value:
+            message.further.add(name=name, value=str(value))
     if not spec.allow_preempt_self:
         message.refuses_preempt_self = True
     if spec.allow_preempt_other:
@@ -307,18 +306,35 @@ def _write_allocation(spec: AllocationSpec, message: pb.JournalAllocation) -> No
         message.dependent = True
 
 
+_FURTHER: Final = frozenset(PLAIN_FIELDS).difference(pb.JournalAllocation.DESCRIPTOR.fields_by_name)
+"""The fields of an allocation that are taken as they are sent and for which the journal has no field of their own."""
+
+_read_own: Final[Callable[[pb.JournalAllocation], tuple[Any, ...]]] = attrgetter(*PLAIN_FIELDS)
+_PARSERS: Final[dict[type, Callable[[str], Any]]] = {int: int, str: str, bool: lambda text: text == "True"}
+
+
+def _read_further(message: pb.JournalAllocation) -> tuple[Any, ...]:
+    """Returns the plain fields of an allocation, some of which have no field of their own."""
+    further = {pair.name: pair.value for pair in message.further}
+    defaults = AllocationSpec._field_defaults
+    return tuple(
+        getattr(message, name)
+        if name not in _FURTHER
+        else _PARSERS[type(defaults[name])](further[name])
+        if name in further
+        else defaults[name]
+        for name in PLAIN_FIELDS
+    )
+
+
 def _read_allocation(message: pb.JournalAllocation) -> AllocationSpec:
     tags = _read_pairs(message.tags)
-    return AllocationSpec(
+    fields = (
         message.key,
         message.application_id,
         message.partition,
         _read_resources(message, "resources"),
-        message.priority,
-        message.node_id,
-        message.task_group,
-        message.placeholder,
-        message.originator,
+        *(_read_further(message) if _FURTHER else _read_own(message)),
         not message.refuses_preempt_self,
         message.allow_preempt_other,
         message.created_s if message.HasField("created_s") else None,
@@ -333,6 +349,7 @@ def _read_allocation(message: pb.JournalAllocation) -> AllocationSpec:
         read_request(tags) if tags else None,
         read_wants(tags) if tags else None,
     )
+    return _new(AllocationSpec, fields)
 
 
 def _write_release_runs(specs: Sequence[ReleaseSpec], runs: Any) -> None:

@@ -201,16 +201,22 @@ class Engine:
 
     def cycle(self, now_ns: int, budget: int) -> CycleResult:
         """Runs one slice of the allocation cycle: at most about *budget* decisions per partition."""
-        self._callbacks.now_ns = now_ns
-        inquiries.expire_inquiries(self._callbacks, now_ns)
-        dependence.ask_next(self._callbacks, now_ns)
+        callbacks = self._callbacks
+        callbacks.now_ns = now_ns
+        if callbacks.deadlines:
+            inquiries.expire_inquiries(callbacks, now_ns)
+        if callbacks.line:
+            dependence.ask_next(callbacks, now_ns)
         more = False
         for state in self._partitions.values():
             more = cycle.run(state, now_ns, budget) or more
-            more = configure.advance_cleaning(state) or more
+            if state.cleaning is not None:
+                more = configure.advance_cleaning(state) or more
         # A timer or a preemption may have cancelled the open question, and nothing else would ask the next one.
-        more = dependence.is_turn(self._callbacks, now_ns) or more
-        more = self._clear_away(budget * RECORDS_PER_DECISION) or more
+        if callbacks.line:
+            more = dependence.is_turn(callbacks, now_ns) or more
+        if self._remains:
+            more = self._clear_away(budget * RECORDS_PER_DECISION) or more
         return CycleResult(self._take_effects(), more)
 
     def preempt(self, now_ns: int) -> list[Effect]:

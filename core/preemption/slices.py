@@ -5,6 +5,7 @@ registry.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.gang_units import GangUnit
@@ -13,33 +14,51 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.kind import Driver
 from kornel.core.preemption.registry import KINDS
 
+_IDLE: Final = Driver()
+
+
+def _with_act(occasion: str) -> tuple[Driver, ...]:
+    """Returns the drivers of all kinds that act on *occasion*, in the order of the registry."""
+    return tuple(kind.driver for kind in KINDS if getattr(kind.driver, occasion) is not getattr(_IDLE, occasion))
+
+
+_OFFERING: Final = _with_act("offer_due")
+_RESUMING: Final = _with_act("resume")
+_BUSY: Final = _with_act("is_busy")
+_SERVING: Final = _with_act("serve_unplaced")
+_SERVING_UNITS: Final = _with_act("serve_unit")
+_SERVING_RESERVED: Final = _with_act("serve_reserved")
+_ENDING: Final = _with_act("end_slice")
+_ARRIVING: Final = _with_act("note_arrival")
+_AMENDING: Final = _with_act("note_amendment")
+
 
 def offer_due(state: PartitionState, now_ns: int) -> None:
     """Offer every ask whose next attempt is due, of any kind."""
-    for kind in KINDS:
-        kind.driver.offer_due(state, now_ns)
+    for driver in _OFFERING:
+        driver.offer_due(state, now_ns)
 
 
 def resume_waiting(state: PartitionState, now_ns: int) -> bool:
     """Offer the asks of one kind that had to wait for another one. Returns whether there were any."""
     # This is a list and not a generator, so that each kind has its turn, whatever those before it return.
-    found = [kind.driver.resume(state, now_ns) for kind in KINDS]
+    found = [driver.resume(state, now_ns) for driver in _RESUMING]
     return any(found)
 
 
 def any_busy(state: PartitionState) -> bool:
     """Tells whether some kind has work that goes on from slice to slice."""
-    for kind in KINDS:
-        if kind.driver.is_busy(state):
+    for driver in _BUSY:
+        if driver.is_busy(state):
             return True
     return False
 
 
 def busy_drivers(state: PartitionState) -> Iterator[Driver]:
     """Yields the driver of each kind that has work under way when its turn comes."""
-    for kind in KINDS:
-        if kind.driver.is_busy(state):
-            yield kind.driver
+    for driver in _BUSY:
+        if driver.is_busy(state):
+            yield driver
 
 
 def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> tuple[int, bool]:
@@ -48,8 +67,8 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
     Returns what that cost in decisions, and whether the group may stay where it is.
     """
     spent = 0
-    for kind in KINDS:
-        cost, stays = kind.driver.serve_unplaced(state, group, why, now_ns)
+    for driver in _SERVING:
+        cost, stays = driver.serve_unplaced(state, group, why, now_ns)
         spent += cost
         if stays:
             return spent, True
@@ -64,8 +83,8 @@ def serve_unit(
     Returns what that cost in decisions, and whether the unit may stay where it is.
     """
     spent = 0
-    for kind in KINDS:
-        cost, stays = kind.driver.serve_unit(state, unit, members, why, now_ns)
+    for driver in _SERVING_UNITS:
+        cost, stays = driver.serve_unit(state, unit, members, why, now_ns)
         spent += cost
         if stays:
             return spent, True
@@ -74,23 +93,23 @@ def serve_unit(
 
 def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
     """Lets the kinds make room for the ask of *reservation*, which *limited* keeps back. Returns whether one did."""
-    return any(kind.driver.serve_reserved(state, reservation, limited, now_ns) for kind in KINDS)
+    return any(driver.serve_reserved(state, reservation, limited, now_ns) for driver in _SERVING_RESERVED)
 
 
 def end_slice(state: PartitionState, now_ns: int) -> None:
     """Lets every kind note what the slice has changed."""
-    for kind in KINDS:
-        kind.driver.end_slice(state, now_ns)
+    for driver in _ENDING:
+        driver.end_slice(state, now_ns)
 
 
 def note_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
     """Informs every kind that *allocation* holds an amount on a node without any check."""
-    for kind in KINDS:
-        kind.driver.note_arrival(state, allocation, now_ns)
+    for driver in _ARRIVING:
+        driver.note_arrival(state, allocation, now_ns)
 
 
 def note_amendment(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
     """Informs every kind that *allocation*, which runs, has got another priority, other tags or another preemption
     policy."""
-    for kind in KINDS:
-        kind.driver.note_amendment(state, allocation, now_ns)
+    for driver in _AMENDING:
+        driver.note_amendment(state, allocation, now_ns)

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from kornel.core.domain.commands import AllocationSpec
 from kornel.core.service.rpc import parse
 from kornel.core.service.status_codes import MalformedMessage
-from kornel.core.service.wire import UNTAGGED, Decoder, PartitionNames, read_policy
+from kornel.core.service.wire import UNTAGGED, Decoder, PartitionNames, read_plain, read_policy
 from kornel.core.service.wire_pieces import LONGEST_ENTRY, SHORT, SPARSE, read_fields
 from kornel.si.v1 import si_pb2 as si
 
@@ -145,11 +145,7 @@ class _Known(dict[bytes, _Fields]):
         # Every ask keeps its application's ID, so all asks of an application share one string.
         names = intern(message.applicationID), self._names[message.partitionName]
         others = (
-            message.priority,
-            message.nodeID,
-            message.taskGroupName,
-            message.placeholder,
-            message.originator,
+            *read_plain(message),
             *read_policy(message),
         )
         return names, others + UNTAGGED

@@ -13,14 +13,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from operator import add, itemgetter
+from operator import add, attrgetter, itemgetter
 from sys import intern
 from typing import Any, Final, cast
+
+from google.protobuf.message import Message
 
 from kornel.core.domain.allocation_ids import MOST_INSTANCES, allocation_id, taken_apart
 from kornel.core.domain.commands import (
     CREATION_TIME_TAG,
     DEPENDENT_TAG,
+    PLAIN_FIELDS,
     AllocationSpec,
     ApplicationRef,
     ApplicationSpec,
@@ -99,6 +102,29 @@ _SHARED: Final = itemgetter(
     slice(AllocationSpec._fields.index("task_group"), AllocationSpec._fields.index("allow_preempt_other") + 1)
 )
 """The fields of a spec, besides its amounts, that an answer repeats and that many specs share."""
+
+
+def _find_name(field: str, message: type[Message]) -> str | None:
+    """Returns the name of a plain field of an allocation in *message*; ``None``: it has no such field."""
+    wanted = _OTHER_NAMES.get(field, field.replace("_", "")).lower()
+    return next((each.name for each in message.DESCRIPTOR.fields if each.name.lower() == wanted), None)
+
+
+_OTHER_NAMES: Final = {"task_group": "taskGroupName"}
+"""The plain fields that are called otherwise in messages."""
+
+_NAMES: Final = {field: cast("str", _find_name(field, si.Allocation)) for field in PLAIN_FIELDS}
+
+read_plain: Final[Callable[[si.Allocation], tuple[Any, ...]]] = attrgetter(*_NAMES.values())
+"""Returns the plain fields of an allocation in their order."""
+
+_OF_OLDER_ASKS: Final = tuple(
+    (_find_name(field, si.AllocationAsk), AllocationSpec._field_defaults[field]) for field in PLAIN_FIELDS
+)
+"""The plain fields of a G2 ask: their names in the message, and their values if it has no such field."""
+
+_REPEATED: Final = {field: name for field, name in _NAMES.items() if field not in ("priority", "node_id")}
+"""The plain fields that an answer repeats, with their names in the message."""
 
 
 class Decoder:
@@ -195,11 +221,7 @@ class Decoder:
                 intern(message.applicationID),  # Every ask keeps it, so all asks of an application share one string.
                 names[message.partitionName],
                 resources,
-                message.priority,
-                message.nodeID,
-                message.taskGroupName,
-                message.placeholder,
-                message.originator,
+                *read_plain(message),
                 *read_policy(message),
             )
             # The values from tags are the last fields. The constructor of a named tuple would double the cost of an
@@ -212,22 +234,16 @@ class Decoder:
         """Yields G2 asks as the current generation would send them (protocol.md 3.1, 3.4)."""
         ahead_s = self._ahead_s()
         for message in messages:
-            said = _read_tags(message.tags, ahead_s) if message.tags else UNTAGGED
-            preempt_self, preempt_other = read_policy(message)
-            yield AllocationSpec(
+            fields = (
                 message.allocationKey,
                 message.applicationID,
                 names[message.partitionName],
                 self._decode_optional(message.resourceAsk, given=message.HasField("resourceAsk")),
-                message.priority,
-                "",
-                message.taskGroupName,
-                message.placeholder,
-                message.Originator,
-                preempt_self,
-                preempt_other,
-                *said,
-            )._replace(legacy=True, max_allocations=message.maxAllocations)
+                *[default if name is None else getattr(message, name) for name, default in _OF_OLDER_ASKS],
+                *read_policy(message),
+                *(_read_tags(message.tags, ahead_s) if message.tags else UNTAGGED),
+            )
+            yield _new(AllocationSpec, fields)._replace(legacy=True, max_allocations=message.maxAllocations)
 
     def _decode_application(self, message: si.AddApplicationRequest, names: PartitionNames) -> ApplicationSpec:
         tags = sorted_items(message.tags)
@@ -393,9 +409,7 @@ class Encoder:
         tail = self._tails.get(shared)
         if tail is None:
             allocation = si.Allocation(
-                taskGroupName=spec.task_group,
-                placeholder=spec.placeholder,
-                originator=spec.originator,
+                **{name: getattr(spec, field) for field, name in _REPEATED.items()},
                 preemptionPolicy=si.PreemptionPolicy(
                     allowPreemptSelf=spec.allow_preempt_self, allowPreemptOther=spec.allow_preempt_other
                 ),

@@ -26,6 +26,7 @@ from kornel.core.domain.access import AccessList
 from kornel.core.domain.application_states import AppEvent, AppState, StateEntry
 from kornel.core.domain.ask_places import AskPlace, WaitsFor
 from kornel.core.domain.commands import (
+    PLAIN_FIELDS,
     AllocationSpec,
     ApplicationSpec,
     RegisterManager,
@@ -226,9 +227,8 @@ def _make_recorder(state: PartitionState) -> Recorder:
 VALUES_OF_SHIMS: Final = (
     Kept(
         AllocationSpec,
-        "key application_id partition resources priority node_id task_group placeholder originator"
-        " allow_preempt_self allow_preempt_other created_s required_node foreign tags legacy"
-        " max_allocations instance dependent topology devices",
+        " ".join(AllocationSpec._fields),
+        defaults={name: AllocationSpec._field_defaults[name] for name in PLAIN_FIELDS},
     ),
     Kept(
         ApplicationSpec,
@@ -469,7 +469,7 @@ PREEMPTION: Final = (
     Kept(PaceOfKind, "held_ns resume waiting window"),
     Kept(Pace, "_by_kind wakes_ns woke_ns"),
     Kept(Remainder, "ending look_ns numbers pause_ns protected unmet"),
-    Kept(Standing, "reached rest since_ns"),
+    Kept(Standing, "began_again reached rest since_ns", defaults={"began_again": False}),
     Kept(Enforcement, "above armed deferred due postponed replacing served ticking", under_way="run"),
     Kept(Protection, "reason t amount queue of guaranteed held smallest"),
     Kept(Terms, "max delay_ns"),

@@ -296,12 +296,12 @@ class Run(Course):
             shown = views.application(application)
             for ask in shown.asks if shown is not None else ():
                 if ask.triggered_preemption:
-                    self.decided += 1 if ask.key not in self.books.claims else 0
-                    claims[ask.key] = self.books.claims.get(ask.key, self.decided)
-                    if self.world.monitor and ask.key not in self.used_before:
+                    self.decided += 1 if ask.spec.key not in self.books.claims else 0
+                    claims[ask.spec.key] = self.books.claims.get(ask.spec.key, self.decided)
+                    if self.world.monitor and ask.spec.key not in self.used_before:
                         # Its decisions name queues: the asks that they serve show in what is claimed.
-                        task = self.books.asks[ask.key]
-                        self.used_before[ask.key] = {
+                        task = self.books.asks[ask.spec.key]
+                        self.used_before[ask.spec.key] = {
                             (path, t): self.books.used(path, t) for path in ancestors(task.queue) for t in task.amounts
                         }
         return self.books.seen(claims, holds)

@@ -1790,7 +1790,9 @@ type JournalAllocation struct {
 	// Its number among several under one key.
 	Instance int64 `protobuf:"zigzag64,18,opt,name=instance,proto3" json:"instance,omitempty"`
 	// Other placements decide about its nodes.
-	Dependent     bool `protobuf:"varint,19,opt,name=dependent,proto3" json:"dependent,omitempty"`
+	Dependent bool `protobuf:"varint,19,opt,name=dependent,proto3" json:"dependent,omitempty"`
+	// What else the shim sent, taken as it is: the names of the core's fields, and their values as text.
+	Further       []*JournalPair `protobuf:"bytes,20,rep,name=further,proto3" json:"further,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1956,6 +1958,13 @@ func (x *JournalAllocation) GetDependent() bool {
 		return x.Dependent
 	}
 	return false
+}
+
+func (x *JournalAllocation) GetFurther() []*JournalPair {
+	if x != nil {
+		return x.Further
+	}
+	return nil
 }
 
 // Asks or allocations in a row that differ in their keys alone.
@@ -3518,7 +3527,7 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\x06config\x18\x02 \x01(\tR\x06config\x12!\n" +
 	"\fpolicy_group\x18\x03 \x01(\tR\vpolicyGroup\x129\n" +
 	"\fextra_config\x18\x04 \x03(\v2\x16.kornel.v1.JournalPairR\vextraConfig\x12\x17\n" +
-	"\aof_file\x18\x05 \x01(\bR\x06ofFile\"\xbb\x05\n" +
+	"\aof_file\x18\x05 \x01(\bR\x06ofFile\"\xed\x05\n" +
 	"\x11JournalAllocation\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
 	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x1c\n" +
@@ -3542,7 +3551,8 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\x06legacy\x18\x10 \x01(\bR\x06legacy\x12/\n" +
 	"\x13further_allocations\x18\x11 \x01(\x12R\x12furtherAllocations\x12\x1a\n" +
 	"\binstance\x18\x12 \x01(\x12R\binstance\x12\x1c\n" +
-	"\tdependent\x18\x13 \x01(\bR\tdependentB\f\n" +
+	"\tdependent\x18\x13 \x01(\bR\tdependent\x120\n" +
+	"\afurther\x18\x14 \x03(\v2\x16.kornel.v1.JournalPairR\afurtherB\f\n" +
 	"\n" +
 	"_created_s\"m\n" +
 	"\x14JournalAllocationRun\x122\n" +
@@ -3772,31 +3782,32 @@ var file_kornel_v1_journal_proto_depIdxs = []int32{
 	15, // 32: kornel.v1.JournalConfiguration.extra_config:type_name -> kornel.v1.JournalPair
 	17, // 33: kornel.v1.JournalAllocation.resources:type_name -> kornel.v1.JournalResources
 	15, // 34: kornel.v1.JournalAllocation.tags:type_name -> kornel.v1.JournalPair
-	21, // 35: kornel.v1.JournalAllocationRun.first:type_name -> kornel.v1.JournalAllocation
-	23, // 36: kornel.v1.JournalReleaseRun.first:type_name -> kornel.v1.JournalRelease
-	22, // 37: kornel.v1.JournalAllocations.allocations:type_name -> kornel.v1.JournalAllocationRun
-	24, // 38: kornel.v1.JournalAllocations.ask_releases:type_name -> kornel.v1.JournalReleaseRun
-	24, // 39: kornel.v1.JournalAllocations.releases:type_name -> kornel.v1.JournalReleaseRun
-	15, // 40: kornel.v1.JournalNode.attributes:type_name -> kornel.v1.JournalPair
-	17, // 41: kornel.v1.JournalNode.capacity:type_name -> kornel.v1.JournalResources
-	17, // 42: kornel.v1.JournalNode.occupied:type_name -> kornel.v1.JournalResources
-	21, // 43: kornel.v1.JournalNode.existing:type_name -> kornel.v1.JournalAllocation
-	26, // 44: kornel.v1.JournalNodes.nodes:type_name -> kornel.v1.JournalNode
-	15, // 45: kornel.v1.JournalApplication.tags:type_name -> kornel.v1.JournalPair
-	17, // 46: kornel.v1.JournalApplication.placeholder_ask:type_name -> kornel.v1.JournalResources
-	29, // 47: kornel.v1.JournalApplications.add:type_name -> kornel.v1.JournalApplication
-	30, // 48: kornel.v1.JournalApplications.remove:type_name -> kornel.v1.JournalApplicationRef
-	15, // 49: kornel.v1.JournalPredicatesAnswer.refused:type_name -> kornel.v1.JournalPair
-	36, // 50: kornel.v1.JournalNoticeAnswer.checkpoints:type_name -> kornel.v1.JournalCheckpoint
-	34, // 51: kornel.v1.JournalAnswers.predicates:type_name -> kornel.v1.JournalPredicatesAnswer
-	35, // 52: kornel.v1.JournalAnswers.preemption_predicates:type_name -> kornel.v1.JournalPreemptionAnswer
-	37, // 53: kornel.v1.JournalAnswers.notices:type_name -> kornel.v1.JournalNoticeAnswer
-	38, // 54: kornel.v1.JournalAnswers.acknowledged:type_name -> kornel.v1.JournalPlacement
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	15, // 35: kornel.v1.JournalAllocation.further:type_name -> kornel.v1.JournalPair
+	21, // 36: kornel.v1.JournalAllocationRun.first:type_name -> kornel.v1.JournalAllocation
+	23, // 37: kornel.v1.JournalReleaseRun.first:type_name -> kornel.v1.JournalRelease
+	22, // 38: kornel.v1.JournalAllocations.allocations:type_name -> kornel.v1.JournalAllocationRun
+	24, // 39: kornel.v1.JournalAllocations.ask_releases:type_name -> kornel.v1.JournalReleaseRun
+	24, // 40: kornel.v1.JournalAllocations.releases:type_name -> kornel.v1.JournalReleaseRun
+	15, // 41: kornel.v1.JournalNode.attributes:type_name -> kornel.v1.JournalPair
+	17, // 42: kornel.v1.JournalNode.capacity:type_name -> kornel.v1.JournalResources
+	17, // 43: kornel.v1.JournalNode.occupied:type_name -> kornel.v1.JournalResources
+	21, // 44: kornel.v1.JournalNode.existing:type_name -> kornel.v1.JournalAllocation
+	26, // 45: kornel.v1.JournalNodes.nodes:type_name -> kornel.v1.JournalNode
+	15, // 46: kornel.v1.JournalApplication.tags:type_name -> kornel.v1.JournalPair
+	17, // 47: kornel.v1.JournalApplication.placeholder_ask:type_name -> kornel.v1.JournalResources
+	29, // 48: kornel.v1.JournalApplications.add:type_name -> kornel.v1.JournalApplication
+	30, // 49: kornel.v1.JournalApplications.remove:type_name -> kornel.v1.JournalApplicationRef
+	15, // 50: kornel.v1.JournalPredicatesAnswer.refused:type_name -> kornel.v1.JournalPair
+	36, // 51: kornel.v1.JournalNoticeAnswer.checkpoints:type_name -> kornel.v1.JournalCheckpoint
+	34, // 52: kornel.v1.JournalAnswers.predicates:type_name -> kornel.v1.JournalPredicatesAnswer
+	35, // 53: kornel.v1.JournalAnswers.preemption_predicates:type_name -> kornel.v1.JournalPreemptionAnswer
+	37, // 54: kornel.v1.JournalAnswers.notices:type_name -> kornel.v1.JournalNoticeAnswer
+	38, // 55: kornel.v1.JournalAnswers.acknowledged:type_name -> kornel.v1.JournalPlacement
+	56, // [56:56] is the sub-list for method output_type
+	56, // [56:56] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_journal_proto_init() }

@@ -50,7 +50,8 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
 def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
     # Timers run before anything is chosen, so that an ask whose pause or delay ends now takes part in this slice.
     run_timers(state, now_ns)
-    timeouts.give_up_expired(state, now_ns)
+    if state.gangs.timed_out:
+        timeouts.give_up_expired(state, now_ns)
     slices.resume_waiting(state, now_ns)
     slices.offer_due(state, now_ns)
     if state.waiting_for_turn or state.gangs.waiting_for_turn:

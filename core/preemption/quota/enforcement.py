@@ -93,7 +93,7 @@ class Remainder:
 class Standing:
     """A queue above its max, since *since_ns*."""
 
-    __slots__ = ("reached", "rest", "since_ns")
+    __slots__ = ("began_again", "reached", "rest", "since_ns")
 
     def __init__(self, since_ns: int) -> None:
         self.since_ns: Final = since_ns
@@ -101,6 +101,8 @@ class Standing:
         """The outcome of its last run; ``None``: there was none, or another run is due."""
         self.rest: Remainder | None = None
         """The remainder of that run, if it is to be tried again."""
+        self.began_again = False
+        """Tells whether the delay that runs began again because the core was restarted."""
 
     def drop_result(self) -> None:
         """Drop the outcome and the remainder of the last run, which no longer count."""

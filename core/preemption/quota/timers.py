@@ -97,6 +97,8 @@ def begin_again(state: PartitionState, now_ns: int) -> None:
         delay_ns = queue.properties.quota_preemption_delay_ns
         if queue is not running and delay_ns:
             enforcement.armed[queue] = now_ns + delay_ns
+            if queue in enforcement.above:
+                enforcement.above[queue].began_again = True
             if queue in enforcement.due:
                 enforcement.due.remove(queue)
     enforcement.postponed.clear()
@@ -158,6 +160,8 @@ def _set(state: PartitionState, queue: Queue, start_ns: int | None, now_ns: int)
     enforcement = state.enforcement
     if state.recording:
         state.events.queues.quota_timer_set(queue, enforcement.armed.get(queue), start_ns)
+    if queue in enforcement.above and enforcement.armed.get(queue) != start_ns:
+        enforcement.above[queue].began_again = False
     if start_ns is None:
         enforcement.armed.pop(queue, None)
         enforcement.postponed.pop(queue, None)

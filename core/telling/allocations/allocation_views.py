@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from weakref import proxy
 
+from kornel.core.domain.commands import AllocationSpec
 from kornel.core.domain.devices import GIVEN_TAG
 from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import Allocation
@@ -28,18 +29,12 @@ class LogEntry(NamedTuple):
 class AskView(NamedTuple):
     """A pending ask. ``log``: sorted by the last occurrence of each reason, the oldest first."""
 
-    key: str
-    application_id: str
-    tags: Tags
+    spec: AllocationSpec
+    """The ask as it was sent last. Encoders take its fields by name."""
     created_ns: int
     resources: Resources
-    priority: int
-    required_node: str
-    placeholder: bool
-    task_group: str
     log: tuple[LogEntry, ...]
     triggered_preemption: bool
-    originator: bool
     attempted: bool
     """Tells whether the scheduler has tried to place it, or equal asks."""
     scale_up: bool
@@ -55,22 +50,20 @@ class AllocationView:
     ``rendered``: its encoded form, kept here for the next reader.
     """
 
-    key: str
-    application_id: str
+    spec: AllocationSpec
+    """The allocation as it was sent last. Encoders take its fields by name."""
     tags: Tags
+    """The tags as sent, with the devices that the allocation got."""
     created_ns: int
     """The time when it was asked for."""
     bound_ns: int
     """The time when it got its node."""
     resources: Resources
-    priority: int
     node_id: str
-    placeholder: bool
+    """The node, which the core may have chosen."""
     placeholder_ns: int
     """The creation time of the placeholder that it replaced; 0: it replaced none."""
-    task_group: str
     preempted: bool
-    originator: bool
     rendered: bytes | None = field(default=None, compare=False, repr=False)
 
 
@@ -101,18 +94,11 @@ def ask_view(pending: Allocation) -> AskView:
     spec, group, reservation = pending.spec, pending.group, pending.reservation
     failures = () if pending.failures is None else pending.failures.recent_first()
     return AskView(
-        spec.key,
-        spec.application_id,
-        spec.tags,
+        spec,
         pending.created_ns,
         pending.shape.resources,
-        spec.priority,
-        spec.required_node,
-        spec.placeholder,
-        spec.task_group,
         tuple([LogEntry(failure.message, failure.last_ns, failure.times) for failure in reversed(failures)]),
         pending.triggered,
-        spec.originator,
         bool(failures) or reservation is not None or (group is not None and group.parked_at is not None),
         pending.scale_up,
         reservation.node.node_id if reservation is not None else "",
@@ -123,19 +109,14 @@ def allocation_view(placed: Allocation) -> AllocationView:
     """Shows an allocation on its node."""
     spec, node = placed.spec, placed.node
     return AllocationView(
-        spec.key,
-        spec.application_id,
+        spec,
         spec.tags if placed.extras is None or not placed.devices else _with_devices(spec.tags, placed.devices),
         placed.created_ns,
         placed.bound_ns,
         placed.shape.resources,
-        spec.priority,
         node.node_id if node is not None else "",
-        spec.placeholder,
         placed.placeholder_ns,
-        spec.task_group,
         placed.preempted,
-        spec.originator,
     )
 
 
@@ -238,7 +219,7 @@ class KeptViews:
             self._on_nodes = _still_held(self._on_nodes, state.nodes)
             self._of_applications = _still_held(self._of_applications, state.applications)
         for version in looking[-count:]:
-            key = views[version].key
+            key = views[version].spec.key
             request = state.requests.get(key)
             if request is None or request.version != version:
                 sharing = state.instances.get(key)  # Older shims may ask for several allocations under one key.

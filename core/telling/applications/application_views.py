@@ -154,7 +154,7 @@ class ApplicationViews:
             if waiting
             else []
         )
-        reserved = tuple([ask.key for ask in asks if ask.reserved_node])
+        reserved = tuple([ask.spec.key for ask in asks if ask.reserved_node])
         return self._make_view(application, tuple(asks), tuple(self._allocations.of_application(application)), reserved)
 
     def render_parts(self, path: str, render: Render) -> Iterator[ApplicationParts]:

@@ -93,15 +93,13 @@ ENCODERS.add(
     AskView,
     read_pb2.AskInfo,
     {"last_failure": made(_last_failure, "log")},
-    left_out=(
-        "application_id", "tags", "task_group", "triggered_preemption", "originator", "attempted", "scale_up",
-    ),
-)  # fmt: skip
+    left_out=("triggered_preemption", "attempted", "scale_up"),
+)
 
 ENCODERS.add(
     AllocationView,
     read_pb2.AllocationInfo,
-    left_out=("tags", "created_ns", "placeholder_ns", "task_group", "originator", "rendered"),
+    left_out=("tags", "created_ns", "placeholder_ns", "rendered"),
 )
 
 encode_application_summary: Final = ENCODERS.add(

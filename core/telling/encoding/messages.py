@@ -1,9 +1,10 @@
 """Turns records into protobuf messages by the names of their fields.
 
 A plan is made once for each pair of a record's class and a message's class. A field of the message takes its value from
-the field of the record with the same name, converted according to the two types; a table names the exceptions. Making a
-plan raises :class:`PlanError` if a field of the message has no source, or if a field of the record is not used and not
-listed as left out. So a field that is added on one side only is noticed when the module is imported.
+the field with the same name of the record, or of its ``spec``, which is what a shim has sent. The value is converted
+according to the two types; a table names the exceptions. Making a plan raises :class:`PlanError` if a field of the
+message has no source, or if a field of the record is not used and not listed as left out. So a field that is added on
+one side only is noticed when the module is imported.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from google.protobuf.message_factory import GetMessageClass
 
 from kornel.core.domain.resources import INT64_MAX, INT64_MIN, Resources, amounts_of, clamp_int64
 from kornel.core.telling.encoding.code import FunctionText
-from kornel.core.telling.encoding.records import Itself, Made, PlanError, Source, fields_of, type_at, without_none
+from kornel.core.telling.encoding.records import (
+    Itself,
+    Made,
+    PlanError,
+    Source,
+    fields_of,
+    find_path,
+    type_at,
+    without_none,
+)
 
 RecordT = TypeVar("RecordT")
 RecordT_contra = TypeVar("RecordT_contra", contravariant=True)
@@ -101,7 +111,7 @@ class _Plan(Generic[RecordT, MessageT]):
         wanted: dict[str, Any] = {field.name: field for field in message.DESCRIPTOR.fields}
         self._refuse_any(sources.keys() - wanted.keys(), "the message has no field")
         self._refuse_any((given | unset) - wanted.keys(), "the message has no field")
-        sources = {name: name for name in wanted if name in self._fields} | sources
+        sources = {name: path for name in wanted if (path := find_path(record, name)) is not None} | sources
         self._refuse_any(wanted.keys() - sources.keys() - given - unset, "no source for the message's field")
         self._refuse_any(sources.keys() & (given | unset), "listed as given or unset, but with a source, is")
         parameters = ", ".join(["record", "/", *(["*"] if given else []), *sorted(given)])

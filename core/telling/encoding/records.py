@@ -54,6 +54,15 @@ def _read_fields(record: type) -> Mapping[str, Any]:
     return {name: hints[name] for name in getattr(record, "_fields", ())}
 
 
+def find_path(record: type, name: str) -> str | None:
+    """Returns where a record has the field *name*: in itself, or in what a shim has sent, its ``spec``; ``None``: it
+    has none."""
+    fields = fields_of(record)
+    if name in fields:
+        return name
+    return f"spec.{name}" if "spec" in fields and name in fields_of(fields["spec"]) else None
+
+
 def type_at(record: type, path: str) -> Any:
     """Returns the type of the value at *path* in a record. Raises :class:`PlanError` if there is none."""
     kind: Any = record

@@ -68,7 +68,8 @@ def _describe_course(state: PartitionState, queue: Queue, standing: Standing, re
     if switch := switched_off_by(state, queue):
         return f"nothing is preempted: {switch}"
     if queue in enforcement.armed:
-        return "it is to be enforced"
+        again = "its delay began again when the core was restarted; " if standing.began_again else ""
+        return f"{again}it is to be enforced"
     if standing.rest is not None:
         return "it was enforced as far as the laws allow, and is tried again when that changes"
     if standing.reached is Outcome.BEST_EFFORT:

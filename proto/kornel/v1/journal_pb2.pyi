@@ -866,6 +866,7 @@ class JournalAllocation(_message.Message):
     FURTHER_ALLOCATIONS_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
     DEPENDENT_FIELD_NUMBER: _builtins.int
+    FURTHER_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     """Its key."""
     application_id: _builtins.str
@@ -908,6 +909,10 @@ class JournalAllocation(_message.Message):
     def tags(self) -> _containers.RepeatedCompositeFieldContainer[Global___JournalPair]:
         """Its tags."""
 
+    @_builtins.property
+    def further(self) -> _containers.RepeatedCompositeFieldContainer[Global___JournalPair]:
+        """What else the shim sent, taken as it is: the names of the core's fields, and their values as text."""
+
     def __init__(
         self,
         *,
@@ -930,10 +935,11 @@ class JournalAllocation(_message.Message):
         further_allocations: _builtins.int = ...,
         instance: _builtins.int = ...,
         dependent: _builtins.bool = ...,
+        further: _abc.Iterable[Global___JournalPair] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_created_s", b"_created_s", "created_s", b"created_s", "resources", b"resources"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_created_s", b"_created_s", "allow_preempt_other", b"allow_preempt_other", "application_id", b"application_id", "created_s", b"created_s", "dependent", b"dependent", "foreign", b"foreign", "further_allocations", b"further_allocations", "instance", b"instance", "key", b"key", "legacy", b"legacy", "node_id", b"node_id", "originator", b"originator", "partition", b"partition", "placeholder", b"placeholder", "priority", b"priority", "refuses_preempt_self", b"refuses_preempt_self", "required_node", b"required_node", "resources", b"resources", "tags", b"tags", "task_group", b"task_group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_created_s", b"_created_s", "allow_preempt_other", b"allow_preempt_other", "application_id", b"application_id", "created_s", b"created_s", "dependent", b"dependent", "foreign", b"foreign", "further", b"further", "further_allocations", b"further_allocations", "instance", b"instance", "key", b"key", "legacy", b"legacy", "node_id", b"node_id", "originator", b"originator", "partition", b"partition", "placeholder", b"placeholder", "priority", b"priority", "refuses_preempt_self", b"refuses_preempt_self", "required_node", b"required_node", "resources", b"resources", "tags", b"tags", "task_group", b"task_group"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__created_s: _TypeAlias = _typing.Literal["created_s"]  # noqa: Y015
     _WhichOneofArgType__created_s: _TypeAlias = _typing.Literal["_created_s", b"_created_s"]  # noqa: Y015

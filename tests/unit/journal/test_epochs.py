@@ -10,6 +10,8 @@ from kornel.core.domain.effects import Effect, Released
 from kornel.core.journal.journal import Journal
 from kornel.core.journal.reading import read_records
 from kornel.core.journal.replay import Replay
+from kornel.core.telling.explain import QueueAt
+from kornel.core.telling.reader import Reader
 from tests.unit.journal.made import RM, asks, decide, open_journal, open_store, small_cluster
 
 SECOND_NS = 10**9
@@ -39,6 +41,14 @@ async def wait(journal: Journal, seconds: int) -> list[Effect]:
     return effects
 
 
+def explained(journal: Journal) -> tuple[str, int | None]:
+    """Returns what is said about the lowered max, and in how many seconds it is to be enforced."""
+    found = Reader(journal.engine)["default"].explain(QueueAt("root.a"))
+    assert found is not None
+    (above,) = found.above
+    return above.course, above.due_ns and (above.due_ns - journal.last_ns) // SECOND_NS
+
+
 def released(effects: list[Effect]) -> int:
     return sum(isinstance(effect, Released) for effect in effects)
 
@@ -51,11 +61,16 @@ async def test_the_delay_of_a_lowered_max_begins_again(tmp_path: Path) -> None:
     await decide(journal, [*small_cluster(), asks(0, 5)])
     await decide(journal, [UpdateConfiguration(RM, ENFORCED)])
     assert not released(await wait(journal, DELAY_S - 20))
+    assert explained(journal) == ("it is to be enforced", 20)
     journal.close(5.0)
     journal = open_journal(path)
     journal.start()
+    assert explained(journal) == ("its delay began again when the core was restarted; it is to be enforced", DELAY_S)
     assert not released(await wait(journal, DELAY_S - 5))
-    assert released(await wait(journal, 10)) == 3
+    await decide(journal, [UpdateConfiguration(RM, ENFORCED.replace("vcore: 2m", "vcore: 1m"))])
+    assert explained(journal) == ("it is to be enforced", DELAY_S)
+    assert not released(await wait(journal, DELAY_S - 5))
+    assert released(await wait(journal, 10)) == 4
     journal.close(5.0)
     replay = Replay()
     with closing(open_store(path)) as store:

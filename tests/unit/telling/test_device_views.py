@@ -36,7 +36,7 @@ def test_a_node_shows_its_devices_and_their_holders() -> None:
 
 
 def test_an_allocation_shows_its_devices_among_its_tags() -> None:
-    tags = {view.key: view.tags for view in shown().allocations}
+    tags = {view.spec.key: view.tags for view in shown().allocations}
     found = read_wants(tags["part"])
     assert found is not None
     assert (found.share, found.given) == (250, ("g0",))

@@ -58,7 +58,7 @@ def test_queues_users_and_nodes_are_explained_the_same_way(reader: Reader) -> No
     assert [level.path for level in queue.levels] == ["root.a", "root"]
     node = partition.explain(NodeNamed("n1"))
     assert node is not None
-    assert ([view.key for view in node.allocations], node.reservations) == (["v1", "v2"], ("k1",))
+    assert ([view.spec.key for view in node.allocations], node.reservations) == (["v1", "v2"], ("k1",))
     assert partition.explain(QueueAt("root.b")) is None
     assert partition.explain(NodeNamed("n2")) is None
     assert partition.explain(UserNamed("nobody")) is None

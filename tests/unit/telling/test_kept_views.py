@@ -64,11 +64,11 @@ def test_views_of_what_is_gone_are_dropped_while_others_are_read(monkeypatch: py
     most = 0
     for number in range(100):
         stage.play([f"ask k{number}", "cycle"])
-        assert [view.key for view in kept.on_node(node)] == [f"k{number}", "stays"]
+        assert [view.spec.key for view in kept.on_node(node)] == [f"k{number}", "stays"]
         stage.play([f"release k{number} app=app1"])
         most = max(most, len(kept))
     assert most <= 10
-    assert [view.key for view in views_on(reader, "n1")] == ["stays"]
+    assert [view.spec.key for view in views_on(reader, "n1")] == ["stays"]
 
 
 def test_what_left_while_it_was_told_is_not_kept() -> None:
@@ -76,11 +76,11 @@ def test_what_left_while_it_was_told_is_not_kept() -> None:
     stage, _ = played("node n1 vcore=2000", "node n2 vcore=1000", "app app1", "ask k1", "ask k2", "cycle")
     kept, application = KeptViews(state_of(stage)), state_of(stage).applications["app1"]
     pieces = kept.in_pieces(application, 1)
-    assert [view.key for view in next(pieces)] == ["k1"]
+    assert [view.spec.key for view in next(pieces)] == ["k1"]
     stage.play(["release k2 app=app1"])
-    assert [(view.key, view.node_id) for piece in pieces for view in piece] == [("k2", "")]
+    assert [(view.spec.key, view.node_id) for piece in pieces for view in piece] == [("k2", "")]
     assert len(kept) == 1
-    assert [view.key for view in kept.of_application(application)] == ["k1"]
+    assert [view.spec.key for view in kept.of_application(application)] == ["k1"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -90,7 +90,7 @@ def test_pieces_add_up_to_the_whole(size: int) -> None:
     for _ in range(2):  # What is made, and then what is kept.
         pieces = list(kept.in_pieces(application, size))
         assert max(map(len, pieces)) == size
-        assert [view.key for piece in pieces for view in piece] == [f"k{number}" for number in range(7)]
+        assert [view.spec.key for piece in pieces for view in piece] == [f"k{number}" for number in range(7)]
 
 
 def test_a_partition_that_is_no_more_is_not_kept_alive_by_its_reader() -> None:
