@@ -108,10 +108,9 @@ def worth_keeping(effects: Sequence[Effect], *, events: bool = True) -> list[Kep
     return kept
 
 
-def count_entries(kept: Sequence[Kept]) -> int:
+def count_entries(kept: Iterable[Kept]) -> int:
     """Returns the number of entries that *kept* are or stand for: an ask and a placement are one each."""
-    runs = list(compress(kept, map(_WIDTHS.__contains__, map(type, kept))))
-    return len(kept) - len(runs) + sum(map(_count_entries_of, runs))
+    return sum(map(_count_entries_of, kept))
 
 
 def split_entries(kept: Sequence[Kept], most: int) -> tuple[Sequence[Kept], Sequence[Kept]]:

@@ -37,8 +37,6 @@ def write_effects(effects: Iterable[Effect]) -> str:
                 parts.append(str(spec.instance))
             if tags:
                 parts.append(_write_value(tags))
-        elif kind in RECORDS:
-            continue
         elif kind is ApplicationUpdated:
             # The next two are as below, but for each of their values a call would be made.
             name, state, at_ns, message, partition, queue, user, submitted_ns = cast("ApplicationUpdated", effect)
@@ -47,7 +45,7 @@ def write_effects(effects: Iterable[Effect]) -> str:
         elif kind is ApplicationAccepted:
             parts.append("ApplicationAccepted")
             parts += cast("ApplicationAccepted", effect)
-        else:
+        elif kind not in RECORDS:
             parts.append(kind.__name__)
             parts.extend(map(_write_value, effect))
     parts.append("")

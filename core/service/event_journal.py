@@ -15,10 +15,8 @@ If tracking is switched off, nothing more is kept, and what was kept stays.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from itertools import compress
-from operator import is_, is_not, itemgetter
-from typing import Any, Final, NamedTuple
+from operator import itemgetter
+from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
@@ -54,8 +52,6 @@ ROUTINE: Final = frozenset(
 )
 """Outcomes of attempts that are not kept, because there are thousands of them and they change nothing."""
 
-_IS_SINGLE: Final = partial(is_, EventRecorded)
-_IS_PACKED: Final = partial(is_not, EventRecorded)
 _QUEUE_APP: Final = int(EventDetail.QUEUE_APP)
 _DETAIL_OF: Final = itemgetter(EventRecorded._fields.index("detail"))
 """Reads the detail of an event without a step of Python for each."""
@@ -99,13 +95,12 @@ class EventJournal:
         if PreemptionDecided in map(type, effects):
             self._keep_decisions(effects)
         records = select_records(effects)
-        single: list[Any] = list(compress(records, map(_IS_SINGLE, map(type, records))))
+        single = [each for each in records if type(each) is EventRecorded]
         if _QUEUE_APP in map(_DETAIL_OF, single):
             for event in single:
                 if event.detail == _QUEUE_APP:
                     self._note_queue(event)
-        packed = [] if len(single) == len(records) else compress(records, map(_IS_PACKED, map(type, records)))
-        self.events.append_packed(records, len(single) + sum(map(count_events, packed)))
+        self.events.append_packed(records, sum(map(count_events, records)))
 
     def version_added(self, version: Version) -> None:
         """Keep a configuration that came into force or was refused."""

@@ -208,13 +208,8 @@ class Recorder:
         """Records that an application is in another state. *message* says why, if the state alone does not."""
         self._say(_APP, application_id, _SET, STATE_DETAILS[entered], message=message)
 
-    def ask_added(self, ask: Allocation, *, alone: bool = False) -> None:
-        """Records that *ask* waits to be placed. *alone*: an event of its own comes before it, and probably before the
-        next ask too, so that it is not worth a record for several."""
-        if alone:
-            application, key = ask.application.application_id, ask.spec.key
-            self._say(_APP, application, _ADD, EventDetail.APP_REQUEST, key, ask.shape.resources)
-            return
+    def ask_added(self, ask: Allocation) -> None:
+        """Records that *ask* waits to be placed."""
         values = self._callbacks.asks_recorded
         if values is None:
             values = self._log.begin_asks()

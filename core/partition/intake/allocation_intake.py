@@ -341,11 +341,10 @@ def _created_ns(spec: AllocationSpec, otherwise_ns: int) -> int:
 def _add_ask(state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
     created_ns = now_ns if spec.created_s is None else spec.created_s * _NS_PER_S
     request = _record_request(state, application, spec, shape, created_ns)
-    before = application.state
-    if before is not _RUNNING:
+    if application.state is not _RUNNING:
         lifecycle.ask_added(state, application, now_ns)
     if state.recording:
-        state.events.ask_added(request, alone=application.state is not before)
+        state.events.ask_added(request)
     moves.add_ask(state, request)
     if spec.allow_preempt_other:  # Most allocations may not preempt, and a call for each one would only find that out.
         attempts.watch(state, request)
