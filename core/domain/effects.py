@@ -240,6 +240,17 @@ class PlacementsRecorded(NamedTuple):
     values: list[str | Resources]
 
 
+class RemovalsRecorded(NamedTuple):
+    """The entries of the event history about allocations that ended one after the other, each with its request.
+
+    ``values``: key, application, node, user, queue, detail of the event and resources of one allocation after the
+    other.
+    """
+
+    at_ns: int
+    values: list[str | int | Resources]
+
+
 class PreemptionNotice(NamedTuple):
     """An application may have to give up allocations by ``deadline_ns`` (Unix nanoseconds; preemption.md E.7).
 
@@ -277,6 +288,7 @@ CallbackEffect = (
     | EventRecorded
     | AsksRecorded
     | PlacementsRecorded
+    | RemovalsRecorded
     | NoticeEffect
 )
 AllocationEffect = Allocated | Released | AskReleased | AllocationRejected
