@@ -69,20 +69,23 @@ class Bench(Looking):
         old one."""
         await self.expect_refusal(self.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
 
-    async def restart_core(self) -> None:
+    async def restart_core(self, *others: Bench) -> None:
         """Has the core killed and started again by the command that was given for this purpose, and waits until it
-        answers.
+        answers this program and *others*.
 
-        The streams have to be opened again. Raises Skipped if no command was given.
+        The streams of all of them have to be opened again. Raises Skipped if no command was given.
         """
         if not self._restart:
             raise Skipped("needs a command that kills the core and starts it again (--restart)")
-        await self.close()
+        programs = (self, *others)
+        for each in programs:
+            await each.close()
         program = await asyncio.create_subprocess_shell(self._restart)
         status = await program.wait()
         check(status == 0, f"the command that restarts the core ended with status {status}")
         async with asyncio.timeout(RESTART_S):
-            await self._channel.channel_ready()
+            for each in programs:
+                await each._channel.channel_ready()
 
     async def read_applied(self, kind: str) -> int:
         """Returns the number of applied entries that the core gives when it opens the stream of *kind*."""

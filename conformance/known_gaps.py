@@ -10,6 +10,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-LAST_CASE: Final = 182
+LAST_CASE: Final = 183
 
 GAPS: Final[Mapping[int, str]] = MappingProxyType({})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import grp
+import math
 import os
 import pwd
 import shutil
@@ -87,7 +88,7 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
         queue=options["queue"],
         vcore=parse_cores(options["vcore"]),
         memory=parse_bytes(options["memory"]),
-        gpu=options["gpu"],
+        gpu=_write_whole(options["gpu"]),
         priority=options["priority"],
         indexes=parse_indexes(options["array"]) if options["array"] else (),
         after=tuple(after),
@@ -102,6 +103,13 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
     )
     spec.check()
     return spec
+
+
+def _write_whole(number: float) -> float:
+    """Returns a whole number as an integer, and other numbers in thousandths."""
+    if not math.isfinite(number):
+        raise BadSpec(f"--gpu {number} is not a number of GPUs; write 2, or 0.5 for a part of one")
+    return int(number) if number == int(number) else round(number, 3)
 
 
 def _user_name() -> str:

@@ -29,6 +29,7 @@ from kornel.shim_mock.documents import InputError
 from kornel.shim_mock.failover import demonstrate_failover
 from kornel.shim_mock.gangs import demonstrate_gangs
 from kornel.shim_mock.generate import generate_trace
+from kornel.shim_mock.gpus import demonstrate_devices
 from kornel.shim_mock.picture import draw_run
 from kornel.shim_mock.report import LiveLine, print_report
 from kornel.shim_mock.run import RunResult, run_scenario
@@ -61,13 +62,15 @@ class DemoKind(StrEnum):
     TOPOLOGY = "topology"
     """Gangs that want their members in one rack, or apart; it shows no preemption."""
 
+    DEVICES = "devices"
+    """Tasks that want GPUs: whole, linked or in part."""
     GANG = "gang"
     """Gangs that start, wait, preempt and are preempted as a whole."""
     FAILOVER = "failover"
     """A core that is killed in the middle of a preemption, and another one that takes over."""
 
 
-STORIES: Final = frozenset({DemoKind.SWAP, DemoKind.TOPOLOGY, DemoKind.GANG, DemoKind.FAILOVER})
+STORIES: Final = frozenset({DemoKind.SWAP, DemoKind.TOPOLOGY, DemoKind.DEVICES, DemoKind.GANG, DemoKind.FAILOVER})
 """The kinds that have no scenario, but explain their own steps one by one."""
 
 
@@ -178,8 +181,8 @@ def demo(
         DemoKind | None,
         typer.Option(
             "--kind",
-            help="Show one kind of preemption on a few nodes, shims that take over, gangs in racks, or a core that is"
-            " killed.",
+            help="Show one kind of preemption on a few nodes, shims that take over, gangs in racks, tasks on"
+            " GPUs, or a core that is killed.",
         ),
     ] = None,
     trace_folder: Annotated[
@@ -239,6 +242,8 @@ async def _tell_story(console: Console, kind: DemoKind, log: Path, *, keep: bool
             await demonstrate_failover(say, log, programs=find_programs())
         elif kind is DemoKind.GANG:
             await demonstrate_gangs(say, log, keep=keep)
+        elif kind is DemoKind.DEVICES:
+            await demonstrate_devices(say, log, keep=keep)
         else:
             await demonstrate_topology(say, log, keep=keep)
     except (StoryFailed, DatabaseFailed) as error:

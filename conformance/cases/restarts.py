@@ -8,6 +8,7 @@ from uuid import uuid4
 from kornel.conformance import messages
 from kornel.conformance.bench import Bench
 from kornel.conformance.case import case
+from kornel.conformance.cases.managers import beside
 from kornel.conformance.connection import FENCE, RESUME_KEY
 from kornel.conformance.entries import Kind, new
 from kornel.conformance.outcome import Skipped, check
@@ -68,6 +69,27 @@ async def resumed_after_kill(bench: Bench) -> None:
     await bench.expect_silence()
     await bench.ask_and_place("k4")
     await bench.expect_counts(nodes=1, asks=0, allocations=4)
+
+
+@case(183, "after a kill two RMs open their streams, and each goes on with what it had", rule="protocol.md 12")
+async def two_go_on(bench: Bench) -> None:
+    await bench.world()
+    async with beside(bench) as other:
+        await other.node("n1")
+        await other.app()
+        await bench.start("k1")
+        await other.start("k1", "k2", node="n1")
+        await bench.restart_core(other)
+        for each in (bench, other):
+            await bind_streams(each)
+            await each.read_until_quiet()
+        await bench.ask_and_place("k2")
+        await other.ask_and_place("k3")
+        await other.release("k1")
+        await other.read_until_quiet()
+        await bench.expect_silence()
+        await bench.expect_counts(nodes=1, asks=0, allocations=2)
+        await other.expect_counts(nodes=1, asks=0, allocations=2)
 
 
 async def bind_streams(bench: Bench) -> None:

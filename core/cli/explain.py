@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -40,6 +41,16 @@ _Memory = Annotated[str, typer.Option(help=_AMOUNT)]
 _Resource = Annotated[
     list[str] | None,
     typer.Option("--resource", metavar="TYPE=QUANTITY", help="Amount of another type; repeatable."),
+]
+_Devices = Annotated[
+    str,
+    typer.Option(
+        metavar="WANTED", help="Devices of each ask: 2 whole ones, a part such as 0.25, or memory of one: 16Gi."
+    ),
+]
+_Linked = Annotated[bool, typer.Option("--linked", help="The devices of an ask have to be linked with each other.")]
+_DeviceTypes = Annotated[
+    list[str] | None, typer.Option("--device-type", metavar="TYPE", help="Type of the devices; repeatable.")
 ]
 _Owner = Annotated[str, typer.Option(help="Owner of the new application.")]
 _Groups = Annotated[list[str] | None, typer.Option("--group", help="Group of the owner; repeatable.")]
@@ -103,6 +114,18 @@ def _known_names(address: str, partition: str, timeout_s: float) -> list[str]:
     return [*suggest_applications(address, partition, timeout_s), *suggest_nodes(address, partition, timeout_s)]
 
 
+def _write_wants(devices: str, types: Sequence[str], *, linked: bool) -> dict[str, str]:
+    """Returns the tags of an ask for *devices*: a number, a part of one, or an amount of memory. The core judges
+    them."""
+    if not (devices or types or linked):
+        return {}
+    part = "." in devices
+    whole = devices.isdecimal() and len(devices) < 4
+    amount = "count" if whole else "fraction" if part else "memory"
+    said = {amount: devices, "link": "same" if linked else "", "type": ",".join(types)}
+    return {f"kornel.gpu.{name}": value for name, value in said.items() if value}
+
+
 @what_if_app.command()
 def ask(
     queue: _Queue = "",
@@ -111,6 +134,9 @@ def ask(
     memory: _Memory = "",
     resource: _Resource = None,
     count: Annotated[int, typer.Option(min=1, help="Number of equal asks.")] = 1,
+    devices: _Devices = "",
+    linked: _Linked = False,
+    device_type: _DeviceTypes = None,
     priority: Annotated[int, typer.Option(help="Priority of each ask.")] = 0,
     node: Annotated[str, typer.Option(help="Node on which each ask must run.")] = "",
     user: _Owner = "",
@@ -132,6 +158,7 @@ def ask(
         never_preempts=never_preempts,
         user=user,
         groups=group or [],
+        tags=_write_wants(devices, device_type or [], linked=linked),
     )
     _show_forecast(grpc, pb.WhatIfRequest(partition=partition, ask=supposed), timeout, as_json=as_json)
 
@@ -147,6 +174,9 @@ def gang(
     preferred: Annotated[str, typer.Option(metavar="LEVEL", help="Members in as few domains as possible.")] = "",
     spread: Annotated[str, typer.Option(metavar="LEVEL", help="Members spread over the domains.")] = "",
     slice_size: Annotated[int, typer.Option(min=0, help="Members that run together in one domain. [default: all]")] = 0,
+    devices: _Devices = "",
+    linked: _Linked = False,
+    device_type: _DeviceTypes = None,
     priority: Annotated[int, typer.Option(help="Priority of each member.")] = 0,
     user: _Owner = "",
     group: _Groups = None,
@@ -168,7 +198,7 @@ def gang(
         user=user,
         groups=group or [],
         gang=True,
-        tags=tags,
+        tags=tags | _write_wants(devices, device_type or [], linked=linked),
     )
     _show_forecast(grpc, pb.WhatIfRequest(partition=partition, ask=supposed), timeout, as_json=as_json)
 

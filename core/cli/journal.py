@@ -31,19 +31,27 @@ Where = Annotated[
     typer.Argument(metavar="FILE|URL", envvar="KORNEL_JOURNAL", help="Where the journal is, as --journal names it."),
 ]
 First = Annotated[int, typer.Option("--from", min=0, metavar="RECORD", help="First record; 0: the first that is kept.")]
+Place = Annotated[
+    int | None,
+    typer.Option(
+        "--place", min=0, metavar="NUMBER", help="Only the records of this place, that is of one resource manager."
+    ),
+]
 Last = Annotated[int, typer.Option("--to", min=0, metavar="RECORD", help="Last record; 0: the last one.")]
 
 
 @journal_app.command("info")
 def info(where: Where) -> None:
     """Show the size of a journal, its snapshots, and where the next core would begin."""
-    from kornel.core.journal.starting import list_usable  # noqa: PLC0415 - takes a while to import
+    from kornel.core.journal.snapshots import list_places  # noqa: PLC0415 - takes a while to import
+    from kornel.core.journal.starting import list_usable  # noqa: PLC0415
 
     with _open_journal(where) as (store, snapshots):
         end = store.find_end()
         first, blocks, size = store.count_bytes()
         kept = snapshots.list_snapshots()
         newest = next(list_usable(store, snapshots, end), None)
+        places = list_places(snapshots.read_snapshot(newest.sequence)) if newest is not None else []
     if not end.sequence:
         echo_line("no records")
         return
@@ -56,8 +64,8 @@ def info(where: Where) -> None:
         lines.append(f"snapshot after record {each.sequence}, {each.size} bytes: {said}")
     if newest is not None:
         lines.append(
-            f"a core that starts uses the snapshot after record {newest.sequence}, and replays"
-            f" {end.sequence - newest.sequence} records"
+            f"a core that starts uses the snapshot after record {newest.sequence}, which has"
+            f" {_name_places(places)}, and replays {end.sequence - newest.sequence} records"
         )
     else:
         lines.append(f"a core that starts replays records {end.life} to {end.sequence}")
@@ -96,6 +104,7 @@ def export(
     where: Where,
     first: First = 0,
     last: Last = 0,
+    place: Place = None,
     anonymise: Annotated[
         bool, typer.Option("--anonymise", help="Replace all names, and leave out configurations, tags and remarks.")
     ] = False,
@@ -111,7 +120,8 @@ def export(
             for record, _ in read_records(store, max(1, first)):
                 if last and record.sequence > last:
                     break
-                echo_json(write_line(record, pseudonyms).decode())
+                if place is None or record.call.place == place:
+                    echo_json(write_line(record, pseudonyms).decode())
         except RecordDamaged as error:
             raise report_failure(error) from error
 
@@ -166,6 +176,7 @@ def replay(
     where: Where,
     first: First = 0,
     last: Last = 0,
+    place: Place = None,
     verify: Annotated[  # noqa: A002, RUF100
         bool, typer.Option("--verify", help="Compare with the recorded decisions, and stop at the first difference.")
     ] = False,
@@ -184,7 +195,7 @@ def replay(
 
     began = time.perf_counter()
     with _open_journal(where) as (store, snapshots), pause_collecting():
-        played, begin = begin_replay(store, snapshots, first)
+        played, begin = begin_replay(store, snapshots, first, only=place)
         failed: Record | None = None
         try:
             for record, _ in read_records(store, begin):
@@ -192,10 +203,10 @@ def replay(
                     break
                 found = played.play(record)
                 if record.result.outcome is CallOutcome.FAILED:
-                    failed = record
-                elif record.call.kind is not CallKind.NOTE:
+                    failed = record if place is None or record.call.place == place else failed
+                elif failed and record.call.place == failed.call.place and record.call.kind is not CallKind.NOTE:
                     failed = None
-                if record.sequence < first:
+                if record.sequence < first or (place is not None and record.call.place != place):
                     continue
                 if not verify:
                     echo_line(played.describe_last(record))
@@ -211,6 +222,11 @@ def replay(
     took_s = time.perf_counter() - began
     summary = f"{played.records} records with {played.effects} effects in {took_s:.1f} s"
     echo_line(f"{summary}, all decisions are the same" if verify else summary)
+
+
+def _name_places(places: list[int]) -> str:
+    numbers = ", ".join(map(str, places))
+    return f"place {numbers}" if len(places) == 1 else f"places {numbers}"
 
 
 @contextmanager

@@ -173,12 +173,12 @@ def _make_engine(options: ServeOptions, logger: FilteringBoundLogger) -> _Made:
 
         return _Made(make_engine(), make_engine=make_engine)
     beginning = Beginning(core_version(), False, delay_ns, options.reserved_nodes_percent)
-    logger.info("a journal is kept, so one resource manager at a time is served", journal=settings.shown)
+    logger.info("a journal is kept", journal=settings.shown)
     if settings.shared:
         standby = Standby.open(settings, beginning, logger=logger)
         return _Made(standby.engine, standby=standby)
     journal = Journal.open(settings, beginning, now_ns=SystemClock().now_ns, logger=logger)
-    return _Made(journal.engine, journal)
+    return _Made(journal.first.engine, journal)
 
 
 def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings:

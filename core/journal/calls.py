@@ -10,8 +10,9 @@ from kornel.core.service.resuming import Receipt
 
 
 class CallKind(IntEnum):
-    """The kinds of calls that influence the decisions of the engine, and notes for the next core, which are no calls.
-    The numbers are those of ``JournalCall``."""
+    """The kinds of calls that influence the decisions of an engine, and notes for the next core, which are no calls.
+    BEGIN is for all places of the core, OPEN and CLOSE are the first and the last record of a further place. The
+    numbers are those of ``JournalCall``."""
 
     BEGIN = 1
     RECORD_EVENTS = 2
@@ -20,6 +21,8 @@ class CallKind(IntEnum):
     PREEMPTION = 5
     NOTE = 6
     REFUSAL = 7
+    OPEN = 8
+    CLOSE = 9
 
 
 class CallOutcome(IntEnum):
@@ -42,8 +45,9 @@ class Beginning(NamedTuple):
 
 
 class EngineCall(NamedTuple):
-    """One call. ``command`` for COMMAND and REFUSAL, ``budget`` for SLICE, ``beginning`` only for BEGIN. ``receipt``:
-    the source of a command, if the next core has to know it. ``note``: only for NOTE, a ``JournalNote``."""
+    """One call. ``command`` for COMMAND and REFUSAL, ``budget`` for SLICE, ``beginning`` for BEGIN and OPEN.
+    ``receipt``: the source of a command, if the next core has to know it. ``note``: only for NOTE, a ``JournalNote``.
+    ``place``: the number of the place whose engine was called."""
 
     kind: CallKind
     now_ns: int
@@ -52,10 +56,11 @@ class EngineCall(NamedTuple):
     beginning: Beginning | None = None
     receipt: Receipt | None = None
     note: bytes = b""
+    place: int = 0
 
 
 class CallResult(NamedTuple):
-    """The result of a call: its outcome, the number of its effects, and the sum of all effects so far."""
+    """The result of a call: its outcome, the number of its effects, and the sum of all effects of its place so far."""
 
     outcome: CallOutcome
     effects: int

@@ -78,7 +78,8 @@ class Committer:
         self._something = threading.Event()
         self._urgent = threading.Event()
         self._closing = threading.Event()
-        self._effects_sum = 0
+        self._effects_sums: dict[int, int] = {}
+        """The sum of the effects of each place."""
         self._problem: StoreProblem | None = None
         self.added = writer.sequence
         """The number of the last record that was added."""
@@ -152,10 +153,12 @@ class Committer:
             call, outcome, effects = queue.popleft()
             count = len(effects)
             room -= count
+            sums = self._effects_sums
+            effects_sum = sums.get(call.place, 0)
             if count:
-                self._effects_sum = sum_effects(effects, self._effects_sum)
+                sums[call.place] = effects_sum = sum_effects(effects, effects_sum)
             self.steps += 1 + count
-            taken.append((call, CallResult(outcome, count, self._effects_sum)))
+            taken.append((call, CallResult(outcome, count, effects_sum)))
         return taken
 
     def _commit(self, block: Block) -> bool:

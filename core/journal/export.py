@@ -76,6 +76,7 @@ def write_line(record: Record, pseudonyms: Pseudonyms | None = None) -> bytes:
     line: dict[str, object] = {
         "sequence": record.sequence,
         "epoch": record.epoch,
+        "place": call.place,
         "call": call.kind.name,
         "now_ns": call.now_ns,
     }

@@ -8,14 +8,13 @@ decisions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from kornel.core.journal.calls import Beginning
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Block, Record, RecordDamaged, read_block
-from kornel.core.journal.replay import NOTHING_NOTED, Difference, Replay, ReplayImpossible, ReplayNotes
+from kornel.core.journal.replay import Difference, EngineMaker, Replay, ReplayImpossible
 from kornel.core.journal.snapshots import SnapshotHead, check_snapshot, restore_snapshot, write_snapshot
 from kornel.core.journal.store import JournalStore, StoreEnd
 
@@ -52,7 +51,6 @@ class FollowPoint(NamedTuple):
     life         number of the record with which the engine began empty
     chain        checksum of the last record
     at_ns        time of the last record
-    effects_sum  sum of the effects of the epoch so far
     delivered    number of the record up to which the transport had accepted all responses
     """
 
@@ -61,7 +59,6 @@ class FollowPoint(NamedTuple):
     life: int = 0
     chain: int = 0
     at_ns: int = 0
-    effects_sum: int = 0
     delivered: int = 0
 
 
@@ -79,7 +76,7 @@ class Follower:
     :meth:`catch_up`.
 
     *version* is that of this core, which replays only records that the same version wrote. *make_engine* makes the
-    empty engine with which each life of the journal begins.
+    empty engines of places. *only* is the number of the only place whose records are replayed; ``None``: all are.
     """
 
     def __init__(
@@ -87,16 +84,18 @@ class Follower:
         store: JournalStore,
         *,
         version: str,
-        make_engine: Callable[[Beginning], RecordingEngine] = RecordingEngine.begin_empty,
+        make_engine: EngineMaker = RecordingEngine.begin_empty,
+        only: int | None = None,
     ) -> None:
         self._store = store
         self._version = version
         self._make_engine = make_engine
+        self._only = only
         self._clear()
 
     def _clear(self) -> None:
-        self.replay = Replay(self._make_engine)
-        """The replay, with the engine, the effects that may not have arrived, and the configuration in force."""
+        self.replay = Replay(self._make_engine, only=self._only)
+        """The replay, with the places: their engines, the effects that may not have arrived, and so on."""
         self._written_by = self._version
         """The version of the core that wrote the epoch of the last replayed record."""
         self.point = FollowPoint()
@@ -111,7 +110,7 @@ class Follower:
 
     @property
     def engine(self) -> RecordingEngine | None:
-        """Returns the engine in its state after the last replayed record, or ``None`` if no life has begun."""
+        """Returns the engine of the first place, or ``None`` if no life has begun."""
         return self.replay.engine
 
     @property
@@ -133,40 +132,27 @@ class Follower:
         """Forgets everything that was replayed, and begins with the first record again."""
         self._clear()
 
-    def start_from(
-        self, engine: RecordingEngine, point: FollowPoint, *, version: str = "", notes: ReplayNotes = NOTHING_NOTED
-    ) -> None:
-        """Continues after *point*, the position that *engine* has reached. *version* is that of the core that wrote the
-        record there; empty: that of this core. *notes* are those of a replay at that position."""
-        self.replay.start_from(engine, point.effects_sum, point.at_ns, point.delivered, notes)
-        self._written_by = version or self._version
-        self.point = self._fetched = point
-        self.sequence = point.sequence
-
     def start_from_snapshot(self, data: bytes) -> SnapshotHead:
         """Continues after the record of the snapshot *data*, and returns the head of the snapshot. Raises
         :class:`SnapshotUnusable`, after which it follows from the first record."""
         self._clear()
         head = check_snapshot(data)
-        engine = self._make_engine(Beginning(self._version, False, None, 0))
-        notes = restore_snapshot(data, engine)
-        point = FollowPoint(
-            head.sequence, head.epoch, head.life, head.chain, head.at_ns, head.effects_sum, head.delivered
+        restore_snapshot(data, self.replay, make_engine=self._make_engine)
+        self.point = self._fetched = FollowPoint(
+            head.sequence, head.epoch, head.life, head.chain, head.at_ns, head.delivered
         )
-        self.start_from(engine, point, version=head.version, notes=notes)
+        self._written_by, self.sequence = head.version, head.sequence
         return head
 
     def take_snapshot(self) -> tuple[SnapshotHead, bytes]:
         """Returns a snapshot of the state after the last block, which has to be replayed completely.
 
-        Raises :class:`kornel.core.snapshot.writing.WorkUnderWay` while the engine has work that continues from slice to
+        Raises :class:`kornel.core.snapshot.writing.WorkUnderWay` while an engine has work that continues from slice to
         slice.
         """
         at = self.point
         assert at.sequence == self.sequence, "a snapshot stands between two blocks"
-        head = SnapshotHead(
-            self._written_by, at.sequence, at.epoch, at.life, at.chain, at.at_ns, at.effects_sum, at.delivered
-        )
+        head = SnapshotHead(self._written_by, at.sequence, at.epoch, at.life, at.chain, at.at_ns, at.delivered)
         return head, write_snapshot(head, self.replay)
 
     def skip_to_end(self) -> None:
@@ -208,15 +194,7 @@ class Follower:
                 self.problem = Problem(Obstacle.DAMAGED, str(damage))
             if self.problem is not None:
                 return
-            self.point = FollowPoint(
-                block.last,
-                block.epoch,
-                life,
-                block.chain,
-                self.replay.last_ns,
-                self.replay.effects_sum,
-                block.delivered,
-            )
+            self.point = FollowPoint(block.last, block.epoch, life, block.chain, self.replay.last_ns, block.delivered)
 
     def play_next(self) -> bool:
         """Replays one block, if there is one. Raises the errors of the store."""

@@ -1,9 +1,13 @@
-"""The journal of one core: it is opened, replayed, written and closed."""
+"""The journal of one core: it is opened, replayed, written and closed.
+
+Everything that must have one order or one writer is here, once for all managers: the epoch, the lease, the thread that
+commits, the snapshots. What belongs to one manager is in its place (:mod:`kornel.core.journal.places`).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final, NamedTuple
 
@@ -13,21 +17,19 @@ from kornel.core.archive.database import DatabaseTooNew
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.committer import Committer, StoreProblem
 from kornel.core.journal.following import Follower, Obstacle
-from kornel.core.journal.gate import JournalGate, Responses
+from kornel.core.journal.gate import JournalGates
 from kornel.core.journal.lease import LeaseKeeper
-from kornel.core.journal.notes import encode_note
+from kornel.core.journal.places import JournalPlace
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Block, BlockWriter
-from kornel.core.journal.replay import Replay, name_epoch
+from kornel.core.journal.replay import EngineMaker, Replay, ReplayedPlace
 from kornel.core.journal.settings import JournalSettings
 from kornel.core.journal.snapshot_keeper import SnapshotKeeper, SnapshotStatus
 from kornel.core.journal.snapshot_store import opened_snapshots
 from kornel.core.journal.starting import Started, play_all
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
-from kornel.core.service.configuration_keeping import ConfigurationNote
 from kornel.core.service.durations import Durations
-from kornel.core.snapshot.engines import has_work_under_way
 
 WHAT_TO_DO: Final = "start with --journal-afresh, or with another journal: the shim registers again then"
 
@@ -85,7 +87,7 @@ class Journal:
         self,
         settings: JournalSettings,
         store: JournalStore,
-        engine: RecordingEngine,
+        beginning: Beginning,
         writer: BlockWriter,
         end: StoreEnd,
         replay: Replay,
@@ -97,21 +99,11 @@ class Journal:
         self._lease = lease
         self._logger = logger
         self._epoch = writer.epoch
-        self.engine = engine
-        """The engine in its state at the end of the journal. Its calls are written from now on."""
-        self.untold = replay.list_untold()
-        """The effects that may not have arrived when the last core ended; they are sent again."""
-        self.configured = replay.configured
-        """The configuration with which the engine continues; ``None``: no manager is registered."""
-        self.kept = replay.kept
-        """The versions of the configuration that earlier cores have noted. Further ones are added."""
-        self.progress = replay.progress
-        """The progress of the entries sent and received between the manager and the earlier cores."""
-        self.progress.begin_epoch(name_epoch(end.at_ns))
+        self._beginning = beginning
+        self._make_engine = replay.make_engine
+        self._last_place = replay.last_place
         self.last_ns = end.at_ns
         """The time from which the core's clock continues."""
-        self.responses: Responses | None = None
-        """The counts of the core's responses. The next core sends those again that the transport has not accepted."""
         self.on_problem: Callable[[str], None] = lambda problem: None
         """Called in the event loop with a problem, and with an empty text when it is over."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -121,15 +113,18 @@ class Journal:
             settings,
             life=end.life,
             delivered=end.delivered,
-            on_durable=lambda sequence: self._call_in_loop(lambda: self.gate.note_durable(sequence)),
+            on_durable=lambda sequence: self._call_in_loop(lambda: self._gates.note_durable(sequence)),
             on_problem=lambda problem: self._call_in_loop(lambda: self._note_problem(problem)),
             on_bug=lambda error: logger.critical("bug in the journal, nothing is written any more", exc_info=error),
         )
         self._snapshots: SnapshotKeeper | None = None
         self.version = ""
         """The version of this core."""
-        self.gate = JournalGate(self._committer, settings, lambda: self.responses)
-        engine.record_calls(self._committer, end.at_ns)
+        self._gates = JournalGates(self._committer, settings)
+        self._places: list[JournalPlace] = []
+        for replayed in replay.places.values():
+            self._adopt_place(replayed, end.at_ns)
+        self._close_vacant()
 
     @classmethod
     def open(
@@ -139,7 +134,7 @@ class Journal:
         *,
         now_ns: Callable[[], int],
         logger: FilteringBoundLogger,
-        make_engine: Callable[[Beginning], RecordingEngine] = RecordingEngine.begin_empty,
+        make_engine: EngineMaker = RecordingEngine.begin_empty,
     ) -> Journal:
         """Opens the journal and makes the engine from it. Raises :class:`JournalUnusable`.
 
@@ -161,7 +156,7 @@ class Journal:
         beginning: Beginning,
         now_ns: Callable[[], int],
         logger: FilteringBoundLogger,
-        make_engine: Callable[[Beginning], RecordingEngine],
+        make_engine: EngineMaker,
     ) -> Journal:
         follower = Follower(store, version=beginning.version, make_engine=make_engine)
         started = follow_to_end(follower, settings, logger)
@@ -193,10 +188,49 @@ class Journal:
         if self._lease is not None:
             self._lease.on_lost = lambda reason: self._note_problem(StoreProblem(reason, lost=True))
 
-    def take_note(self, note: ConfigurationNote) -> None:
-        """Write *note* for the next core."""
-        self.kept.take_note(note)
-        self.engine.record_note(encode_note(note, self.kept.history).SerializeToString())
+    @property
+    def places(self) -> Sequence[JournalPlace]:
+        """Returns the places that are open, the longest standing first. There is always one."""
+        return tuple(self._places)
+
+    @property
+    def first(self) -> JournalPlace:
+        """Returns the place that has stood the longest."""
+        return self._places[0]
+
+    def find_place(self, engine: object) -> JournalPlace | None:
+        """Returns the place of *engine*, or ``None`` if it is closed."""
+        return next((place for place in self._places if place.engine is engine), None)
+
+    def open_place(self) -> JournalPlace:
+        """Opens a further place with an empty engine. Raises :class:`ServiceError` while nothing can be written."""
+        self._gates.check_intake()
+        now_ns = max(place.engine.last_ns for place in self._places)
+        self._last_place += 1
+        opened = ReplayedPlace.begin_empty(self._make_engine(self._beginning, self._last_place), now_ns)
+        place = self._adopt_place(opened, now_ns)
+        call = EngineCall(CallKind.OPEN, now_ns, beginning=self._beginning, place=place.number)
+        place.add(call, CallOutcome.DONE, ())
+        return place
+
+    def close_place(self, place: JournalPlace) -> None:
+        """Closes *place*, one of several: nobody continues with its engine."""
+        self._places.remove(place)
+        place.engine.stop_recording()
+        place.add(EngineCall(CallKind.CLOSE, place.engine.last_ns, place=place.number), CallOutcome.DONE, ())
+        place.gate.close()
+
+    def _adopt_place(self, replayed: ReplayedPlace, now_ns: int) -> JournalPlace:
+        place = JournalPlace(replayed, self._gates.open_gate(), self._committer, now_ns)
+        self._places.append(place)
+        return place
+
+    def _close_vacant(self) -> None:
+        """Closes the places where no manager is registered, except the first if there is no other. Their managers were
+        unregistered, or had not registered when the last core ended."""
+        for place in self.places:
+            if not place.engine.rm_id and len(self._places) > 1:
+                self.close_place(place)
 
     async def hand_over(self) -> None:
         """Let another core lead, once nothing more is to be written."""
@@ -208,21 +242,16 @@ class Journal:
         """Returns the settings of the journal."""
         return self._settings
 
-    def has_work_under_way(self) -> bool:
-        """Tells whether the engine has work that continues from slice to slice, so that no snapshot could be taken
-        now."""
-        return has_work_under_way(self.engine)
-
     def status(self) -> JournalStatus:
         """Returns the present state."""
-        committer, problem = self._committer, self.gate.problem
+        committer, problem = self._committer, self._gates.problem
         return JournalStatus(
             journal=self._settings.shown,
             sync=str(self._settings.sync),
             epoch=self._epoch,
             last_record=committer.added,
-            last_durable=self.gate.durable,
-            sets_waiting=self.gate.waiting,
+            last_durable=self._gates.durable,
+            sets_waiting=self._gates.waiting,
             problem=problem.text if problem is not None else "",
             last_commit_ns=committer.last_commit_ns,
             bytes_written=committer.bytes,
@@ -235,7 +264,7 @@ class Journal:
         all_written = self._loop is None or self._committer.close(patience_s)
         if not all_written:
             self._logger.error(
-                "journal closed before all was written", durable=self.gate.durable, added=self._committer.added
+                "journal closed before all was written", durable=self._gates.durable, added=self._committer.added
             )
         self._store.close()
         if self._snapshots is not None:
@@ -247,7 +276,7 @@ class Journal:
             self._lease.close()
 
     def _note_problem(self, problem: StoreProblem | None) -> None:
-        self.gate.note_problem(problem)
+        self._gates.note_problem(problem)
         if problem is None:
             self._logger.info("journal is written again")
         else:
@@ -302,15 +331,15 @@ class NextEpoch:
         """Returns the journal of the epoch, whose first record has been written."""
         replay = self._follower.replay
         if self._afresh:
-            replay.begin_afresh(self._beginning)
-        engine = replay.engine
-        assert engine is not None, "a life begins with an engine"
-        beginning = self._beginning
-        engine.begin_epoch(beginning.reservation_delay_ns, beginning.reservation_percent, self._end.at_ns)
+            replay.begin_afresh(self._beginning, self._end.at_ns)
+        else:
+            replay.drop_delivered()
+            for place in replay.places.values():
+                place.begin_epoch(self._beginning, self._end.at_ns)
         journal = Journal(
             settings,
             store,
-            engine,
+            self._beginning,
             self._writer,
             self._end,
             replay,

@@ -33,13 +33,17 @@ class RecordingEngine(Engine):
     _recorder: Recorder | None = None
     _receipt: Receipt | None = None
     _last_ns = 0
+    place = 0
+    """The number of the place whose engine this is."""
 
     @classmethod
-    def begin_empty(cls, beginning: Beginning) -> RecordingEngine:
-        """Returns an empty engine with the options of *beginning*."""
-        return cls(
+    def begin_empty(cls, beginning: Beginning, place: int = 0) -> RecordingEngine:
+        """Returns an empty engine for *place*, with the options of *beginning*."""
+        made = cls(
             reservation_delay_ns=beginning.reservation_delay_ns, reservation_percent=beginning.reservation_percent
         )
+        made.place = place
+        return made
 
     def begin_again(self, beginning: Beginning) -> None:
         """Makes this engine empty, with the options of *beginning*, like a new one of :meth:`begin_empty`. Objects that
@@ -55,13 +59,22 @@ class RecordingEngine(Engine):
         self._recorder = recorder
         self._last_ns = now_ns
 
+    def stop_recording(self) -> None:
+        """Have no more calls written, because the place of this engine is closed."""
+        self._recorder = None
+
+    @property
+    def last_ns(self) -> int:
+        """Returns the time of the last call."""
+        return self._last_ns
+
     def note_receipt(self, receipt: Receipt) -> None:
         """Note *receipt*, to be written with the next command."""
         self._receipt = receipt
 
     def apply(self, command: Command, now_ns: int) -> list[Effect]:
         """Carries out *command*, and returns its effects in order."""
-        call = EngineCall(CallKind.COMMAND, now_ns, command, receipt=self._take_receipt())
+        call = EngineCall(CallKind.COMMAND, now_ns, command, receipt=self._take_receipt(), place=self.place)
         try:
             effects = super().apply(command, now_ns)
         except Exception as error:
@@ -72,7 +85,7 @@ class RecordingEngine(Engine):
 
     def update_in_steps(self, command: UpdateConfiguration, now_ns: int) -> Generator[None, None, list[Effect]]:
         """Does the same with *command* as :meth:`apply`, and yields often. In the journal it is one call."""
-        call = EngineCall(CallKind.COMMAND, now_ns, command, receipt=self._take_receipt())
+        call = EngineCall(CallKind.COMMAND, now_ns, command, receipt=self._take_receipt(), place=self.place)
         try:
             effects = yield from super().update_in_steps(command, now_ns)
         except Exception as error:
@@ -83,7 +96,7 @@ class RecordingEngine(Engine):
 
     def cycle(self, now_ns: int, budget: int) -> CycleResult:
         """Runs one slice of the allocation cycle: at most about *budget* decisions per partition."""
-        call = EngineCall(CallKind.SLICE, now_ns, None, budget)
+        call = EngineCall(CallKind.SLICE, now_ns, None, budget, place=self.place)
         try:
             result = super().cycle(now_ns, budget)
         except Exception as error:
@@ -94,7 +107,7 @@ class RecordingEngine(Engine):
 
     def preempt(self, now_ns: int) -> list[Effect]:
         """Runs one round of the periodic preemption cycle."""
-        call = EngineCall(CallKind.PREEMPTION, now_ns)
+        call = EngineCall(CallKind.PREEMPTION, now_ns, place=self.place)
         try:
             effects = super().preempt(now_ns)
         except Exception as error:
@@ -107,7 +120,7 @@ class RecordingEngine(Engine):
         """Returns the refusals of the entries of *command*, because this engine has failed on them and must not get
         them again."""
         effects = refuse_entries(command)
-        call = EngineCall(CallKind.REFUSAL, now_ns, command, receipt=self._take_receipt())
+        call = EngineCall(CallKind.REFUSAL, now_ns, command, receipt=self._take_receipt(), place=self.place)
         self._record_call(call, CallOutcome.DONE, effects)
         return effects
 
@@ -119,12 +132,12 @@ class RecordingEngine(Engine):
 
     def record_note(self, note: bytes) -> None:
         """Writes *note*, a ``JournalNote`` for the next core."""
-        self._record_call(EngineCall(CallKind.NOTE, self._last_ns, note=note), CallOutcome.DONE, ())
+        self._record_call(EngineCall(CallKind.NOTE, self._last_ns, note=note, place=self.place), CallOutcome.DONE, ())
 
     def record_events(self) -> None:
         """Records the event history from now on, whether a shim wants it or not."""
         super().record_events()
-        self._record_call(EngineCall(CallKind.RECORD_EVENTS, self._last_ns), CallOutcome.DONE, ())
+        self._record_call(EngineCall(CallKind.RECORD_EVENTS, self._last_ns, place=self.place), CallOutcome.DONE, ())
 
     def _take_receipt(self) -> Receipt | None:
         receipt, self._receipt = self._receipt, None

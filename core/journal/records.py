@@ -96,6 +96,8 @@ class BlockWriter:
                 _write_beginning(call.beginning, message.beginning)
             if call.note:
                 message.note.MergeFromString(call.note)
+            if call.place:
+                message.place = call.place
             if isinstance(call.receipt, Received):
                 message.received.kind = _STREAMS[call.receipt.kind]
                 message.received.entries = call.receipt.entries
@@ -118,7 +120,7 @@ def read_block(block: Block) -> Iterator[Record]:
     """Yields the records of *block* in order. Raises :class:`RecordDamaged` at the first record that cannot be
     trusted."""
     sequence, chain, now_ns = block.first - 1, block.chain_before, 0
-    effects_sum = 0
+    sums: dict[int, int] = {}
     for raw in _read_parts(block):
         sequence += 1
         if raw is None:
@@ -135,12 +137,12 @@ def read_block(block: Block) -> Iterator[Record]:
             raise RecordDamaged(sequence, "it is no message") from error
         now_ns += message.after_ns
         if message.effects:
-            effects_sum = message.effects_checksum
+            sums[message.place] = message.effects_checksum
         try:
             call = _read_call(message, now_ns)
         except ValueError as error:
             raise RecordDamaged(sequence, str(error)) from error
-        result = CallResult(CallOutcome(message.outcome), message.effects, effects_sum)
+        result = CallResult(CallOutcome(message.outcome), message.effects, sums.get(message.place, 0))
         yield Record(sequence, block.epoch, call, result)
     if sequence != block.last or chain != block.chain:
         raise RecordDamaged(min(sequence + 1, block.last), "its block does not end as it says")
@@ -150,7 +152,16 @@ def _read_call(message: pb.JournalRecord, now_ns: int) -> EngineCall:
     command = decode_command(message.command) if message.HasField("command") else None
     beginning = _read_beginning(message.beginning) if message.HasField("beginning") else None
     note = message.note.SerializeToString() if message.HasField("note") else b""
-    return EngineCall(CallKind(message.call), now_ns, command, message.budget, beginning, _read_receipt(message), note)
+    return EngineCall(
+        CallKind(message.call),
+        now_ns,
+        command,
+        message.budget,
+        beginning,
+        _read_receipt(message),
+        note,
+        message.place,
+    )
 
 
 def _read_receipt(message: pb.JournalRecord) -> Receipt | None:

@@ -27,6 +27,7 @@ from kornel.core.journal.calls import Beginning
 from kornel.core.journal.copying import copy_records
 from kornel.core.journal.following import Follower
 from kornel.core.journal.journal import Journal, JournalUnusable
+from kornel.core.journal.places import JournalPlace
 from kornel.core.journal.refusing import split_command
 from kornel.core.journal.settings import JournalSettings
 from kornel.core.journal.snapshot_store import opened_snapshots
@@ -38,35 +39,39 @@ MOST_BUNDLES: Final = 5
 
 
 class EngineRestorer:
-    """Restores the engine of *journal*, once there is one."""
+    """Restores *engine*, which is that of one place of *journal*, once there is one."""
 
-    def __init__(self, journal: Callable[[], Journal | None], logger: FilteringBoundLogger) -> None:
+    def __init__(self, engine: object, journal: Callable[[], Journal | None], logger: FilteringBoundLogger) -> None:
+        self._engine = engine
         self._find_journal = journal
         self._logger = logger
 
     @property
     def ready(self) -> bool:
-        """Tells whether there is a journal."""
-        return self._find_journal() is not None
+        """Tells whether there is a journal in which the place of the engine is open."""
+        journal = self._find_journal()
+        return journal is not None and journal.find_place(self._engine) is not None
 
     @property
     def last_record(self) -> int:
-        """Returns the number of the record of the last call."""
-        return self._journal.status().last_record
+        """Returns the number of the record of the engine's last call."""
+        return self._place.gate.last_record
 
     async def restore_engine(self, error: Exception, record: int) -> None:
         """Restores the state of the engine before its last call, that of *record*, which failed with *error*, and keeps
         a bundle.
 
-        Other tasks run meanwhile, and see the engine in the state in which the call left it. Raises
+        Other tasks run meanwhile, and see the engine in the state in which the call left it; the engines of other
+        places go on. Raises
         :class:`JournalUnusable`, and :class:`kornel.core.service.status_codes.ServiceError` if the journal cannot be
         written any more.
         """
         journal, began = self._journal, time.perf_counter()
-        await journal.gate.wait_until_durable()
-        follower = await asyncio.to_thread(_play_again, journal.settings, journal.version, self._logger)
-        assert follower.engine is not None, "a journal that is written has an engine"
-        journal.engine.take_state(follower.engine, Beginning(journal.version, False, None, 0))
+        place = self._place
+        await place.gate.wait_until_durable()
+        follower = await asyncio.to_thread(_play_again, journal, place.number, self._logger)
+        assert follower.engine is not None, "the place is open"
+        place.engine.take_state(follower.engine, Beginning(journal.version, False, None, 0))
         took_s = round(time.perf_counter() - began, 3)
         bundle = await asyncio.to_thread(self._keep_bundle, journal.settings, record, error)
         self._logger.error("engine restored, a call was set aside", record=record, took_s=took_s, bundle=bundle)
@@ -77,13 +82,19 @@ class EngineRestorer:
 
     def refuse_entries(self, command: Command, now_ns: int) -> list[Effect]:
         """Returns the refusals of those entries of *command* that get an answer, and records them in the journal."""
-        return self._journal.engine.refuse_entries(command, now_ns)
+        return self._place.engine.refuse_entries(command, now_ns)
 
     @property
     def _journal(self) -> Journal:
         journal = self._find_journal()
         assert journal is not None, "asked only when it is ready"
         return journal
+
+    @property
+    def _place(self) -> JournalPlace:
+        place = self._journal.find_place(self._engine)
+        assert place is not None, "asked only when it is ready"
+        return place
 
     def _keep_bundle(self, settings: JournalSettings, failed: int, error: Exception) -> str:
         """Returns the path of the bundle, or an empty text if it could not be written, which must not prevent the core
@@ -95,12 +106,13 @@ class EngineRestorer:
             return ""
 
 
-def _play_again(settings: JournalSettings, version: str, logger: FilteringBoundLogger) -> Follower:
+def _play_again(journal: Journal, place: int, logger: FilteringBoundLogger) -> Follower:
+    settings = journal.settings
     with (
         closing(JournalStore(settings.url, settings.patience_s, read_only=True)) as store,
         opened_snapshots(settings.url, settings.patience_s, read_only=True) as snapshots,
     ):
-        follower = Follower(store, version=version)
+        follower = Follower(store, version=journal.version, only=place)
         try:
             play_all(follower, snapshots, logger)
         except STORE_ERRORS as error:

@@ -136,7 +136,7 @@ def _look_at(path: Path, sequence: int) -> KeptSnapshot:
 
 
 def _unusable(sequence: int, size: int, problem: str) -> KeptSnapshot:
-    return KeptSnapshot(SnapshotHead("", sequence, 0, 0, 0, 0, 0, 0), size, problem)
+    return KeptSnapshot(SnapshotHead("", sequence, 0, 0, 0, 0, 0), size, problem)
 
 
 def _sync_directory(directory: Path) -> None:

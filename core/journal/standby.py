@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from operator import is_
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from structlog.typing import FilteringBoundLogger
 
@@ -22,14 +23,14 @@ from kornel.core.journal.following import FetchedBlock, Follower, Obstacle
 from kornel.core.journal.journal import Journal, JournalUnusable, NextEpoch, follow_to_end, naming_problems
 from kornel.core.journal.lease import LeaseKeeper, LeaseTable, LeaseView, is_gone, name_holder
 from kornel.core.journal.recording import RecordingEngine
-from kornel.core.journal.replay import Configured
+from kornel.core.journal.replay import Configured, ReplayedPlace
 from kornel.core.journal.settings import JournalSettings
 from kornel.core.journal.snapshot_store import opened_snapshots
 from kornel.core.journal.snapshots import SnapshotUnusable
 from kornel.core.journal.starting import Started, list_usable
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreMoved, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
-from kornel.core.service.configuration_keeping import ConfigurationState, KeptConfigurations
+from kornel.core.service.configuration_keeping import ConfigurationState
 from kornel.core.service.standing import Role, Standing
 
 POLL_S: Final = 0.04
@@ -57,6 +58,13 @@ class FollowedClock(Protocol):
         """Set the clock to *at_ns*, the present time of the leader (0: unknown), but never before *not_before_ns*."""
 
 
+class Followed(NamedTuple):
+    """The places of the leader. ``changed``: those whose configuration, or the versions of it, are not as before."""
+
+    places: Sequence[ReplayedPlace]
+    changed: Sequence[ReplayedPlace]
+
+
 class Standby:
     """The part of one core in a journal that several cores share. Use: :meth:`open`, then :meth:`start` and
     :meth:`stop`.
@@ -79,7 +87,7 @@ class Standby:
         self._beginning = beginning
         self._logger = logger
         self.engine: Final = RecordingEngine.begin_empty(beginning)
-        """The engine, which follows that of the leader. It is the same object in all lives."""
+        """The engine that follows that of the leader's first place. It is the same object in all lives."""
         self._follower = Follower(store, version=beginning.version, make_engine=self._empty_engine)
         self.standing: Final = Standing(shared=True)
         """The standing of the core."""
@@ -89,14 +97,15 @@ class Standby:
         self._address = ""
         self._clock: FollowedClock | None = None
         self._on_lead: Callable[[Journal], None] = lambda journal: None
-        self._on_configured: Callable[[Configured | None, KeptConfigurations], None] = lambda configured, kept: None
+        self._on_followed: Callable[[Followed], None] = lambda followed: None
         self._on_problem: Callable[[str], None] = lambda problem: None
         self._waits_for_end = False
         """Tells whether a core of another version leads, so that this core begins with the snapshot that the leader
         leaves at its end."""
         self._free_since_s = math.inf
         self._tried_snapshot = 0
-        self._configured: tuple[Configured | None, ConfigurationState | None] = (None, None)
+        self._followed: dict[RecordingEngine, tuple[Configured | None, ConfigurationState | None]] = {}
+        """The places that were followed last, by their engines, and what was known then of their configurations."""
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="standby")
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -130,18 +139,19 @@ class Standby:
         address: str,
         *,
         on_lead: Callable[[Journal], None],
-        on_configured: Callable[[Configured | None, KeptConfigurations], None],
+        on_followed: Callable[[Followed], None],
         on_problem: Callable[[str], None],
     ) -> None:
         """Checks once which core leads, takes over if none does, and follows the journal from then on.
 
         *address* is the address of this core for others when it leads. The event loop calls *on_lead* when this core
-        takes over; before that, *on_configured* with each configuration that comes into force and with all versions
-        that the leader has noted; and *on_problem* with a problem, and with an empty text when it is over.
+        takes over; before that, *on_followed* whenever a place was opened or closed, a configuration has come into
+        force, or the leader has noted a version; and *on_problem* with a problem, and with an empty text when it is
+        over.
         """
         self._clock, self._address = clock, address
-        self._on_lead, self._on_configured, self._on_problem = on_lead, on_configured, on_problem
-        self._note_configuration()
+        self._on_lead, self._on_followed, self._on_problem = on_lead, on_followed, on_problem
+        self._note_followed()
         # A core that was started again need not wait for the lease of its former process to expire.
         await self._look_once(is_gone)
         if self._settings.afresh and not self.standing.leads:
@@ -163,7 +173,9 @@ class Standby:
                     await asyncio.to_thread(self._threads.shutdown)
             self._close()
 
-    def _empty_engine(self, beginning: Beginning) -> RecordingEngine:
+    def _empty_engine(self, beginning: Beginning, place: int) -> RecordingEngine:
+        if place:
+            return RecordingEngine.begin_empty(beginning, place)
         self.engine.begin_again(beginning)
         return self.engine
 
@@ -266,7 +278,7 @@ class Standby:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
         self.standing.records_behind = self._follower.behind
-        self._note_configuration()
+        self._note_followed()
 
     async def _take_over(self, gone: str) -> None:
         """Takes the lease if it is still free, replays everything that was written until then, and leads. *gone* is a
@@ -334,11 +346,17 @@ class Standby:
         if self._clock is not None:
             self._clock.follow_time(lease.core_now_ns, self.last_ns)
 
-    def _note_configuration(self) -> None:
-        replay = self._follower.replay
-        before, self._configured = self._configured, (replay.configured, replay.kept.state)
-        if self._configured[0] is not before[0] or self._configured[1] is not before[1]:
-            self._on_configured(replay.configured, replay.kept)
+    def _note_followed(self) -> None:
+        places = tuple(self._follower.replay.places.values())
+        before = self._followed
+        self._followed = {place.engine: (place.configured, place.kept.state) for place in places}
+        changed = [
+            place
+            for place in places
+            if not all(map(is_, before.get(place.engine, (None, None)), self._followed[place.engine]))
+        ]
+        if changed or list(before) != list(self._followed):
+            self._on_followed(Followed(places, changed))
 
     def _note_problem(self) -> None:
         problem = self._follower.problem

@@ -1,4 +1,4 @@
-"""Brings an engine to the end of a journal: from the newest usable snapshot, by replaying the records after it.
+"""Brings engines to the end of a journal: from the newest usable snapshot, by replaying the records after it.
 
 A snapshot is skipped if it is damaged, or if the replay of the records after it has other results than the journal
 says. An older one is then used, and finally the record with which the engine began empty.
@@ -11,13 +11,11 @@ from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.journal.calls import Beginning
 from kornel.core.journal.following import Follower, Obstacle, Problem
-from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.replay import Replay, pause_collecting
 from kornel.core.journal.retention import list_stretches
 from kornel.core.journal.snapshot_store import KeptSnapshot, SnapshotStore
-from kornel.core.journal.snapshots import SnapshotUnusable, check_snapshot, restore_snapshot
+from kornel.core.journal.snapshots import SnapshotUnusable, restore_snapshot
 from kornel.core.journal.store import JournalStore, StoreEnd
 
 _REPORTED_EVERY: Final = 100_000
@@ -68,27 +66,25 @@ def list_usable(store: JournalStore, snapshots: SnapshotStore, end: StoreEnd) ->
             yield kept
 
 
-def begin_replay(store: JournalStore, snapshots: SnapshotStore, sequence: int) -> tuple[Replay, int]:
+def begin_replay(
+    store: JournalStore, snapshots: SnapshotStore, sequence: int, *, only: int | None = None
+) -> tuple[Replay, int]:
     """Returns a replay and the record with which it continues: the one after the newest snapshot before record
     *sequence*, or the one with which the engine began empty. With *sequence* 0, it is the earliest possible record.
+    *only*: the number of the only place that is replayed.
 
     Raises the errors of the stores.
     """
     stretches = [each for each in list_stretches(store, snapshots) if not sequence or each.first <= sequence]
     for stretch in reversed(stretches) if sequence else stretches:
-        replay = Replay()
-        if not stretch.snapshot:
-            return replay, stretch.first
-        try:
-            data = snapshots.read_snapshot(stretch.snapshot)
-            head = check_snapshot(data)
-            engine = RecordingEngine.begin_empty(Beginning("", False, None, 0))
-            notes = restore_snapshot(data, engine)
-        except SnapshotUnusable:
-            continue
-        replay.start_from(engine, head.effects_sum, head.at_ns, head.delivered, notes)
+        replay = Replay(only=only)
+        if stretch.snapshot:
+            try:
+                restore_snapshot(snapshots.read_snapshot(stretch.snapshot), replay)
+            except SnapshotUnusable:
+                continue
         return replay, stretch.first
-    return Replay(), max(1, store.count_bytes()[0])
+    return Replay(only=only), max(1, store.count_bytes()[0])
 
 
 def _begin_with(follower: Follower, snapshots: SnapshotStore, kept: KeptSnapshot, logger: FilteringBoundLogger) -> bool:

@@ -8,10 +8,12 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
+from kornel.core.domain.devices import WHOLE
 from kornel.core.metrics.families import make_counters, make_gauge, make_gauges, make_histogram
 from kornel.core.metrics.queue_series import TYPES_SHOWN
 from kornel.core.metrics.sources import Scrape, Sources
 from kornel.core.preemption.registry import laws_of
+from kornel.core.telling.partitions.device_gauges import STATES
 from kornel.core.telling.partitions.partition_gauges import Amounts, DomainGauges, PartitionGauges
 
 ABOVE_MAX_SHOWN: Final = 200
@@ -24,6 +26,7 @@ def engine_families(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
     yield from _preemption_metrics(sources, scrape)
     yield from _governor_metrics(scrape)
     yield from _topology_metrics(scrape)
+    yield from _device_metrics(scrape)
 
 
 def _scheduling_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
@@ -177,6 +180,29 @@ def _topology_metrics(scrape: Scrape) -> Iterable[Metric]:
         "kornel_metrics_domains_omitted",
         "Domains of inner levels without series of their own: too many.",
         sum(p.domains_omitted for p in scrape.partitions),
+    )
+
+
+def _device_metrics(scrape: Scrape) -> Iterable[Metric]:
+    found = [(scrape.shown_name(partition.name), each) for partition in scrape.partitions for each in partition.devices]
+    yield make_gauges(
+        "kornel_devices",
+        "Devices of nodes: free, shared, full; closed on nodes that take no work; leaving once no longer reported.",
+        ["partition", "type", "state"],
+        {(name, each.type, state): n for name, each in found for state, n in zip(STATES, each.states, strict=True)},
+    )
+    yield make_gauges(
+        "kornel_devices_free",
+        "What is free on nodes that take work, in devices: whole ones, and parts of those that others share.",
+        ["partition", "type", "kind"],
+        {(name, each.type, "whole"): each.whole for name, each in found}
+        | {(name, each.type, "parts"): each.parts / WHOLE for name, each in found},
+    )
+    yield make_gauges(
+        "kornel_devices_linked_free_most",
+        "The most free whole devices that are linked with each other.",
+        ["partition", "type"],
+        {(name, each.type): each.linked for name, each in found},
     )
 
 

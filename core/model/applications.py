@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kornel.core.model.users import Account
 
 GroupKey: TypeAlias = "tuple[Shape, str, bool, Together | None]"
-"""What tells a group of asks from the others of its application: shape, required node, dependence, topology."""
+"""These tell a group of asks from the others of its application: shape, required node, dependence, topology."""
 
 _RUNNING: Final = AppState.RUNNING
 """Kept as a constant, because reading a member from its class costs as much as a call."""

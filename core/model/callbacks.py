@@ -88,8 +88,8 @@ class Callbacks:
         self.asks_recorded: list[str | Resources] | None = None
         self.placements_recorded: list[str | Resources] | None = None
         self.removals_recorded: list[str | int | Resources] | None = None
-        """At most one of these is given: if the last recorded event is about asks, placements or allocations that
-        ended, it has the values of that event, and further ones may be added. It is empty after a single ask."""
+        """One of these has the values of the last recorded event, if that is about asks, placements or allocations
+        that ended and further ones may be added to it. It is empty after a single ask."""
         self.preemption_notices = False
         self.timeout_ns = 0
         self.open: dict[int, Inquiry] = {}

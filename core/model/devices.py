@@ -26,18 +26,25 @@ class Taken(NamedTuple):
 class Device:
     """One device of a node. ``free`` is the number of its thousandths that no allocation holds."""
 
-    __slots__ = ("free", "holders", "kept_for", "leaving", "spec")
+    __slots__ = ("free", "holders", "kept", "leaving", "spec")
 
     def __init__(self, spec: DeviceSpec) -> None:
         self.spec = spec
         self.free = WHOLE
         self.holders: dict[Allocation, int] = {}
         """The thousandths that each of its holders holds."""
-        self.kept_for: Allocation | None = None
-        """The ask that has preempted for the device. No other ask may get it meanwhile."""
+        self.kept: dict[Allocation, int] = {}
+        """The thousandths that each ask which has preempted for the device is to get. No other ask may get these
+        meanwhile."""
         self.leaving = False
         """Tells whether its node no longer reports it. No further ask gets it, and it is removed once it has no
         holder."""
+
+    def free_for(self, ask: Allocation | None) -> int:
+        """Returns the free thousandths that are not kept for others than *ask*."""
+        if not self.kept:
+            return self.free
+        return max(0, self.free - sum(share for other, share in self.kept.items() if other is not ask))
 
     def share_for(self, request: DeviceRequest) -> int:
         """Returns the thousandths of it that *request* would take, or 0 if it does not suit the request even when it is
@@ -74,9 +81,7 @@ class NodeDevices:
         # The search for a node asks this for each node, so it counts no further than necessary.
         missing = request.number or 1
         for device in self.devices.values():
-            if device.kept_for is not None and device.kept_for is not ask:
-                continue
-            if device.free and 0 < device.share_for(request) <= device.free:
+            if device.free and 0 < device.share_for(request) <= device.free_for(ask):
                 missing -= 1
                 if not missing:
                     return True
@@ -92,15 +97,11 @@ class NodeDevices:
 
     def count_room(self, request: DeviceRequest, ask: Allocation | None = None) -> int:
         """Returns the number of asks for *request* that find their devices here now."""
-        return self._count_asks([(device, device.free) for device in self.open_to(ask)], request)
-
-    def open_to(self, ask: Allocation | None) -> list[Device]:
-        """Returns the devices that are not kept for others than *ask*."""
-        return [device for device in self if device.kept_for is None or device.kept_for is ask]
+        return self._count_asks([(device, device.free_for(ask)) for device in self], request)
 
     def has_room_in_part(self, request: DeviceRequest) -> bool:
         """Tells whether an ask for a part of a device finds it on a device of which others hold a part already."""
-        return any(0 < device.share_for(request) <= device.free < WHOLE for device in self.open_to(None))
+        return any(device.free < WHOLE and 0 < device.share_for(request) <= device.free_for(None) for device in self)
 
     def has_room_without(
         self, leaving: Iterable[Allocation], request: DeviceRequest, ask: Allocation | None = None
@@ -108,20 +109,17 @@ class NodeDevices:
         """Tells whether an ask for *request* finds its devices here once the allocations *leaving* have given up
         theirs."""
         gone = set(leaving)
-        free = [
-            (device, device.free + sum(share for holder, share in device.holders.items() if holder in gone))
-            for device in self.open_to(ask)
-        ]
+        free = [(device, _free_without(device, gone, ask)) for device in self]
         return self._count_asks(free, request) > 0
 
     def keep(self, ask: Allocation, names: Iterable[str]) -> None:
         """Keep exactly the devices called *names* for *ask*, so that no other ask gets them."""
+        request = ask.shape.devices
         kept = set(names)
         for device in self:
-            if device.kept_for is ask:
-                device.kept_for = None
-            if device.spec.device_id in kept:
-                device.kept_for = ask
+            device.kept.pop(ask, None)
+            if request is not None and device.spec.device_id in kept:
+                device.kept[ask] = device.share_for(request)
 
     @staticmethod
     def _count_asks(free: Sequence[tuple[Device, int]], request: DeviceRequest) -> int:
@@ -194,11 +192,17 @@ class NodeDevices:
         for device in self:
             other = written.devices[device.spec.device_id] = Device(device.spec)
             other.free, other.holders, other.leaving = device.free, dict(device.holders), device.leaving
-            other.kept_for = device.kept_for
+            other.kept = dict(device.kept)
         return written
 
     def __repr__(self) -> str:
         return f"NodeDevices({list(self)})"
+
+
+def _free_without(device: Device, gone: set[Allocation], ask: Allocation | None) -> int:
+    """Returns the thousandths of *device* that *ask* finds once its holders among *gone* have left."""
+    freed = sum(share for holder, share in device.holders.items() if holder in gone)
+    return max(0, device.free + freed - sum(share for other, share in device.kept.items() if other is not ask))
 
 
 def link_group(device: Device) -> str:

@@ -19,17 +19,17 @@ def choose_devices(
 ) -> tuple[Taken, ...] | None:
     """Returns the devices that an ask for *request* gets now, or ``None`` if there are none for it. *ask* is that ask,
     if devices may be kept for it."""
-    found = devices.open_to(ask)
+    found = [(device, device.free_for(ask)) for device in devices]
     if request.number:
-        usable = [device for device in found if device.free == WHOLE and device.share_for(request)]
+        usable = [device for device, free in found if free == WHOLE and device.share_for(request)]
         chosen = _choose_whole(usable, request.number, linked=request.linked)
         return None if chosen is None else tuple(Taken(device.spec.device_id, WHOLE) for device in chosen)
-    fitting = [(device, share) for device in found if 0 < (share := device.share_for(request)) <= device.free]
-    begun = [(device.free - share, at) for at, (device, share) in enumerate(fitting) if device.free < WHOLE]
+    fitting = [(device, share, free) for device, free in found if 0 < (share := device.share_for(request)) <= free]
+    begun = [(free - share, at) for at, (_, share, free) in enumerate(fitting) if free < WHOLE]
     if begun:
-        device, share = fitting[min(begun)[1]]
+        device, share, _ = fitting[min(begun)[1]]
         return (Taken(device.spec.device_id, share),)
-    first = _choose_whole([device for device, _ in fitting], 1, linked=False)
+    first = _choose_whole([device for device, _, _ in fitting], 1, linked=False)
     if first is None:
         return None
     return (Taken(first[0].spec.device_id, first[0].share_for(request)),)

@@ -84,6 +84,8 @@ class PreemptionPlan:
     explain each of them."""
     weighed: str = ""
     """The other nodes that were looked at, in words."""
+    devices: tuple[str, ...] = ()
+    """The devices of the node that the ask is to get, if it is a member of a gang that wants some."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,10 +25,10 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.events import shorten_event_text
 from kornel.core.journal.journal import Journal, JournalUnusable
+from kornel.core.journal.places import JournalPlace
 from kornel.core.journal.recording import RecordingEngine
-from kornel.core.journal.replay import Configured
 from kornel.core.journal.restoring import EngineRestorer
-from kornel.core.journal.standby import Standby
+from kornel.core.journal.standby import Followed, Standby
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
@@ -274,8 +274,9 @@ class KornelServer:
         *sources*: the resolvers that work here; absent: those that need no settings. *levels*: the level switch of
         *logger*. *security* absent: every caller that reaches the address may do everything. *tracing* absent: nothing
         is traced. *engine* is that of the first manager, and *make_engine* makes those of further ones; absent: the
-        core serves one manager at a time. *journal*: the journal of *engine*; absent: there is none. *standby* follows
-        another core with *engine*, and provides the journal once this core leads.
+        core serves one manager at a time, unless it has a journal, which makes them. *journal*: the journal of
+        *engine* and of the engines of further managers; absent: there is none. *standby* follows another core with
+        *engine*, and provides the journal once this core leads.
         """
         sources = sources or Sources.without_settings()
         self._settings = settings
@@ -329,21 +330,26 @@ class KornelServer:
         """The part of this core in a shared journal; ``None``: the core is the only one."""
         self.standing = standby.standing if standby is not None else Standing()
         """The standing of the core among those that share its journal."""
-        self._gate = StandingGate(self.standing)
+        engines = [engine] if journal is None else [kept.engine for kept in journal.places]
+        first, *further = map(self._make_place, engines)
         self.managers = Managers(
-            self._make_place(engine),
+            first,
             lobby=Lobby(Switchboard(metrics), CallbackBoard(clock=clock, metrics=metrics, logger=logger)),
-            make=self._make_further_place if make_engine is not None else None,
+            make=self._make_further_place if make_engine or journal or standby else None,
             most=settings.managers,
             logger=logger,
             on_change=self._on_damage,
+            on_given_up=self._close_in_journal,
         )
         """The resource managers, each with an engine of its own."""
+        for place in further:
+            self.managers.add_place(place)
         if journal is not None:
-            self._adopt_journal(journal)
-            self._go_on_with_versions(journal.kept)
-            if journal.configured is not None:
-                self.managers.first.configurator.go_on(*journal.configured)
+            journal.on_problem = self._on_journal_problem
+            for place, kept in zip((first, *further), journal.places, strict=True):
+                _go_on_with_versions(place, kept.kept)
+                if kept.configured is not None:
+                    place.configurator.go_on(*kept.configured)
         self._clock_watch = ClockWatch(clock, logger)
         self._garbage_rounds = GarbageRounds(
             garbage,
@@ -536,48 +542,69 @@ class KornelServer:
             self._clock,
             self._settings.advertised or _reachable_address(self.address),
             on_lead=self._take_over,
-            on_configured=self._follow_configuration,
+            on_followed=self._follow_places,
             on_problem=self._on_journal_problem,
         )
 
-    def _go_on_with_versions(self, kept: KeptConfigurations) -> None:
-        note = kept.as_note()
-        if note is not None:
-            self.managers.first.configurator.remember(note)
+    def _follow_places(self, followed: Followed) -> None:
+        """Has a place for each engine of the leader, and the configurations that the leader has."""
+        self._have_places([replayed.engine for replayed in followed.places])
+        for replayed in followed.changed:
+            place = self._find_or_make_place(replayed.engine)
+            _go_on_with_versions(place, replayed.kept)
+            if replayed.configured is not None:
+                place.configurator.go_on(*replayed.configured, note="as the leader accepted it")
+        self._follow_leader()
 
-    def _follow_configuration(self, configured: Configured | None, kept: KeptConfigurations) -> None:
-        self._go_on_with_versions(kept)
-        if configured is not None:
-            self.managers.first.configurator.go_on(*configured, note="as the leader accepted it")
-            self._follow_leader()
+    def _have_places(self, engines: Sequence[EnginePort]) -> None:
+        if engines:
+            self.managers.follow_places([self._find_or_make_place(engine) for engine in engines])
 
-    def _note_configurations(self, note: ConfigurationNote) -> None:
-        if self.journal is not None:
-            self.journal.take_note(note)
+    def _find_or_make_place(self, engine: EnginePort) -> Place:
+        return next((place for place in self.managers.places if place.runner.runs(engine)), None) or self._make_place(
+            engine
+        )
 
     def _take_over(self, journal: Journal) -> None:
         """Begins to lead, with *journal*, where the former leader ended."""
-        self._adopt_journal(journal)
+        self._have_places([kept.engine for kept in journal.places])
+        self.journal = journal
+        journal.on_problem = self._on_journal_problem
         journal.start()
-        place = self.managers.first
-        place.runner.take_over(journal.untold, journal.progress)
-        journal.engine.record_events()
+        for kept in journal.places:
+            place = self._find_or_make_place(kept.engine)
+            place.runner.take_over(kept.untold, kept.progress, self._open_gate(kept, place.switchboard))
+            kept.engine.record_events()
         self.managers.start()
         self._update_health()
         self._decide_from_now_on()
 
-    def _adopt_journal(self, journal: Journal) -> None:
-        self.journal = journal
-        journal.on_problem = self._on_journal_problem
-        journal.responses = self.managers.first.switchboard
-        self._gate.open(journal.gate)
+    def _open_gate(self, kept: JournalPlace | None, switchboard: Switchboard) -> StandingGate:
+        """Returns the gate of a place, whose responses are those of *switchboard*. *kept* is its part of the journal;
+        ``None``: it has none yet."""
+        gate = StandingGate(self.standing)
+        if kept is not None:
+            kept.gate.responses = switchboard
+            gate.open(kept.gate)
+        return gate
+
+    def _find_kept(self, engine: EnginePort) -> JournalPlace | None:
+        """Returns the part of the journal that belongs to the place of *engine*, or ``None`` if there is none."""
+        return self.journal.find_place(engine) if self.journal is not None else None
+
+    def _close_in_journal(self, place: Place) -> None:
+        """Closes *place* in the journal, because it was given up."""
+        if self.journal is not None:
+            for kept in self.journal.places:
+                if place.runner.runs(kept.engine):
+                    self.journal.close_place(kept)
 
     def _decide_from_now_on(self) -> None:
         """Starts everything that only a leading core does."""
         if self.history.kept:
             self._usage_sampler.start()
         if self._file is not None:
-            if self.journal is not None and self.managers.first.configurator.lags_behind:
+            if self.journal is not None and any(place.configurator.lags_behind for place in self.managers.places):
                 self._read_file(self._file.reload())
             if self._settings.watch:
                 self._read_file(self._file.watch())
@@ -706,8 +733,13 @@ class KornelServer:
             await asyncio.sleep(0.005)
 
     def _make_further_place(self) -> Place:
-        assert self._make_engine is not None
-        return self._make_place(self._make_engine(), self.managers.leader.configurator.default_text)
+        self.standing.check_leads()
+        if self.journal is not None:
+            engine: EnginePort = self.journal.open_place().engine
+        else:
+            assert self._make_engine is not None
+            engine = self._make_engine()
+        return self._make_place(engine, self.managers.leader.configurator.default_text)
 
     def _make_place(self, engine: EnginePort, default_config: str | None = None) -> Place:
         """Returns a place for a manager with *engine*. *default_config*: the present text of the file; ``None``: its
@@ -716,26 +748,31 @@ class KornelServer:
         presence = PresenceKeeper(clock, self._on_presence)
         switchboard = Switchboard(metrics, queue_limit=settings.queue_limit, presence=presence)
         callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger, presence=presence, latency=self._latency)
-        kept = self.history.of_manager()
+        history = self.history.of_manager()
+        kept = self._find_kept(engine)
         if self.standing.leads:
             engine.record_events()
 
         def say_of_root(said: str) -> None:
             told = [_event_of_root(clock.now_ns(), said)]
             callbacks.deliver_effects(told)
-            for observer in (self.events, *kept.observers):
+            for observer in (self.events, *history.observers):
                 observer.observe(told)
 
         def follow_settings(extra_config: Mapping[str, str]) -> None:
             # The effects of unregistering a manager are the last ones that it causes.
             if engine.rm_id:
-                kept.follow_settings(extra_config)
+                history.follow_settings(extra_config)
             self._follow_leader()
 
         def add_version(version: Version) -> None:
-            kept.version_added(version)
+            history.version_added(version)
             for observer in (self.events, self.measures, self.refusals):
                 observer.version_added(version)
+
+        def take_note(note: ConfigurationNote) -> None:
+            if (found := self._find_kept(engine)) is not None:
+                found.take_note(note)
 
         runner = PartitionRunner(
             engine,
@@ -753,17 +790,17 @@ class KornelServer:
                 self.health,
                 self.refusals.of_manager(lambda: engine.rm_id),
                 self.usage,
-                *kept.observers,
+                *history.observers,
                 *(() if self._tracing is None else (self._tracing,)),
             ),
             on_settings=follow_settings,
             timer=self.measures.timings.of_engine(),
-            gate=self._gate,
-            untold=self.journal.untold if self.journal is not None else (),
-            progress=self.journal.progress if self.journal is not None else None,
+            gate=self._open_gate(kept, switchboard),
+            untold=kept.untold if kept is not None else (),
+            progress=kept.progress if kept is not None else None,
             on_receipt=engine.note_receipt if isinstance(engine, RecordingEngine) else lambda receipt: None,
-            restorer=EngineRestorer(lambda: self.journal, logger),
-            under_way=lambda: self.journal is not None and self.journal.has_work_under_way(),
+            restorer=EngineRestorer(engine, lambda: self.journal, logger),
+            under_way=lambda: (found := self._find_kept(engine)) is not None and found.has_work_under_way(),
             on_submit=None if self._tracing is None else self._tracing.note_submitted,
         )
         configurator = Configurator(
@@ -775,13 +812,13 @@ class KornelServer:
             on_problem=lambda problem: self._on_file_problem(place, problem),
             on_version=add_version,
             on_rollback=say_of_root,
-            on_note=self._note_configurations,
+            on_note=take_note,
             unavailable_resolvers=self._unavailable_resolvers,
             judge=self._judge,
             changes=self._changes,
             bodies=self._bodies,
         )
-        place = Place(runner, switchboard, callbacks, presence, configurator, say_of_root, kept)
+        place = Place(runner, switchboard, callbacks, presence, configurator, say_of_root, history)
         return place
 
     def _partitions_kept(self) -> list[PartitionReader]:
@@ -854,6 +891,12 @@ class KornelServer:
             self._logger.error("stopped, without a summary of the engine", exc_info=error, **self._metrics.as_dict())
             return
         self._logger.info("stopped", **counts._asdict(), **self._metrics.as_dict())
+
+
+def _go_on_with_versions(place: Place, kept: KeptConfigurations) -> None:
+    note = kept.as_note()
+    if note is not None:
+        place.configurator.remember(note)
 
 
 def _event_of_root(at_ns: int, message: str) -> EventRecorded:

@@ -100,7 +100,7 @@ class EventJournal:
         single = list(compress(records, map(partial(is_, EventRecorded), map(type, records))))
         if _QUEUE_APP in map(_DETAIL_OF, single):
             for event in single:
-                if event.detail == _QUEUE_APP:
+                if type(event) is EventRecorded and event.detail == _QUEUE_APP:
                     self._note_queue(event)
         self.events.append_packed(records, count_all_events(records))
 

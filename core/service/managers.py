@@ -96,12 +96,13 @@ class Managers:
         most: int = MOST_MANAGERS,
         logger: FilteringBoundLogger,
         on_change: Callable[[], None] = lambda: None,
+        on_given_up: Callable[[Place], None] = lambda place: None,
     ) -> None:
         """Prepares the managers. *lobby* serves streams until their first message names the manager. *make* makes
-        another place; if it is absent, the core has a journal and serves one manager at a time. *most* is the most
-        managers at a time.
+        another place; if it is absent, the core serves one manager at a time. *most* is the most managers at a time.
 
-        *on_change* is called when a place was damaged, repaired or given up.
+        *on_change* is called when a place was damaged, repaired or given up, and *on_given_up* with a place whose
+        engine nobody needs any more.
         """
         self._make = make
         self.most: Final = most if make is not None else 1
@@ -110,13 +111,15 @@ class Managers:
         self.lobby: Final = lobby
         self._logger = logger
         self._on_change = on_change
+        self._on_given_up = on_given_up
         self._leaving: set[asyncio.Task[None]] = set()
         self._registering: set[asyncio.Task[Outcome]] = set()
         self._started = False
         self._stopping = False
         self._former_turns = 0
         self.died: asyncio.Event = asyncio.Event()
-        """Set when the partition task of the only place has died, because of a bug."""
+        """Set when the partition task of the only place has died because of a bug, or that of any place because this
+        core must not go on."""
         self.questions: Final = Questions()
         """The queue of questions that take long."""
         self.reader: Final = CoreReader(lambda: [place.runner.reader for place in self._places])
@@ -210,13 +213,6 @@ class Managers:
             if rm_id and rm_id in (place.rm_id, place.meant_for if not place.rm_id else ""):
                 return place
         if not rm_id or self.most == 1:
-            if self._make is None and rm_id and self.first.rm_id:
-                raise CommandRefused(
-                    Fault.OTHER_MANAGER,
-                    f"resource manager {self.first.rm_id!r} is registered, and a core with a journal serves one at a"
-                    f" time, because a journal is that of one engine: unregister it (`kornel unregister"
-                    f" {self.first.rm_id}`), register under its name, or start another core with a journal of its own",
-                )
             return self.first
         vacant = [place for place in self._places if place.vacant]
         if len(vacant) == len(self._places):
@@ -232,11 +228,25 @@ class Managers:
                 )
             self._give_up(vacant[0], ManagerGone("another resource manager has taken the place; register again"))
         place = self._make()
+        self.add_place(place)
+        return place
+
+    def add_place(self, place: Place) -> None:
+        """Add *place* behind the others."""
         self._adopt(place)
         self._places.append(place)
         if self._started:
             self._start_task(place)
-        return place
+
+    def follow_places(self, places: Sequence[Place]) -> None:
+        """Have exactly *places*, in their order, as the core has that this one follows. There must be one."""
+        for place in self.places:
+            if place not in places:
+                self._give_up(place, ManagerGone("the resource manager was unregistered"))
+        for place in places:
+            if place not in self._places:
+                self.add_place(place)
+        self._places.sort(key=list(places).index)
 
     def _adopt(self, place: Place) -> None:
         place.runner.reader.shown_name = self.reader.shown_name
@@ -247,6 +257,7 @@ class Managers:
         if place not in self._places:
             return
         self._places.remove(place)
+        self._on_given_up(place)
         self._former_turns += place.runner.turns_taken
         self._on_change()
         task = asyncio.create_task(self._close_place(place, error), name="give up a place")
@@ -344,6 +355,8 @@ class Managers:
         """Start the partition tasks."""
         self._started = True
         for place in self._places:
+            if place.rm_id:  # It goes on where another core ended.
+                place.served, place.meant_for = True, place.rm_id
             self._start_task(place)
 
     async def stop(self) -> None:
@@ -377,12 +390,14 @@ class Managers:
         place.task.add_done_callback(lambda task: self._note_end(place, task))
 
     def _note_end(self, place: Place, task: asyncio.Task[None]) -> None:
-        if task.cancelled() or task.exception() is None:
+        error = None if task.cancelled() else task.exception()
+        if error is None:
             return
-        self._logger.critical("the partition task died", rm_id=place.rm_id, exc_info=task.exception())
+        self._logger.critical("the partition task died", rm_id=place.rm_id, exc_info=error)
         if self._stopping or place not in self._places:
             return
-        if len(self._places) == 1:
+        # An error of the service concerns all places: another core has taken over.
+        if len(self._places) == 1 or isinstance(error, ServiceError):
             self.died.set()
         else:
             self._give_up(place, EngineFault("internal error; see the log of the core"))

@@ -389,10 +389,15 @@ class PartitionRunner:
         self._gate.pass_on(partial(_settle, durable))
         await durable
 
-    def take_over(self, untold: Sequence[Effect], progress: Progress) -> None:
-        """Makes :meth:`run` continue where another core ended; *untold* and *progress*: as for a new runner."""
+    def take_over(self, untold: Sequence[Effect], progress: Progress, gate: Gate) -> None:
+        """Makes :meth:`run` continue where another core ended; *untold*, *progress* and *gate*: as for a new runner."""
         self._untold = untold
         self._progress = progress
+        self._gate = gate
+
+    def runs(self, engine: object) -> bool:
+        """Tells whether *engine* is the one that this runner uses."""
+        return self._engine is engine
 
     def stop(self) -> None:
         """Accepts nothing more, and lets :meth:`run` return once everything queued is done."""

@@ -152,8 +152,8 @@ class Dispatcher:
             await over
         return job
 
-    def place_task(self, key: str, application_id: str, node: str) -> None:
-        """Start the task *key* on *node*, as the core has decided."""
+    def place_task(self, key: str, application_id: str, node: str, gpus: tuple[str, ...] = ()) -> None:
+        """Start the task *key* on *node* with *gpus*, as the core has decided."""
         task = self._current.get(key)
         if task is None:
             self._answer_unknown(key, application_id, STOPPED)
@@ -169,7 +169,7 @@ class Dispatcher:
             self._do_later(lambda: self.core.release(job, key, STOPPED))
             return
         task.state = TaskState.RUNNING
-        task.node = node
+        task.node, task.gpus = node, gpus
         task.reason = ""
         self._note_change(task, lambda: self._send_start(job, task, key))
 
@@ -242,6 +242,7 @@ class Dispatcher:
         should."""
         name = str(hello["node"])
         record = {each: hello[each] for each in ("capacity", "limits", "boot")}
+        record["devices"] = hello.get("devices", [])
         record |= {"identity": hello.get("identity", ""), "seen_s": self._now()}
         node = self.nodes.setdefault(name, Node(name, record))
         node.record, node.online = record, True
@@ -475,6 +476,7 @@ def make_attempt_spec(job: Job, task: Task) -> dict[str, Any]:
         "vcore": spec.vcore,
         "memory": spec.memory,
         "gpu": spec.gpu,
+        "devices": list(task.gpus),
         "time_s": spec.time_s,
         "kill_s": spec.kill_s,
         "log_bytes": spec.log_bytes,

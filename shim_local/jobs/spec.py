@@ -12,6 +12,9 @@ DEFAULT_LOG_BYTES: Final = 64 * 2**20
 LARGEST_PRIORITY: Final = 2**31 - 1
 """The largest priority that the wire can carry; the smallest is one below its negative."""
 LARGEST_AMOUNT: Final = 2**62
+MOST_GPUS: Final = 256
+SMALLEST_PART: Final = 0.001
+"""The smallest part of a GPU that can be asked for."""
 
 
 class BadSpec(ValueError):
@@ -31,7 +34,8 @@ class JobSpec:
     queue: str = ""
     vcore: int = 1000
     memory: int = 0
-    gpu: int = 0
+    gpu: float = 0
+    """The number of whole GPUs, or a part of one, below 1."""
     priority: int = 0
     indexes: tuple[int, ...] = ()
     """The indexes of an array; empty for a single task."""
@@ -90,6 +94,10 @@ class JobSpec:
             raise BadSpec("an amount is negative")
         if max(amounts) > LARGEST_AMOUNT:
             raise BadSpec("an amount is larger than can be counted")
+        if self.gpu > MOST_GPUS:
+            raise BadSpec(f"no machine has more than {MOST_GPUS} GPUs")
+        if self.gpu != int(self.gpu) and not SMALLEST_PART <= self.gpu < 1:
+            raise BadSpec(f"{self.gpu:g} GPUs cannot be given: ask for whole ones, or for a part of one such as 0.5")
         if not -LARGEST_PRIORITY <= self.priority <= LARGEST_PRIORITY:
             raise BadSpec(f"the priority {self.priority} is out of range: it goes up to {LARGEST_PRIORITY}")
         if any(number > LARGEST_AMOUNT for number in self.after):
@@ -97,8 +105,8 @@ class JobSpec:
         for text in (self.queue, self.user, *self.groups):
             if not text.isprintable() or not _is_unicode(text):
                 raise BadSpec(f"{text!r} cannot be the name of a queue, user or group")
-        if not (self.vcore or self.memory or self.gpu):
-            raise BadSpec("the job asks for nothing: give it --vcore, --memory or --gpu")
+        if not (self.vcore or self.memory or self.gpu >= 1):
+            raise BadSpec("the job asks for nothing: give it --vcore, --memory or --gpu with whole GPUs")
 
     @property
     def shown_name(self) -> str:

@@ -53,6 +53,8 @@ class Task:
     """The reason why the agent was asked to stop this attempt; empty: it was not asked."""
     failures: int = 0
     preemptions: int = 0
+    gpus: tuple[str, ...] = ()
+    """The GPUs that the core has chosen for this attempt."""
 
     @property
     def name(self) -> str:
@@ -69,6 +71,7 @@ class Task:
         self.attempt += 1
         self.state = TaskState.QUEUED
         self.node = self.stopping = ""
+        self.gpus = ()
         self.started_s = 0.0
 
     def to_json(self) -> dict[str, Any]:
@@ -77,7 +80,7 @@ class Task:
             "task": self.name, "job": self.job, "index": self.index, "state": str(self.state), "attempt": self.attempt,
             "node": self.node, "started_s": self.started_s, "ended_s": self.ended_s, "status": self.status,
             "reason": self.reason, "stopping": self.stopping, "failures": self.failures,
-            "preemptions": self.preemptions,
+            "preemptions": self.preemptions, "gpus": list(self.gpus),
         }  # fmt: skip
 
 

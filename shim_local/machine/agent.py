@@ -16,9 +16,9 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -40,6 +40,7 @@ Message: TypeAlias = Mapping[str, Any]
 
 CONTROL_AGAIN_S: Final = 0.02
 START_AGAIN_S: Final = 1.0
+ROUNDING: Final = 1e-6
 LOG_PIECE_BYTES: Final = 256 * 1024
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -53,7 +54,9 @@ class _Attempt:
     """An attempt whose end the server has not confirmed."""
 
     folder: AttemptFolder
-    gpus: tuple[int, ...] = ()
+    gpus: tuple[str, ...] = ()
+    share: float = 0.0
+    """The number of whole GPUs, or the part of one that is below 1."""
     group: str = ""
     pid: int = 0
     """The process ID of the supervisor; 0 as long as it is not known."""
@@ -132,6 +135,7 @@ class Agent:
             "identity": self._identity,
             "boot": self._boot,
             "capacity": {"vcore": self.capacity.vcore, "memory": self.capacity.memory, "gpus": self.capacity.gpus},
+            "devices": [asdict(gpu) for gpu in self.capacity.devices],
             "limits": self.cgroups.shown,
             "attempts": {
                 key: {"start": attempt.folder.read_slot(Slot.START), "end": attempt.end}
@@ -171,7 +175,8 @@ class Agent:
             self._check_spec(spec)
             if len(self._attempts) >= self._most_attempts:
                 raise OSError(f"{len(self._attempts)} tasks are there, and the limit of open files allows no more")
-            attempt.gpus = self._choose_gpus(int(spec["gpu"]))
+            attempt.share = float(spec["gpu"])
+            attempt.gpus = self._take_gpus(attempt.share, tuple(spec.get("devices", ())))
             attempt.group = self.cgroups.find_group(key)
             folder.create(self._complete_spec(attempt, spec))
         except OSError as error:
@@ -230,9 +235,29 @@ class Agent:
         if not Path(str(spec["directory"])).is_absolute():
             raise OSError(f"the directory {spec['directory']} is not absolute")
 
-    def _choose_gpus(self, wanted: int) -> tuple[int, ...]:
-        taken = {gpu for attempt in self._attempts.values() if attempt.end is None for gpu in attempt.gpus}
-        free = [gpu for gpu in range(self.capacity.gpus) if gpu not in taken]
+    def _take_gpus(self, share: float, named: Sequence[str]) -> tuple[str, ...]:
+        """Returns the GPUs of an attempt that wants *share*: those that the core has *named*, or, if it names none,
+        whole ones that are free.
+
+        Raises OSError if there are too few, or if a named one is in use.
+        """
+        used: dict[str, float] = {}
+        for attempt in self._attempts.values():
+            if attempt.end is None:
+                for gpu in attempt.gpus:
+                    used[gpu] = used.get(gpu, 0.0) + min(attempt.share, 1.0)
+        present = [gpu.number for gpu in self.capacity.devices]
+        if named:
+            for gpu in named:
+                if gpu not in present:
+                    raise OSError(f"there is no GPU {gpu}")
+                if used.get(gpu, 0.0) + min(share, 1.0) > 1.0 + ROUNDING:
+                    raise OSError(f"GPU {gpu} is in use")
+            return tuple(named)
+        if 0 < share < 1:
+            raise OSError("a part of a GPU is asked for, and the core says of none which one")
+        free = [gpu for gpu in present if gpu not in used]
+        wanted = int(share)
         if wanted > len(free):
             raise OSError(f"{wanted} GPUs are asked for, {len(free)} are free")
         return tuple(free[:wanted])
@@ -247,7 +272,9 @@ class Agent:
             MARK: f"{self._identity}/{folder.key}",
         }
         if self.capacity.gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, attempt.gpus))
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(attempt.gpus)
+        if 0 < attempt.share < 1:
+            environment["KORNEL_GPU_SHARE"] = f"{attempt.share:g}"
         return {
             **spec,
             "environment": environment,
@@ -267,7 +294,8 @@ class Agent:
             # It never began and never will; the server requests it again.
             shutil.rmtree(folder.path, ignore_errors=True)
             return
-        attempt = _Attempt(folder, tuple(spec.get("gpus", ())), spec.get("group", ""), end=end)
+        gpus = tuple(map(str, spec.get("gpus", ())))
+        attempt = _Attempt(folder, gpus, float(spec.get("gpu", len(gpus))), spec.get("group", ""), end=end)
         self._attempts[folder.key] = attempt
         if end is not None:
             return

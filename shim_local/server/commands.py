@@ -111,10 +111,12 @@ class Commands:
         return state | {"data": "", "node": node}
 
     async def _show_status(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        used: dict[str, Counter[str]] = {name: Counter() for name in self._dispatcher.nodes}
+        used: dict[str, dict[str, float]] = {name: {} for name in self._dispatcher.nodes}
         for job, task in self._dispatcher.live_tasks(TaskState.RUNNING):
-            usage = used.setdefault(task.node, Counter())
-            usage.update(tasks=1, vcore=job.spec.vcore, memory=job.spec.memory, gpus=job.spec.gpu)
+            usage = used.setdefault(task.node, {})
+            spec = job.spec
+            for name, amount in (("tasks", 1), ("vcore", spec.vcore), ("memory", spec.memory), ("gpus", spec.gpu)):
+                usage[name] = round(usage.get(name, 0) + amount, 3)
         nodes = [
             {"name": name, "online": node.online, **node.record, "used": dict(used[name])}
             for name, node in sorted(self._dispatcher.nodes.items())

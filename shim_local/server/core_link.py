@@ -27,6 +27,8 @@ from kornel.shim_client import (
     ConnectionLost,
     CoreUnreachable,
     Credentials,
+    Device,
+    Devices,
     NodeAccepted,
     NodeRejected,
     RegistrationRefused,
@@ -39,6 +41,8 @@ from kornel.shim_client import (
     StreamReopened,
     Superseded,
     Update,
+    devices_attribute,
+    devices_of,
     resource,
 )
 from kornel.shim_local.jobs.dispatcher import Dispatcher, Node
@@ -260,9 +264,9 @@ class CoreLink:
     def _receive(self, update: Update) -> None:
         dispatcher = self.dispatcher
         match update:
-            case Allocated(key=key, application_id=application, node_id=node):
+            case Allocated(key=key, application_id=application, node_id=node, message=message):
                 self._confirm_report(key)
-                dispatcher.place_task(key, application, node)
+                dispatcher.place_task(key, application, node, devices_of(message))
             case Released(key=key, application_id=application, termination=termination, message=message):
                 if key in self._releases and not update.wants_confirmation:
                     del self._releases[key]
@@ -361,8 +365,14 @@ def _make_node(node: Node, action: si.NodeInfo.ActionFromRM.ValueType) -> si.Nod
         nodeID=node.name,
         action=action,
         schedulableResource=resource(capacity.to_resources()) if with_amounts else None,
-        attributes={"si/hostname": node.name} if with_amounts else {},
+        attributes={"si/hostname": node.name, **_report_gpus(node)} if with_amounts else {},
     )
+
+
+def _report_gpus(node: Node) -> dict[str, str]:
+    """Returns the attribute that names the GPUs of a machine. An agent of an earlier version only counts them."""
+    gpus = node.record.get("devices") or [{"number": str(at)} for at in range(node.record["capacity"]["gpus"])]
+    return devices_attribute(Device(gpu["number"], gpu.get("type", ""), gpu.get("memory", 0)) for gpu in gpus)
 
 
 def _make_application(job: Job) -> si.AddApplicationRequest:
@@ -378,7 +388,8 @@ def _make_application(job: Job) -> si.AddApplicationRequest:
 
 def _list_amounts(job: Job) -> dict[str, int]:
     spec = job.spec
-    wanted = Capacity(spec.vcore, spec.memory, spec.gpu).to_resources()
+    # Queues count whole GPUs; parts of one are the matter of devices alone.
+    wanted = Capacity(spec.vcore, spec.memory, int(spec.gpu)).to_resources()
     return {name: amount for name, amount in wanted.items() if amount}
 
 
@@ -391,12 +402,22 @@ def _make_ask(job: Job, task: Task) -> Ask:
         allow_preempt_self=job.spec.preemptible,
         allow_preempt_other=True,
         created_s=int(job.submitted_s),
+        devices=_list_wants(job.spec.gpu),
     )
+
+
+def _list_wants(gpu: float) -> Devices | None:
+    """Returns the request for *gpu* whole GPUs, or for a part of one."""
+    if not gpu:
+        return None
+    return Devices(count=int(gpu)) if gpu >= 1 else Devices(fraction=gpu)
 
 
 def _make_report(job: Job, task: Task) -> si.Allocation:
     report = _make_ask(job, task).to_g3()
     report.nodeID = task.node
+    if task.gpus:
+        report.allocationTags["kornel.gpu.devices"] = ",".join(task.gpus)
     return report
 
 

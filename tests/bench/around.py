@@ -200,7 +200,7 @@ async def watch(workload: Workload, scratch: Path, counting: Watching) -> Counte
     history = chosen_history(str(scratch / "history.db"), [], address="127.0.0.1:1")
     metrics = ServiceMetrics()
     server = KornelServer(
-        journal.engine,
+        journal.first.engine,
         ServerSettings("127.0.0.1:0", "bench", history=history),
         clock=clock,
         metrics=metrics,

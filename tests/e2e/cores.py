@@ -34,7 +34,8 @@ runpy.run_module("kornel", run_name="__main__")
 """A core on a machine whose clock is ahead, or back."""
 
 PLANTED = """
-import runpy, sys
+import asyncio, runpy, sys
+from kornel.core.journal.restoring import EngineRestorer
 from kornel.core.partition.engine import Engine
 from kornel.core.partition.intake import allocation_intake, node_intake
 handle, drain, cycle = allocation_intake.handle, node_intake.handle, Engine.cycle
@@ -63,13 +64,23 @@ def take_update(self, command, now_ns):
     if "poison" in command.config:
         raise RuntimeError("planted: configuration")
 
+async def restore_and_wait(self, error, record):
+    await restore(self, error, record)
+    restored.append(record)
+    if str(error).endswith(f"held-{len(restored)}"):
+        print("held", flush=True)
+        await asyncio.Event().wait()
+
+restored, restore = [], EngineRestorer.restore_engine
+EngineRestorer.restore_engine = restore_and_wait
 allocation_intake.handle, node_intake.handle, Engine.cycle = handle_entry, handle_node, run_slice
 Engine._take_update_steps = take_update
 sys.argv[0] = "kornel"
 runpy.run_module("kornel", run_name="__main__")
 """
 """A core with bugs: on asks called poison and configurations with that word, on draining node n2, and in slices while
-an ask called stuck waits."""
+an ask called stuck waits. Of an ask whose name ends with held-N, the core does nothing more after it was restored N
+times."""
 
 OTHER_VERSION = """
 import runpy, sys

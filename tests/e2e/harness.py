@@ -102,7 +102,7 @@ async def running_core(
     metrics = ServiceMetrics()
     clock = clock or ManualClock()
     if journal is not None:
-        engine, clock = journal.engine, ManualClock(journal.last_ns)
+        engine, clock = journal.first.engine, ManualClock(journal.last_ns)
     if standby is not None:
         engine = standby.engine
     server = KornelServer(

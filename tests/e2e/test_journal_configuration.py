@@ -149,15 +149,22 @@ async def test_a_rollback_holds_across_cores(tmp_path: Path) -> None:
         assert in_force(core) == THIRD
 
 
-async def test_another_manager_is_refused_with_the_reason(tmp_path: Path) -> None:
-    """It is told why, and what to do; the first one goes on."""
+async def test_each_manager_has_its_own_versions_and_rollback(tmp_path: Path) -> None:
+    """After a restart too; a file that has changed meanwhile is in force for the manager that brought nothing."""
     async with journalling(tmp_path, CONFIG) as core:
         await core.register("rm-1", OTHER)
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await core.register("rm-2", OTHER)
-        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-        assert "a journal is that of one engine" in str(refused.value.details())
+        await core.register("rm-2", "")
+        first, second = (place.configurator for place in core.server.managers.places)
+        await first.update_text(THIRD)
+        await first.rollback(1)
+    async with journalling(tmp_path, THIRD) as core:
+        first, second = (place.configurator for place in core.server.managers.places)
+        await until(lambda: second.version(0).text == THIRD, "the file to be followed")
         assert in_force(core) == OTHER
+        assert (first.rollback_held is None, second.rollback_held is None) == (False, True)
+        kept = [(version.rm_id, version.text) for version in second.history.kept_versions()]
+        assert kept == [("rm-2", CONFIG), ("rm-2", THIRD)]
+        assert {version.rm_id for version in first.history.kept_versions()} == {"rm-1"}
 
 
 async def test_nothing_is_in_force_once_the_manager_was_unregistered(tmp_path: Path) -> None:

@@ -125,6 +125,39 @@ async def test_a_shim_goes_on_exactly_behind_a_bug(tmp_path: Path) -> None:
             listening.cancel()
 
 
+@pytest.mark.parametrize("restored", [1, 2])
+async def test_a_message_that_was_set_aside_is_not_lost_by_a_kill(tmp_path: Path, restored: int) -> None:
+    """Before any of its entries was applied singly, and between two of them: the shim sends again what was not."""
+    async with cores_on(str(tmp_path / "journal.db"), tmp_path) as cores:
+        core = await cores.start(bugs=True)
+        async with ShimClient(core.address, "rm-1") as client:
+            await client.register(config=CONFIG)
+            await client.create_nodes([create("n1", vcore=10**6), create("n2", vcore=10**6)])
+            ann = si.UserGroupInformation(user="ann")
+            await client.add_applications([si.AddApplicationRequest(applicationID="app", queueName="root.a", ugi=ann)])
+            heard: Counter[tuple[type, str]] = Counter()
+
+            async def listen() -> None:
+                async for update in client.updates():
+                    if isinstance(update, Allocated | AskRejected):
+                        heard[type(update), update.key] += 1
+
+            listening = asyncio.create_task(listen())
+            names = ("b-1", f"poison-held-{restored}", "b-2")
+            await client.submit_asks([Ask(key, "app", {"vcore": 1}) for key in names])
+            await wait_for_log(core, "held\n")
+            core.send(signal.SIGKILL)
+            await core.ended()
+            again = await cores.start(address=core.address)
+            await wait_until(lambda: len(heard) == 3, "the asks to be answered")
+            await client.submit_asks([Ask("last", "app", {"vcore": 1})])
+            await wait_until(lambda: (Allocated, "last") in heard, "the last ask to be placed")
+            # The next core has no bug.
+            assert heard == {(Allocated, key): 1 for key in (*names, "last")}
+            await check_books(again, 4)
+            listening.cancel()
+
+
 async def test_the_bundle_shows_the_bug_again(tmp_path: Path) -> None:
     """``kornel replay`` of it ends with the call and its traceback; without the bug it says that there is none."""
     journal = str(tmp_path / "journal.db")

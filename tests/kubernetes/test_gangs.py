@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.kubernetes.api import Object, is_placeholder, make_pods, node_of, phase_of
-from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.api import Object, is_placeholder, make_node, make_pods, node_of, phase_of
+from tests.kubernetes.cluster import QUEUES, Cluster
 from tests.kubernetes.programs import BUILD_S, wait_for
 
 pytestmark = pytest.mark.timeout(BUILD_S)
@@ -40,9 +40,22 @@ def test_a_complete_gang_takes_the_place_of_its_placeholders(cluster: Cluster) -
     cluster.check_books()
 
 
-def test_a_hard_gang_that_is_too_large_fails(cluster: Cluster) -> None:
+def test_a_hard_gang_that_is_too_large_waits_and_holds_nothing(cluster: Cluster) -> None:
     cluster.add_nodes(1)
     cluster.start()
+    cluster.api.create(*make_gang("gang", 6, 6, "Hard", timeout_s=4))
+    wait_for(lambda: has_placeholders(cluster, "gang"), "placeholders")
+    cluster.api.create(*make_pods("other", 4))
+    cluster.wait_for_pods("other", 4)
+    assert not any(node_of(pod) for pod in cluster.api.pods("gang"))
+    cluster.api.create(make_node("node-1"), make_node("node-2"))
+    cluster.wait_for_pods("gang", 6)
+    cluster.check_books()
+
+
+def test_a_hard_gang_whose_placeholders_ask_singly_fails_if_it_is_too_large(cluster: Cluster) -> None:
+    cluster.add_nodes(1)
+    cluster.start(QUEUES.replace("- name: default\n", "- name: default\n    gang: {scheduling: upstream}\n"))
     cluster.api.create(*make_gang("gang", 6, 6, "Hard", timeout_s=4))
     failed = cluster.wait_for_pods("gang", 6, "Failed")
     assert {pod["status"]["reason"] for pod in failed} == {"ResourceReservationTimeout"}
@@ -79,8 +92,8 @@ def test_a_gang_goes_on_when_the_core_is_killed_with_its_placeholders_bound(clus
     cluster.start()
     cluster.api.create(*make_gang("gang", 20, 20))
     wait_for(
-        lambda: any(is_placeholder(pod) and node_of(pod) for pod in cluster.api.pods("gang")) or "none",
-        "placeholders that are bound",
+        lambda: any(report["what"] == "started" for report in cluster.reports()) or "none",
+        "placeholders that run",
     )
     cluster.core.program.kill()
     cluster.core.start()

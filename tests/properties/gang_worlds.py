@@ -20,6 +20,16 @@ from kornel.core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
+from kornel.core.domain.devices import (
+    DEVICES_ATTRIBUTE,
+    GIVEN_TAG,
+    WHOLE,
+    DeviceSpec,
+    read_wants,
+    want_tags,
+    write_devices,
+    write_share,
+)
 from kornel.core.domain.effects import (
     Allocated,
     AllocationRejected,
@@ -33,6 +43,7 @@ from kornel.core.domain.topology import read_request, request_tags
 from kornel.core.partition.engine import Engine
 from tests.oracles.rules import gang_units
 from tests.oracles.rules.gang_units import RunningGang, Together, Unit
+from tests.oracles.rules.unit_devices import Device, UnitDevices, Wish
 from tests.oracles.rules.world import Amounts, Books, Node, Queue, Task, World
 from tests.properties.rules_worlds import START_S, configuration
 
@@ -121,6 +132,50 @@ def random_domain_world(seed: int) -> GangWorld:
             wishes |= dict.fromkeys(keys, str(size or ""))
             together.append(Together(frozenset(keys), racks, size))
     return replace(world, unit=replace(world.unit, together=tuple(together)), racks=racks, wishes=wishes)
+
+
+def random_device_world(seed: int) -> GangWorld:
+    """Returns such a cluster with devices on most nodes, of which running tasks hold some and members want some.
+
+    The amounts are scarce, or enough for everybody, so that devices alone decide.
+    """
+    rng = random.Random(seed)
+    world = random_gang_world(rng.randrange(2**32))
+    devices = {
+        node.name: tuple(
+            Device(f"g{at}", rng.choice(["", "", "A"]), rng.choice(["", "x", "x", "y"])) for at in range(count)
+        )
+        for node in world.nodes
+        if (count := rng.choice([0, 1, 2, 3, 4, 4]))
+    }
+    left = {(node, device.name): 1_000 for node, found in devices.items() for device in found}
+    held: dict[str, tuple[str, dict[str, int]]] = {}
+    for task, node in world.running:
+        share = rng.choice([1_000, 1_000, 1_000, 500, 300])
+        free = [name for (where, name), parts in left.items() if where == node and parts >= share]
+        number = rng.choice([1, 1, 2]) if share == 1_000 else 1
+        if len(free) < number or rng.random() < 0.3:
+            continue
+        names = rng.sample(free, number)
+        held[task.key] = node, dict.fromkeys(names, share)
+        for name in names:
+            left[node, name] -= share
+    wishes: dict[str, Wish] = {}
+    of_group: dict[str, Wish] = {}
+    for member in world.unit.members:
+        wish = of_group.setdefault(
+            _group_of(member),
+            rng.choice(
+                [Wish(1), Wish(1), Wish(2), Wish(2, linked=True), Wish(1, type="A"), Wish(share=500), Wish(share=300)]
+            ),
+        )
+        if rng.random() < 0.95:
+            wishes[member.key] = wish
+    unit = replace(world.unit, devices=UnitDevices(devices, held, wishes))
+    roomy = tuple(
+        replace(node, capacity={t: amount + 9 for t, amount in node.capacity.items()}) for node in world.nodes
+    )
+    return replace(world, unit=unit, nodes=roomy if rng.random() < 0.5 else world.nodes)
 
 
 def _group_of(member: Task) -> str:
@@ -258,13 +313,36 @@ class Play:
                 node.name,
                 action,
                 PARTITION,
-                attributes=(("rack", self.world.racks.get(node.name, "")),),
+                attributes=(("rack", self.world.racks.get(node.name, "")), *self._report_devices(node.name)),
                 capacity=_resources(node.capacity) if action is NodeAction.CREATE else None,
             )
             for node in nodes
         )
         if specs:
             self._hear(self.engine.apply(UpdateNodes("rm", specs), self._now_ns))
+
+    def _report_devices(self, node: str) -> tuple[tuple[str, str], ...]:
+        devices = self.world.unit.devices
+        if devices is None or node not in devices.devices:
+            return ()
+        specs = [DeviceSpec(device.name, device.type, link=device.link) for device in devices.devices[node]]
+        return ((DEVICES_ATTRIBUTE, write_devices(specs)),)
+
+    def _device_tags(self, task: Task) -> tuple[tuple[str, str], ...]:
+        devices = self.world.unit.devices
+        if devices is None:
+            return ()
+        if task.key in devices.held:
+            parts = devices.held[task.key][1]
+            share = max(parts.values())
+            wants = want_tags(count=len(parts)) if share == WHOLE else want_tags(fraction=write_share(share))
+            return (*wants, (GIVEN_TAG, ",".join(parts)))
+        wish = devices.wishes.get(task.key)
+        if wish is None:
+            return ()
+        types = (wish.type,) if wish.type else ()
+        fraction = write_share(wish.share) if wish.share else ""
+        return want_tags(count=wish.count, fraction=fraction, linked=wish.linked, types=types)
 
     def _is_gang(self, application: str) -> bool:
         return application == self.world.unit.application or any(
@@ -295,6 +373,7 @@ class Play:
             tags = (("kornel.gangMinimum", str(gang.minimum)),)
         elif task.key in self.world.wishes:
             tags = request_tags(required="rack", slice_size=int(self.world.wishes[task.key] or 0))
+        tags += self._device_tags(task)
         spec = AllocationSpec(
             task.key,
             task.application,
@@ -310,6 +389,7 @@ class Play:
             created_s=task.created,
             tags=tags,
             topology=read_request(tags),
+            devices=read_wants(tags),
         )
         self._hear(self.engine.apply(UpdateAllocations("rm", (spec,)), self._now_ns))
 

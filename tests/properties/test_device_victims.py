@@ -47,11 +47,14 @@ _WANTS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-def _spec(key: str, application: str, amount: int, want: dict[str, Any], device: str = "") -> AllocationSpec:
+def _spec(
+    key: str, application: str, amount: int, want: dict[str, Any], device: str = "", required_node: str = ""
+) -> AllocationSpec:
     tags = (*want_tags(**want), *((("kornel.gpu.devices", device),) if device else ()))
     return AllocationSpec(
         key, application, PARTITION, Resources({"part": amount}), node_id="n" if device else "",
         allow_preempt_other=not device, created_s=1, tags=tags, devices=read_wants(tags),
+        required_node=required_node,
     )  # fmt: skip
 
 
@@ -79,10 +82,11 @@ def _suffices(gone: Sequence[str], running: dict[str, tuple[str, int]], want: di
     return free >= amount and _finds(want, left)
 
 
-@given(st.lists(_HELD, max_size=9), st.sampled_from(_WANTS), st.sampled_from((100, 1000, 2500)))
+@given(st.lists(_HELD, max_size=9), st.sampled_from(_WANTS), st.sampled_from((100, 1000, 2500)), st.booleans())
 def test_a_plan_is_found_where_there_is_one_and_takes_nobody_without_need(
-    held: list[tuple[str, int]], want: dict[str, Any], amount: int
+    held: list[tuple[str, int]], want: dict[str, Any], amount: int, required: bool
 ) -> None:
+    """For a guarantee, and on a node that the ask requires."""
     engine = Engine()
     engine.apply(RegisterManager("rm", CONFIG), SECOND)
     report = ((DEVICES_ATTRIBUTE, write_devices(DEVICES)),)
@@ -97,7 +101,9 @@ def test_a_plan_is_found_where_there_is_one_and_takes_nobody_without_need(
         effects = engine.apply(UpdateAllocations("rm", (_spec(key, "other", share, have, device),)), SECOND)
         if any(isinstance(effect, Allocated) for effect in effects):
             running[key] = (device, share)
-    engine.apply(UpdateAllocations("rm", (_spec("k", "owed", amount, want),)), SECOND)
+    engine.apply(
+        UpdateAllocations("rm", (_spec("k", "owed", amount, want, required_node="n" if required else ""),)), SECOND
+    )
     effects = [effect for at in (2, 3, 4) for effect in engine.cycle(at * SECOND, 1000).effects]
     state = engine.partition(PARTITION)
     assert state is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from random import Random
 
@@ -13,9 +14,11 @@ from kornel.core.journal.effect_sums import sum_effects
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Block, BlockWriter, read_block
 from kornel.core.journal.replay import Replay
+from kornel.core.journal.snapshots import SnapshotHead, restore_snapshot, write_snapshot
+from kornel.core.snapshot.engines import has_work_under_way
 from tests.properties.machine import driver
 from tests.properties.machine.world import World
-from tests.properties.test_snapshots import RUNS
+from tests.properties.test_snapshots import RUNS, trace
 
 BEGINNING = Beginning("test", True, 2_000_000_000, 5)
 
@@ -30,10 +33,10 @@ class Calls:
         self.made.append((call, outcome, list(effects)))
 
 
-def record_run(seed: str, steps: int) -> Calls:
-    """Returns the calls of a run of the random machine."""
+def record_run(seed: str, steps: int, place: int = 0) -> Calls:
+    """Returns the calls of a run of the random machine, which are those of *place*."""
     world, calls = World(), Calls()
-    engine = RecordingEngine.begin_empty(BEGINNING)
+    engine = RecordingEngine.begin_empty(BEGINNING, place)
     engine.record_calls(calls, world.now_ns)
     engine.record_events()
     world.engine = engine
@@ -46,11 +49,11 @@ def write_blocks(calls: Calls, dice: Random) -> Iterator[Block]:
     writer = BlockWriter(0, 0, 1)
     begin = EngineCall(CallKind.BEGIN, calls.made[0][0].now_ns, beginning=BEGINNING)
     waiting = [(begin, CallResult(CallOutcome.DONE, 0, 0))]
-    effects_sum = 0
+    sums: Counter[int] = Counter()
     for call, outcome, effects in calls.made:
         if effects:
-            effects_sum = sum_effects(effects, effects_sum)
-        waiting.append((call, CallResult(outcome, len(effects), effects_sum)))
+            sums[call.place] = sum_effects(effects, sums[call.place])
+        waiting.append((call, CallResult(outcome, len(effects), sums[call.place])))
         if dice.random() < 0.2:
             yield writer.make_block(waiting, 0)
             waiting = []
@@ -63,8 +66,8 @@ def _check_run(seed: str, steps: int) -> set[str]:
     lived = record_run(seed, steps)
     again = Calls()
 
-    def make_engine(beginning: Beginning) -> RecordingEngine:
-        engine = RecordingEngine.begin_empty(beginning)
+    def make_engine(beginning: Beginning, place: int) -> RecordingEngine:
+        engine = RecordingEngine.begin_empty(beginning, place)
         engine.record_calls(again, 0)
         return engine
 
@@ -85,6 +88,42 @@ def _check_run(seed: str, steps: int) -> set[str]:
 def test_a_journal_is_decided_again_alike(seed: int) -> None:
     """Every command comes out of its record as it went in, and every effect is the same."""
     assert "Allocated" in _check_run(f"journal/{seed}", 300)
+
+
+def mix_runs(runs: Sequence[Calls], dice: Random) -> Calls:
+    """Returns the calls of *runs*, one for each place, in an order in which one core could have made them."""
+    mixed = Calls()
+    for place in range(1, len(runs)):
+        opened = EngineCall(CallKind.OPEN, runs[place].made[0][0].now_ns, beginning=BEGINNING, place=place)
+        mixed.add(opened, CallOutcome.DONE, ())
+    left = [list(reversed(run.made)) for run in runs]
+    while any(left):
+        mixed.made.append(dice.choice([calls for calls in left if calls]).pop())
+    return mixed
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_two_places_go_on_alike_from_one_snapshot(seed: int) -> None:
+    """Two engines whose calls alternate, and their twins from a snapshot of both, decide the same to the end."""
+    dice = Random(seed)
+    lived = mix_runs([record_run(f"places/{seed}/{place}", 120, place) for place in range(2)], dice)
+    records = [record for block in write_blocks(lived, dice) for record in read_block(block)]
+    first, twin, compared = Replay(), Replay(), [0, 0]
+    for number, record in enumerate(records):
+        assert (found := first.play(record)) is None, found.describe()
+        if twin.places:
+            assert (found := twin.play(record)) is None, found.describe()
+            assert list(map(repr, twin.last_effects)) == list(map(repr, first.last_effects))
+            compared[record.call.place] += len(first.last_effects)
+        elif number > len(records) // 3 and not any(has_work_under_way(each.engine) for each in first.places.values()):
+            head = SnapshotHead("test", record.sequence, 1, 1, 0, record.call.now_ns, 0)
+            restore_snapshot(write_snapshot(head, first), twin)
+            for place, engine in first.places.items():
+                assert trace(twin.places[place].engine) == trace(engine.engine)
+    assert min(compared) > 100
+    assert [place.effects_sum for place in twin.places.values()] == [
+        place.effects_sum for place in first.places.values()
+    ]
 
 
 @pytest.mark.long

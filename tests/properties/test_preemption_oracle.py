@@ -121,7 +121,7 @@ def test_required_node_finds_a_plan_whenever_there_is_one(seed: int) -> None:
     )
     ask = world.ask(task)
     node = world.nodes[node_id]
-    if required_node.room_is_coming(node, ask) or not node.could_hold(ask.shape.pairs):
+    if required_node.room_is_coming(world, node, ask) or not node.could_hold(ask.shape.pairs):
         return
     here = list(node.allocations.values())
     candidates = [a for a in here if not (a.spec.required_node or a.preempted) and a.priority <= ask.priority]

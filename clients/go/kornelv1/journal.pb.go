@@ -103,6 +103,10 @@ const (
 	JournalCall_JOURNAL_CALL_NOTE JournalCall = 6
 	// Entries of a command on which the engine had failed were refused, without the engine.
 	JournalCall_JOURNAL_CALL_REFUSAL JournalCall = 7
+	// A further place was opened, with an empty engine.
+	JournalCall_JOURNAL_CALL_OPEN JournalCall = 8
+	// A place was closed: its engine is gone.
+	JournalCall_JOURNAL_CALL_CLOSE JournalCall = 9
 )
 
 // Enum value maps for JournalCall.
@@ -116,6 +120,8 @@ var (
 		5: "JOURNAL_CALL_PREEMPTION",
 		6: "JOURNAL_CALL_NOTE",
 		7: "JOURNAL_CALL_REFUSAL",
+		8: "JOURNAL_CALL_OPEN",
+		9: "JOURNAL_CALL_CLOSE",
 	}
 	JournalCall_value = map[string]int32{
 		"JOURNAL_CALL_UNSPECIFIED":   0,
@@ -126,6 +132,8 @@ var (
 		"JOURNAL_CALL_PREEMPTION":    5,
 		"JOURNAL_CALL_NOTE":          6,
 		"JOURNAL_CALL_REFUSAL":       7,
+		"JOURNAL_CALL_OPEN":          8,
+		"JOURNAL_CALL_CLOSE":         9,
 	}
 )
 
@@ -220,20 +228,25 @@ type JournalRecord struct {
 	Budget uint32 `protobuf:"varint,3,opt,name=budget,proto3" json:"budget,omitempty"`
 	// What was applied. Set for JOURNAL_CALL_COMMAND and JOURNAL_CALL_REFUSAL only.
 	Command *JournalCommand `protobuf:"bytes,4,opt,name=command,proto3" json:"command,omitempty"`
-	// With what the engine works from here on. Set for JOURNAL_CALL_BEGIN only.
+	// With what the engine works from here on. Set for JOURNAL_CALL_BEGIN and JOURNAL_CALL_OPEN only.
 	Beginning *JournalBeginning `protobuf:"bytes,5,opt,name=beginning,proto3" json:"beginning,omitempty"`
 	// How the call ended.
 	Outcome JournalOutcome `protobuf:"varint,6,opt,name=outcome,proto3,enum=kornel.v1.JournalOutcome" json:"outcome,omitempty"`
 	// How many effects it had.
 	Effects uint32 `protobuf:"varint,7,opt,name=effects,proto3" json:"effects,omitempty"`
-	// CRC-32 of all effects since the beginning of the epoch, those of this call included. Left out when it had none.
+	// CRC-32 of all effects of the place since the beginning of the epoch, those of this call included. Left out when it
+	// had none.
 	EffectsChecksum uint32 `protobuf:"fixed32,8,opt,name=effects_checksum,json=effectsChecksum,proto3" json:"effects_checksum,omitempty"`
 	// By what its manager can go on at the next core. Set for a registration only.
 	Registered *JournalRegistered `protobuf:"bytes,9,opt,name=registered,proto3" json:"registered,omitempty"`
 	// What the manager need not send again. Set for commands from streams that are resumed only.
 	Received *JournalReceived `protobuf:"bytes,10,opt,name=received,proto3" json:"received,omitempty"`
 	// What the next core has to know beside the state of the engine. Set for JOURNAL_CALL_NOTE only.
-	Note          *JournalNote `protobuf:"bytes,11,opt,name=note,proto3" json:"note,omitempty"`
+	Note *JournalNote `protobuf:"bytes,11,opt,name=note,proto3" json:"note,omitempty"`
+	// The place of the engine that was called. A core has a place for each resource manager, numbered from 0 in the order
+	// in which they were opened; a number is not given again before a core begins afresh. Of no meaning for
+	// JOURNAL_CALL_BEGIN, which is for all places.
+	Place         uint32 `protobuf:"varint,12,opt,name=place,proto3" json:"place,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -343,6 +356,13 @@ func (x *JournalRecord) GetNote() *JournalNote {
 		return x.Note
 	}
 	return nil
+}
+
+func (x *JournalRecord) GetPlace() uint32 {
+	if x != nil {
+		return x.Place
+	}
+	return 0
 }
 
 // A registration, and the session that made it.
@@ -3315,10 +3335,15 @@ type JournalSnapshot struct {
 	Chain uint32 `protobuf:"fixed32,5,opt,name=chain,proto3" json:"chain,omitempty"`
 	// The core's time at the record, in nanoseconds.
 	AtNs int64 `protobuf:"varint,6,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
-	// CRC-32 of all effects of the epoch up to the record.
+	// CRC-32 of all effects of the epoch up to the record. Of a snapshot without places: that of place 0, which is the
+	// only one.
 	EffectsChecksum uint32 `protobuf:"fixed32,7,opt,name=effects_checksum,json=effectsChecksum,proto3" json:"effects_checksum,omitempty"`
 	// The number of the last record whose responses had been handed to the transport.
-	Delivered     int64 `protobuf:"varint,8,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	Delivered int64 `protobuf:"varint,8,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	// The places, in the order in which their states follow. Empty: there is one state, that of place 0.
+	Places []*JournalSnapshotPlace `protobuf:"bytes,9,rep,name=places,proto3" json:"places,omitempty"`
+	// The greatest number that was given to a place.
+	LastPlace     uint32 `protobuf:"varint,10,opt,name=last_place,json=lastPlace,proto3" json:"last_place,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3409,11 +3434,89 @@ func (x *JournalSnapshot) GetDelivered() int64 {
 	return 0
 }
 
+func (x *JournalSnapshot) GetPlaces() []*JournalSnapshotPlace {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+func (x *JournalSnapshot) GetLastPlace() uint32 {
+	if x != nil {
+		return x.LastPlace
+	}
+	return 0
+}
+
+// One place of a snapshot.
+type JournalSnapshotPlace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its number.
+	Place uint32 `protobuf:"varint,1,opt,name=place,proto3" json:"place,omitempty"`
+	// CRC-32 of all its effects of the epoch up to the record.
+	EffectsChecksum uint32 `protobuf:"fixed32,2,opt,name=effects_checksum,json=effectsChecksum,proto3" json:"effects_checksum,omitempty"`
+	// How many bytes its deflated state takes.
+	Size          uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalSnapshotPlace) Reset() {
+	*x = JournalSnapshotPlace{}
+	mi := &file_kornel_v1_journal_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalSnapshotPlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalSnapshotPlace) ProtoMessage() {}
+
+func (x *JournalSnapshotPlace) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_journal_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalSnapshotPlace.ProtoReflect.Descriptor instead.
+func (*JournalSnapshotPlace) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *JournalSnapshotPlace) GetPlace() uint32 {
+	if x != nil {
+		return x.Place
+	}
+	return 0
+}
+
+func (x *JournalSnapshotPlace) GetEffectsChecksum() uint32 {
+	if x != nil {
+		return x.EffectsChecksum
+	}
+	return 0
+}
+
+func (x *JournalSnapshotPlace) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
 var File_kornel_v1_journal_proto protoreflect.FileDescriptor
 
 const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\n" +
-	"\x17kornel/v1/journal.proto\x12\tkornel.v1\"\xfa\x03\n" +
+	"\x17kornel/v1/journal.proto\x12\tkornel.v1\"\x90\x04\n" +
 	"\rJournalRecord\x12*\n" +
 	"\x04call\x18\x01 \x01(\x0e2\x16.kornel.v1.JournalCallR\x04call\x12\x19\n" +
 	"\bafter_ns\x18\x02 \x01(\x12R\aafterNs\x12\x16\n" +
@@ -3428,7 +3531,8 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"registered\x126\n" +
 	"\breceived\x18\n" +
 	" \x01(\v2\x1a.kornel.v1.JournalReceivedR\breceived\x12*\n" +
-	"\x04note\x18\v \x01(\v2\x16.kornel.v1.JournalNoteR\x04note\"C\n" +
+	"\x04note\x18\v \x01(\v2\x16.kornel.v1.JournalNoteR\x04note\x12\x14\n" +
+	"\x05place\x18\f \x01(\rR\x05place\"C\n" +
 	"\x11JournalRegistered\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\"Y\n" +
@@ -3660,7 +3764,7 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"predicates\x12W\n" +
 	"\x15preemption_predicates\x18\x03 \x03(\v2\".kornel.v1.JournalPreemptionAnswerR\x14preemptionPredicates\x128\n" +
 	"\anotices\x18\x04 \x03(\v2\x1e.kornel.v1.JournalNoticeAnswerR\anotices\x12?\n" +
-	"\facknowledged\x18\x05 \x03(\v2\x1b.kornel.v1.JournalPlacementR\facknowledged\"\xe5\x01\n" +
+	"\facknowledged\x18\x05 \x03(\v2\x1b.kornel.v1.JournalPlacementR\facknowledged\"\xbd\x02\n" +
 	"\x0fJournalSnapshot\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12\x14\n" +
@@ -3669,12 +3773,20 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\x05chain\x18\x05 \x01(\aR\x05chain\x12\x13\n" +
 	"\x05at_ns\x18\x06 \x01(\x03R\x04atNs\x12)\n" +
 	"\x10effects_checksum\x18\a \x01(\aR\x0feffectsChecksum\x12\x1c\n" +
-	"\tdelivered\x18\b \x01(\x03R\tdelivered*\x8a\x01\n" +
+	"\tdelivered\x18\b \x01(\x03R\tdelivered\x127\n" +
+	"\x06places\x18\t \x03(\v2\x1f.kornel.v1.JournalSnapshotPlaceR\x06places\x12\x1d\n" +
+	"\n" +
+	"last_place\x18\n" +
+	" \x01(\rR\tlastPlace\"k\n" +
+	"\x14JournalSnapshotPlace\x12\x14\n" +
+	"\x05place\x18\x01 \x01(\rR\x05place\x12)\n" +
+	"\x10effects_checksum\x18\x02 \x01(\aR\x0feffectsChecksum\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04size*\x8a\x01\n" +
 	"\rJournalStream\x12\x1e\n" +
 	"\x1aJOURNAL_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14JOURNAL_STREAM_NODES\x10\x01\x12\x1f\n" +
 	"\x1bJOURNAL_STREAM_APPLICATIONS\x10\x02\x12\x1e\n" +
-	"\x1aJOURNAL_STREAM_ALLOCATIONS\x10\x03*\xe3\x01\n" +
+	"\x1aJOURNAL_STREAM_ALLOCATIONS\x10\x03*\x92\x02\n" +
 	"\vJournalCall\x12\x1c\n" +
 	"\x18JOURNAL_CALL_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12JOURNAL_CALL_BEGIN\x10\x01\x12\x1e\n" +
@@ -3683,7 +3795,9 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\x12JOURNAL_CALL_SLICE\x10\x04\x12\x1b\n" +
 	"\x17JOURNAL_CALL_PREEMPTION\x10\x05\x12\x15\n" +
 	"\x11JOURNAL_CALL_NOTE\x10\x06\x12\x18\n" +
-	"\x14JOURNAL_CALL_REFUSAL\x10\a*j\n" +
+	"\x14JOURNAL_CALL_REFUSAL\x10\a\x12\x15\n" +
+	"\x11JOURNAL_CALL_OPEN\x10\b\x12\x16\n" +
+	"\x12JOURNAL_CALL_CLOSE\x10\t*j\n" +
 	"\x0eJournalOutcome\x12\x1f\n" +
 	"\x1bJOURNAL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17JOURNAL_OUTCOME_REFUSED\x10\x01\x12\x1a\n" +
@@ -3702,7 +3816,7 @@ func file_kornel_v1_journal_proto_rawDescGZIP() []byte {
 }
 
 var file_kornel_v1_journal_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_kornel_v1_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_kornel_v1_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_kornel_v1_journal_proto_goTypes = []any{
 	(JournalStream)(0),              // 0: kornel.v1.JournalStream
 	(JournalCall)(0),                // 1: kornel.v1.JournalCall
@@ -3745,6 +3859,7 @@ var file_kornel_v1_journal_proto_goTypes = []any{
 	(*JournalPlacement)(nil),        // 38: kornel.v1.JournalPlacement
 	(*JournalAnswers)(nil),          // 39: kornel.v1.JournalAnswers
 	(*JournalSnapshot)(nil),         // 40: kornel.v1.JournalSnapshot
+	(*JournalSnapshotPlace)(nil),    // 41: kornel.v1.JournalSnapshotPlace
 }
 var file_kornel_v1_journal_proto_depIdxs = []int32{
 	1,  // 0: kornel.v1.JournalRecord.call:type_name -> kornel.v1.JournalCall
@@ -3803,11 +3918,12 @@ var file_kornel_v1_journal_proto_depIdxs = []int32{
 	35, // 53: kornel.v1.JournalAnswers.preemption_predicates:type_name -> kornel.v1.JournalPreemptionAnswer
 	37, // 54: kornel.v1.JournalAnswers.notices:type_name -> kornel.v1.JournalNoticeAnswer
 	38, // 55: kornel.v1.JournalAnswers.acknowledged:type_name -> kornel.v1.JournalPlacement
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	41, // 56: kornel.v1.JournalSnapshot.places:type_name -> kornel.v1.JournalSnapshotPlace
+	57, // [57:57] is the sub-list for method output_type
+	57, // [57:57] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_journal_proto_init() }
@@ -3841,7 +3957,7 @@ func file_kornel_v1_journal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_journal_proto_rawDesc), len(file_kornel_v1_journal_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -51,9 +51,12 @@ def _check_node(node: Node) -> Iterator[Broken]:
         holders = named.pop(name, set())
         if device.spec.device_id != name or set(device.holders) != holders:
             yield Broken("D1", node.node_id, f"{name} is held by {list(device.holders)}, allocations say {holders}")
-        kept_for = device.kept_for
-        if kept_for is not None and (kept_for.reservation is None or kept_for.reservation.node is not node):
-            yield Broken("D4", node.node_id, f"{name} is kept for {kept_for.key}, which holds no room there")
+        for ask, share in device.kept.items():
+            if ask.reservation is None or ask.reservation.node is not node:
+                yield Broken("D4", node.node_id, f"{name} is kept for {ask.key}, which holds no room there")
+            wanted = ask.shape.devices
+            if wanted is None or (wanted.number and share != _WHOLE) or not 0 < share <= _WHOLE:
+                yield Broken("D4", node.node_id, f"{share} of {name} are kept for {ask.key}, which wants {wanted}")
         held = sum(device.holders.values())
         if device.free != _WHOLE - held or held > _WHOLE:
             yield Broken("D1", node.node_id, f"{name} has {device.free} free, and {held} are held")

@@ -13,7 +13,13 @@ from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.partition.gangs.gang_record import GangHold
 from kornel.core.partition.scheduling import gang_vetting
-from kornel.core.partition.scheduling.gang_places import add_up, exceeded_limit, place_gang, shape_together
+from kornel.core.partition.scheduling.gang_places import (
+    add_up,
+    exceeded_limit,
+    find_devices,
+    place_gang,
+    shape_together,
+)
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import covers_minimum
 from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota
@@ -65,6 +71,8 @@ def _place_if_free(state: PartitionState, application: Application, hold: GangHo
         state.gangs.broken[application] = None
         return
     places = [(ask, ask.reservation.node) for ask in hold.members if ask.reservation is not None]
+    if not find_devices(places):
+        return
     members = list(hold.members)
     limited = _exceeded_limit(state, application, members)
     if limited is not None:

@@ -62,11 +62,12 @@ def choose_places(
     for asks, places in zip(alike, chosen, strict=True):
         nodes.update(zip(asks, places, strict=True))
     found = [(ask, nodes[ask]) for ask in members]
-    return found if _find_devices(found) else None
+    return found if find_devices(found) else None
 
 
-def _find_devices(places: Places) -> bool:
-    """Tells whether all members get their devices on their nodes when they are placed one after the other.
+def find_devices(places: Places) -> bool:
+    """Tells whether all members get their devices on their nodes when they are placed one after the other. What is kept
+    for a member is free for the others once it is placed.
 
     The order matters: members with parts of different sizes may have been packed more tightly in the order in which
     nodes were chosen for them.
@@ -81,9 +82,10 @@ def _find_devices(places: Places) -> bool:
         devices = left.get(node)
         if devices is None:
             devices = left[node] = node.devices.copy()
-        taken = choose_devices(devices, request)
+        taken = choose_devices(devices, request, ask)
         if taken is None:
             return False
+        devices.keep(ask, ())
         devices.put_on_paper(taken)
     return True
 

@@ -71,8 +71,8 @@ def list_orders(ask: Allocation, node: Node, offered: Sequence[Candidate]) -> It
         return
     at = {victim[4]: index for index, victim in enumerate(offered)}
     groups: dict[str, list[list[int]]] = {}
-    for device in node.devices.open_to(ask):
-        holders = _holders_to_leave(device, request, at)
+    for device in node.devices:
+        holders = _holders_to_leave(device, request, at, ask)
         if holders is not None:
             groups.setdefault(link_group(device) if request.linked else "", []).append(holders)
     for devices in groups.values():
@@ -86,11 +86,14 @@ def list_orders(ask: Allocation, node: Node, offered: Sequence[Candidate]) -> It
             yield [offered[index] for index in (*first, *rest)], len(first)
 
 
-def _holders_to_leave(device: Device, request: DeviceRequest, at: Mapping[Allocation, int]) -> list[int] | None:
+def _holders_to_leave(
+    device: Device, request: DeviceRequest, at: Mapping[Allocation, int], ask: Allocation
+) -> list[int] | None:
     """Returns the indexes of the first victims in order that free enough of *device*, or ``None`` if there are not
     enough of them or the device does not suit the request."""
     share = device.share_for(request)
-    missing = share - device.free - sum(part for holder, part in device.holders.items() if holder.preempted)
+    kept = sum(part for other, part in device.kept.items() if other is not ask)
+    missing = share + kept - device.free - sum(part for holder, part in device.holders.items() if holder.preempted)
     if not share:
         return None
     found: list[int] = []

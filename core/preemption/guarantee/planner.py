@@ -87,12 +87,16 @@ def plan_preemption(
     by_class = candidates.rank_classes()
     search = Search(view, ask, needs, terms, candidates, by_class, prospects)
     shim_asked = predicate is not None
-    if within is not None:
-        search.keep_to(within.allows, among)
-    elif ask.shape.devices is not None:
-        shape = ask.shape
-        search.keep_to(lambda node: node.could_hold_shape(shape))
+    shape, allows = ask.shape, None if within is None else within.allows
+    if shape.devices is not None:
+        # The member of a gang also gets open room that the victims for members before it leave.
+        search.keep_to(
+            lambda node: node.could_hold_shape(shape) and (allows is None or allows(node)), among,
+            open_too=within is not None,
+        )  # fmt: skip
         predicate = DevicePredicate(predicate, view.given_up)
+    elif allows is not None:
+        search.keep_to(allows, among)
     extended = False
     if predicate is None:
         solution = search.find_best()

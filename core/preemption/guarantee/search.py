@@ -100,11 +100,17 @@ class Search:
         self._looked = 0
         self._gangs_left = self._nodes_left = False
         self._allows: Callable[[Node], bool] | None = None
+        self._open_too = False
         self._among: Sequence[Node] | None = None
 
-    def keep_to(self, allows: Callable[[Node], bool], among: Sequence[Node] | None = None) -> None:
-        """Restricts the search to nodes that *allows* accepts and that are *among* the given ones, if there are any."""
-        self._allows, self._among = allows, among
+    def keep_to(
+        self, allows: Callable[[Node], bool], among: Sequence[Node] | None = None, *, open_too: bool = False
+    ) -> None:
+        """Restricts the search to nodes that *allows* accepts and that are *among* the given ones, if there are any.
+
+        With *open_too*, nodes on which the ask finds room now count as well.
+        """
+        self._allows, self._among, self._open_too = allows, among, open_too
 
     @property
     def _nodes(self) -> Iterable[Node]:
@@ -356,7 +362,7 @@ class Search:
                 return []
         else:
             victims = []
-            roomy = [node for node in roomy if not self._fits_now(node)]
+            roomy = [node for node in roomy if self._open_too or not self._fits_now(node)]
         if self._ask.shape.devices is not None and len(roomy) > MOST_NODES:
             # On each of them, victims are looked for because of devices.
             roomy = sorted(roomy, key=lambda node: (measure_missing(node, self._ask), node.node_id))[:MOST_NODES]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from kornel.core.domain.gangs import HARD
 from kornel.core.domain.resources import NOTHING
 from kornel.core.domain.topology import Wish
-from kornel.core.laws import overkill, whole_gangs
+from kornel.core.laws import freed_devices, overkill, whole_gangs
 from kornel.core.laws.verdict import Law, Violation, path_of
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
@@ -38,7 +38,7 @@ def check(view: PartitionView, plan: UnitPlan) -> tuple[Violation, ...]:
         violation
         for rule in (
             _check_whole, check_eligible, check_law_2, check_law_3, _check_law_4, check_law_5, check_law_6, check_law_7,
-            _check_gangs, _check_places, _check_domains, _check_queues, _check_minimal,
+            _check_gangs, _check_places, _check_devices, _check_domains, _check_queues, _check_minimal,
         )
         for violation in rule(case)
     )  # fmt: skip
@@ -155,6 +155,38 @@ def _check_places(case: _UnitCase) -> Iterator[Violation]:
                 yield Violation(Law.SUFFICIENT, f"{node.node_id} would have {case.names[t]}={there} for {amount}")
 
 
+def _check_devices(case: _UnitCase) -> Iterator[Violation]:
+    """Yields devices that the plan gives to members and that will not be left for all of them."""
+    for node, members in _devices_by_node(case).items():
+        named = {place.ask: place.devices for place in case.plan.places if place.ask in members}
+        for fault in freed_devices.list_faults(node, named, case.victims, case.stuck):
+            yield Violation(Law.SUFFICIENT, fault)
+
+
+def _devices_by_node(case: _UnitCase) -> dict[Node, list[Allocation]]:
+    """Returns the members that want devices, by the node on which they are to run."""
+    found: dict[Node, list[Allocation]] = {}
+    for place in case.plan.places:
+        if place.ask.shape.devices is not None:
+            found.setdefault(place.node, []).append(place.ask)
+    return found
+
+
+def _needed_for_devices(case: _UnitCase) -> set[str]:
+    """Returns the keys of victims without which the members would not find devices, each victim together with its gang
+    if that leaves as a whole. Victims on nodes with too many ways to share devices are given the benefit of the
+    doubt."""
+    needed: set[str] = set()
+    whole = whole_gangs.leave_whole(case.victims)
+    for node, members in _devices_by_node(case).items():
+        for victim in case.victims:
+            gang = whole.get(victim)
+            rest = [v for v in case.victims if v is not victim and (gang is None or whole.get(v) is not gang)]
+            if not freed_devices.could_share(node, members, rest, case.stuck):
+                needed.add(victim.key)
+    return needed
+
+
 def _check_domains(case: _UnitCase) -> Iterator[Violation]:
     """Yields task groups that require a domain and would run in more domains than their slices need."""
     places = {place.ask: place.node for place in case.plan.places}
@@ -199,6 +231,10 @@ def _check_queues(case: _UnitCase) -> Iterator[Violation]:
 def _check_minimal(case: _UnitCase) -> Iterator[Violation]:
     """Yields victims without which all members would still have their places."""
     needs, keys = whole_gangs.merge_gangs(_list_needs(case), case.victims)
+    needed = _needed_for_devices(case)
+    if needed:
+        _, spare = whole_gangs.merge_gangs([], [victim for victim in case.victims if victim.key not in needed])
+        keys = [key for key in keys if key in spare]
     yield from overkill.check(needs, keys)
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kornel.core.domain.devices import DeviceRequest
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.devices import NodeDevices
 from kornel.core.model.domains import DomainPath
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
@@ -22,6 +24,12 @@ from kornel.core.preemption.guarantee.entitlement import Entitlement
 from kornel.core.preemption.guarantee.needs import Needs, can_take_claim
 from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.guarantee.solve import SUBSETS
+from kornel.core.preemption.guarantee.unit_devices import (
+    assign_devices,
+    devices_after,
+    share_devices,
+    want_devices,
+)
 from kornel.core.preemption.guarantee.unit_domains import Bound
 from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, UnitPlan
 from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
@@ -58,6 +66,8 @@ class _Item(NamedTuple):
     """The contributions to the needs of queues and guarantees, as (need, amount)."""
     uses: Pairs
     """The amounts that it takes from the rooms of law 2 and of the surplus of gangs, as (room, amount)."""
+    holds: frozenset[tuple[str, str, int]] = frozenset()
+    """The parts of devices that it holds, as (node, device, thousandths), if the gang wants any."""
 
     @property
     def weight(self) -> int:
@@ -71,6 +81,7 @@ class _Item(NamedTuple):
             and self.frees == other.frees
             and self.gains == other.gains
             and self.uses == other.uses
+            and self.holds == other.holds
         )
 
 
@@ -113,6 +124,8 @@ class Packing:
         self._rooms: dict[Node, dict[int, int]] = {}
         self._types = [t for t, _ in whole.shape.pairs]
         self._groups = _group_members(members, refused, bound)
+        self._given_up = view.given_up
+        self._wants_devices = want_devices(members)
         for node in sorted(view.nodes.values(), key=lambda node: node.node_id):
             if any(can_take_claim(node, ask) for ask in members):
                 room = node.beside
@@ -241,7 +254,11 @@ class Packing:
                             rooms[node][t] += amount
         if max(base, default=0) > 0:
             return
-        spread = _Spread(self._groups, rooms, self._bound)
+        devices = None
+        if self._wants_devices:
+            gone = [victim for item in self._chosen for victim in item.victims]
+            devices = {node: devices_after(node, gone, self._given_up) for node in rooms}
+        spread = _Spread(self._groups, rooms, self._bound, devices)
         nodes = spread.find_places()
         if spread.cut_short:
             self.exhaustive = False
@@ -261,7 +278,19 @@ class Packing:
                 for adjusted, age, earlier, key, victim, kind in part:
                     frees = ((node, victim.shape.pairs),)
                     rest = age, earlier, key
-                    yield _Item(reluctance_of(victim), adjusted, rest, (victim,), frees, kind.gains, kind.uses)
+                    holds = self._list_held((victim,))
+                    yield _Item(reluctance_of(victim), adjusted, rest, (victim,), frees, kind.gains, kind.uses, holds)
+
+    def _list_held(self, victims: Sequence[Allocation]) -> frozenset[tuple[str, str, int]]:
+        """Returns the parts of devices that *victims* hold, if they matter."""
+        if not self._wants_devices:
+            return frozenset()
+        return frozenset(
+            (victim.node.node_id, *taken)
+            for victim in victims
+            if victim.node is not None and victim.node.devices is not None
+            for taken in victim.node.devices.held_by(victim)
+        )
 
     def _list_gangs(self, candidates: Candidates, terms: Terms) -> Iterator[_Item]:
         for leaf in candidates.open_leaves():
@@ -291,6 +320,7 @@ class Packing:
                     tuple((node, tuple(amounts.items())) for node, amounts in by_node.items()),
                     kind.gains,
                     kind.uses,
+                    self._list_held(members),
                 )
 
     def _make_plan(self, items: Sequence[_Item], nodes: Mapping[Allocation, Node], *, mends: bool) -> UnitPlan:
@@ -313,13 +343,16 @@ class Packing:
         # A victim that frees nothing missing on a node leaves for a queue or a guarantee, so for all members alike.
         of_member[next(iter(nodes))].extend(left)
         adjusted = {victim: item.adjusted for item in items for victim in item.victims}
+        devices = assign_devices(nodes.items(), list(adjusted), self._given_up)
+        assert devices is not None, "looked at when the nodes were chosen"
         places = []
         for ask, node in nodes.items():
             victims = tuple(victim for item in sorted(of_member[ask]) for victim in item.victims)
             short = {self._names[t]: a - self._rooms[node][t] for t, a in ask.shape.pairs if a > self._rooms[node][t]}
             needs = FreedAmounts({Need.NODE.value: short} if short and victims else {})
             order = tuple(adjusted[victim] for victim in victims)
-            places.append(PreemptionPlan(KIND, ask, node, victims, self._fence, needs, order))
+            place = PreemptionPlan(KIND, ask, node, victims, self._fence, needs, order, devices=devices.get(ask, ()))
+            places.append(place)
         return UnitPlan(KIND, self._whole.application, tuple(places), self._fence, mends, not self.exhaustive)
 
 
@@ -327,6 +360,7 @@ class _Group(NamedTuple):
     """Members that are equal for this search."""
 
     pairs: Pairs
+    devices: DeviceRequest | None
     refused: frozenset[str]
     asks: tuple[Allocation, ...]
     bound: int | None
@@ -337,8 +371,16 @@ class _Spread:
     """All ways to place members on nodes; equal members are placed in the order of the nodes."""
 
     def __init__(
-        self, groups: Sequence[_Group], rooms: Mapping[Node, dict[int, int]], bound: Sequence[Bound] = ()
+        self,
+        groups: Sequence[_Group],
+        rooms: Mapping[Node, dict[int, int]],
+        bound: Sequence[Bound] = (),
+        devices: Mapping[Node, NodeDevices | None] | None = None,
     ) -> None:
+        """*devices*: what will be left of the devices of each node; ``None``: no member wants any."""
+        self._devices = devices
+        self._wanting: dict[Node, list[Allocation]] = {}
+        """The members on each node that want devices."""
         self._bound = bound
         self._counts: list[dict[DomainPath, int]] = [{} for _ in bound]
         self._rooms = rooms
@@ -373,18 +415,33 @@ class _Spread:
             if not self._enter_domain(group, node):
                 continue
             self._steps += 1
+            if group.devices is not None and not self._take_devices(ask, node):
+                self._leave_domain(group, node)
+                continue
             for t, amount in group.pairs:
                 room[t] -= amount
             self._chosen.append(node)
             if self._place_next(turn + 1, at if alike else 0):
                 return True
             self._chosen.pop()
+            if group.devices is not None:
+                self._wanting[node].remove(ask)
             self._leave_domain(group, node)
             for t, amount in group.pairs:
                 room[t] += amount
             if self._all_alike:
                 return False  # Other places for these members would not help: all members are alike.
         return False
+
+    def _take_devices(self, ask: Allocation, node: Node) -> bool:
+        """Tells whether *ask* finds devices on *node* beside the members that are there already, and if so counts it
+        among them."""
+        left = None if self._devices is None else self._devices[node]
+        members = self._wanting.setdefault(node, [])
+        if left is None or share_devices(left.copy(), [*members, ask]) is None:
+            return False
+        members.append(ask)
+        return True
 
     def _enter_domain(self, group: _Group, node: Node) -> bool:
         """Counts a member of *group* in the domain of *node*. Returns whether it may run there together with the
@@ -413,11 +470,12 @@ def _group_members(
     members: Sequence[Allocation], refused: Mapping[Allocation, frozenset[str]], bound: Sequence[Bound]
 ) -> list[_Group]:
     """Returns *members* in groups of equal members, large members first."""
-    alike: dict[tuple[Pairs, frozenset[str], int | None], list[Allocation]] = {}
+    alike: dict[tuple[Pairs, DeviceRequest | None, frozenset[str], int | None], list[Allocation]] = {}
     rules = {ask: at for at, rule in enumerate(bound) for ask in rule.asks}
     for ask in members:
-        alike.setdefault((ask.shape.pairs, refused.get(ask, frozenset()), rules.get(ask)), []).append(ask)
-    groups = [_Group(pairs, nodes, tuple(asks), at) for (pairs, nodes, at), asks in alike.items()]
+        key = ask.shape.pairs, ask.shape.devices, refused.get(ask, frozenset()), rules.get(ask)
+        alike.setdefault(key, []).append(ask)
+    groups = [_Group(pairs, devices, nodes, tuple(asks), at) for (pairs, devices, nodes, at), asks in alike.items()]
     return sorted(groups, key=lambda group: tuple((t, -amount) for t, amount in group.pairs))
 
 

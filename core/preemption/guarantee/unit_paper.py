@@ -8,23 +8,29 @@ them: :meth:`Paper.tear_up` restores every record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.claims import Claims
+from kornel.core.model.devices import NodeDevices
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, book_amounts, unbook_amounts
+from kornel.core.policies.device_choice import choose_devices
 
 
 class Paper:
     """Tentative places on the records of a partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, given_up: Container[Allocation] = ()) -> None:
+        self._given_up: Final = given_up
+        """The victims that are no longer expected to leave."""
         self._nodes: dict[Node, tuple[Claims | None, int]] = {}
         """The former claims and the former version of each changed node."""
+        self._devices: dict[Node, NodeDevices] = {}
+        """The former devices of each node on which devices were given away."""
         self._victims: Final[list[Allocation]] = []
         self._claimed: Final[list[tuple[Queue, Pairs]]] = []
 
@@ -33,8 +39,11 @@ class Paper:
         """Returns the changed nodes."""
         return self._nodes.keys()
 
-    def put(self, ask: Allocation, node: Node, victims: Iterable[Allocation]) -> None:
-        """Books that *ask* has claimed its amounts on *node*, and that *victims* are leaving for it."""
+    def put(self, ask: Allocation, node: Node, victims: Iterable[Allocation]) -> tuple[str, ...] | None:
+        """Books that *ask* has claimed its amounts on *node*, and that *victims* are leaving for it.
+
+        Returns the names of the devices that it gets there, or ``None`` if it wants devices that are not left.
+        """
         for victim in victims:
             # This is set directly and not by a move, because nothing else must react to it, and it is taken back before
             # anything else happens.
@@ -50,6 +59,26 @@ class Paper:
         for queue in ask.queue.lineage():
             book_amounts(queue.claimed, ask.shape.pairs)
         self._claimed.append((ask.queue, ask.shape.pairs))
+        return self._put_devices(ask, node)
+
+    def _put_devices(self, ask: Allocation, node: Node) -> tuple[str, ...] | None:
+        """Takes devices of *node* for *ask*. What leaving allocations hold counts as free."""
+        request = ask.shape.devices
+        if request is None:
+            return ()
+        if node.devices is None:
+            return None
+        if node not in self._devices:
+            self._devices[node] = node.devices
+            node.devices = node.devices.copy()
+        for allocation in node.allocations.values():
+            if allocation.preempted and allocation not in self._given_up:
+                node.devices.give_back(allocation)
+        taken = choose_devices(node.devices, request, ask)
+        if taken is None:
+            return None
+        node.devices.put_on_paper(taken)
+        return tuple([name for name, _ in taken])
 
     def tear_up(self) -> None:
         """Takes back everything that was booked."""
@@ -62,7 +91,10 @@ class Paper:
                 unbook_amounts(queue.preempting, victim.shape.pairs)
         for node, (claims, version) in self._nodes.items():
             node.take_claims_back(claims, version)
+        for node, devices in self._devices.items():
+            node.devices = devices
         self._nodes.clear()
+        self._devices.clear()
         self._victims.clear()
         self._claimed.clear()
 

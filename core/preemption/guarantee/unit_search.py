@@ -37,6 +37,7 @@ from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.planner import KIND, Within, plan_preemption
 from kornel.core.preemption.guarantee.prospects import KnownProspects
+from kornel.core.preemption.guarantee.unit_devices import DevicesOf, assign_devices, want_devices
 from kornel.core.preemption.guarantee.unit_domains import NO_DOMAINS, Bound, Way, WayFinder, bind_groups
 from kornel.core.preemption.guarantee.unit_packing import Packing, is_small, key_of_plan
 from kornel.core.preemption.guarantee.unit_paper import Paper
@@ -45,6 +46,8 @@ from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_
 
 MOST_TIES: Final = 2
 """The most ways that are tried although they cannot have fewer victims than the best one."""
+
+NO_DEVICES: Final = Refusal(Outcome.NO_NODE, "the devices are not left beside those of the other members")
 
 Refused = Mapping[Allocation, frozenset[str]]
 """The nodes on which each member may not run."""
@@ -227,14 +230,15 @@ class UnitSearch:
     def _take_open_room(self, view: UnitView, order: NodeOrder) -> None:
         """Notes a node with open room for each of as many members as fit together."""
         assert self._way is not None, "a way has begun"
-        alike: dict[tuple[Pairs, frozenset[str], Domain | None], list[Allocation]] = {}
+        alike: dict[tuple[Shape, frozenset[str], Domain | None], list[Allocation]] = {}
         for ask in self._left:
-            key = ask.shape.pairs, self._refused.get(ask, frozenset()), self._way.domains.get(ask)
+            key = ask.shape, self._refused.get(ask, frozenset()), self._way.domains.get(ask)
             alike.setdefault(key, []).append(ask)
         everywhere, paper = Candidates(order, view.nodes), gang_nodes.Paper(order)
-        for (pairs, refused, domain), asks in alike.items():
+        for (shape, refused, domain), asks in alike.items():
             candidates = everywhere if domain is None else everywhere._replace(among=_open_nodes(domain))
-            nodes = take_places(candidates, Members(pairs, len(asks), refused=refused), paper)
+            members = Members(shape.pairs, len(asks), refused=refused, devices=shape.devices)
+            nodes = take_places(candidates, members, paper)
             self._open.update(zip(asks, nodes, strict=False))
         # Members with a node come first, because the others must not count on the room that these take.
         self._left.sort(key=lambda ask: ask not in self._open)
@@ -245,11 +249,14 @@ class UnitSearch:
     def _place_next(self, view: UnitView, tools: Tools, now_ns: int) -> None:
         """Finds a place for the next member, in the room that the members before it leave."""
         ask = self._left[0]
-        paper = Paper()
+        paper = Paper(view.given_up)
         try:
             for place in self._found:
                 paper.put(place.ask, place.node, place.victims)
             found = self._find_place(view, ask, tools, now_ns)
+            if isinstance(found, PreemptionPlan) and ask.shape.devices is not None:
+                devices = paper.put(ask, found.node, found.victims)
+                found = NO_DEVICES if devices is None else replace(found, devices=devices)
         finally:
             if tools.known is not None:
                 tools.known.doubt_nodes(paper.nodes)
@@ -270,7 +277,7 @@ class UnitSearch:
         allows = self._allowed_nodes(ask)
         if not Needs(asking, self._fence, entitled).needs_victims_everywhere():
             node = self._open.get(ask)
-            if node is not None and node.has_room(ask.shape.pairs):
+            if node is not None and node.has_room_for(ask.shape):
                 return PreemptionPlan(KIND, ask, node, (), self._fence)
         assert self._way is not None, "a way has begun"
         domain = self._way.domains.get(ask)
@@ -296,18 +303,29 @@ class UnitSearch:
             for victim, adjusted in zip(place.victims, place.adjusted, strict=True)
         }
         spare: set[Allocation] = set()
+        devices: DevicesOf | None = None
         for parts in reversed(_join_gangs(sorted(order, key=order.__getitem__))):
-            if ledger.can_do_without(parts):
-                ledger.take_out(parts)
-                spare.update(parts)
+            if not ledger.can_do_without(parts):
+                continue
+            if want_devices(self._members):
+                staying = spare.union(parts)
+                without = [victim for victim in order if victim not in staying]
+                theirs = assign_devices([(p.ask, p.node) for p in self._found], without, view.given_up)
+                if theirs is None:
+                    continue
+                devices = theirs
+            ledger.take_out(parts)
+            spare.update(parts)
         places = tuple(_drop_victims(place, spare) for place in self._found)
+        if devices is not None:
+            places = tuple(replace(place, devices=devices.get(place.ask, ())) for place in places)
         return UnitPlan(KIND, self._whole.application, places, self._fence, self.mends, self._cut_short)
 
     def _may_be_beaten(self, view: PartitionView, plan: UnitPlan) -> bool:
         """Tells whether milder or fewer victims than those of *plan* might be enough, judged by sums of amounts."""
         if not plan.victims:
             return False
-        if any(is_bound(victim) or reluctance_of(victim) for victim in plan.victims):
+        if any(is_bound(victim) or reluctance_of(victim) for victim in plan.victims) or want_devices(plan.members):
             return True
         nodes = [node for node in view.nodes.values() if node.schedulable]
         for t, amount in self._whole.shape.pairs:
@@ -431,7 +449,9 @@ def _with_priority(ask: Allocation, priority: int) -> Allocation:
     return Allocation(spec, ask.application, ask.shape, ask.created_ns, ask.arrival)
 
 
-def _hardest_first(ask: Allocation) -> tuple[Pairs, tuple[int, int, int]]:
+def _hardest_first(ask: Allocation) -> tuple[int, int, Pairs, tuple[int, int, int]]:
     """Returns the sort key for the order in which members get places: equal members one after the other, large ones
-    first."""
-    return tuple((t, -amount) for t, amount in ask.shape.pairs), ask.order
+    first, and before them those that want many whole devices, or a large part of one."""
+    wanted = ask.shape.devices
+    whole, part = (0, 0) if wanted is None else (wanted.number, wanted.share or wanted.memory)
+    return -whole, -part, tuple((t, -amount) for t, amount in ask.shape.pairs), ask.order

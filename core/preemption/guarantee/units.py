@@ -75,14 +75,6 @@ def serve_unit(
         unit.no_attempt_is_due()
         state.enforcement.deferred[first] = None
         return 0, False
-    if any(ask.shape.devices is not None for ask in members):
-        # Victims are chosen by amounts, and might leave devices that some member cannot use. Members may also have come
-        # after the attempt began.
-        state.guarantee.unit_attempts.pop(unit.application, None)
-        unit.no_attempt_is_due()
-        detail = "its members want devices, and victims are chosen by amounts"
-        _tell_refusal(state, unit, members, Refusal(Outcome.GANG_INCOMPLETE, detail), now_ns)
-        return 0, False
     attempt = state.guarantee.unit_attempts.get(unit.application)
     if attempt is not None and attempt.dialogue.waits:
         unit.no_attempt_is_due()
@@ -246,6 +238,8 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
         hold.members[place.ask] = None
     for place in plan.places:
         reservations.reserve_node(state, place.ask, place.node, now_ns)
+        if place.devices and place.node.devices is not None:
+            place.node.devices.keep(place.ask, place.devices)
         if place.victims or not plan.victims:
             detail = f"{format_count(number, 'member')} of a gang {'get other places' if plan.mends else 'get places'}"
             eviction.record_decision(state, KIND, place.ask, now_ns, Outcome.TRIGGERED, detail, place)
@@ -363,8 +357,6 @@ def _why_not_whole(state: PartitionState, application: Application) -> str:
         return f"the topology has no level {level}"
     if not forms_unit(state, application):
         return "its members are placed one by one now"
-    if any(ask.spec.placeholder and ask.shape.devices is not None for ask in application.asks.values()):
-        return "a member wants devices"
     announced = application.spec.placeholder_ask
     total: dict[str, int] = {}
     for ask in application.asks.values():

@@ -11,6 +11,7 @@ from typing import Final
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.not_placed import NotPlaced
+from kornel.core.partition.books import device_books
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import failing
 from kornel.core.partition.waiting.rooms import look_again
@@ -54,9 +55,9 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
     ``None``: none is needed, because the room is there or about to be.
     """
     ask, node = reservation.ask, reservation.node
-    if ask.triggered or ask.shape.devices is not None:
+    if ask.triggered:
         return None
-    if required_node.room_is_coming(node, ask):
+    if required_node.room_is_coming(state, node, ask):
         _rank_claim(state, reservation, now_ns, last=False)
         return None
     # No room is coming, so asks that preempt on this node come first until victims leave for this ask.
@@ -90,6 +91,8 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
 def apply_plan(state: PartitionState, reservation: Reservation, plan: PreemptionPlan, now_ns: int) -> None:
     """Carries out *plan* for *reservation*, which comes first on its node from now on."""
     eviction.apply_plan(state, plan, now_ns)
+    if reservation.ask.shape.devices is not None:
+        device_books.keep_devices(plan.node, reservation.ask, plan.victims, state.stuck)
     _rank_claim(state, reservation, now_ns, last=False)
 
 

@@ -7,8 +7,6 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.foresight import (
-    DEVICES,
-    DEVICES_DETAIL,
     LIMITED,
     UNLISTED,
     Circumstances,
@@ -28,15 +26,13 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
         return None
     verdict, limited = PreemptionVerdict, asked.limited
     node = state.nodes.get(ask.spec.required_node)
-    if node is None or not node.could_hold(ask.shape.pairs):
+    if node is None or not node.could_hold_shape(ask.shape):
         detail = "the node it must run on is unknown or smaller than the ask"
         return PreemptionOutlook(verdict.FORBIDDEN, "required node", Outcome.REQUIRED_NODE, detail)
-    if ask.shape.devices is not None and not node.fits_ask(ask):
-        return PreemptionOutlook(verdict.FORBIDDEN, DEVICES, Outcome.REQUIRED_NODE, DEVICES_DETAIL)
     if limited is not None:
         detail = "on a required node victims are looked for only once the quotas admit the ask"
         return PreemptionOutlook(verdict.FORBIDDEN, str(limited.reason), Outcome.REQUIRED_NODE, detail)
-    if required_node.room_is_coming(node, ask):
+    if required_node.room_is_coming(state, node, ask):
         detail = "its node has room" if node.fits_ask(ask) else "room on its node is leaving already"
         return PreemptionOutlook(verdict.NOT_NEEDED, "", "", detail)
     held = foresee_limit(state, asked.now_ns)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.laws import overkill
+from kornel.core.laws import freed_devices, overkill
 from kornel.core.laws.verdict import Law, Violation
 from kornel.core.model.allocations import Allocation
 from kornel.core.policies.view import PartitionView
@@ -70,6 +70,8 @@ def _available_amount(view: PartitionView, plan: PreemptionPlan, t: int) -> int:
 
 
 def _is_covered(view: PartitionView, plan: PreemptionPlan, victims: list[Allocation]) -> bool:
+    if not freed_devices.leaves_enough(plan.node, plan.ask, victims, view.given_up):
+        return False
     return all(_available_amount(view, plan, t) + _freed_by(victims, t) >= amount for t, amount in plan.ask.shape.pairs)
 
 
@@ -87,7 +89,14 @@ def _sufficient_and_minimal(view: PartitionView, plan: PreemptionPlan) -> Iterat
         needs.append(overkill.Need(f"{name} on {plan.node.node_id}", amount - there, gains, everybody))
     if not victims:
         yield Violation(Law.MINIMAL, "nobody has to go")
-    yield from overkill.check(needs, [victim.key for victim in victims])
+    if not freed_devices.leaves_enough(plan.node, plan.ask, victims, view.given_up):
+        yield Violation(Law.SUFFICIENT, f"{plan.node.node_id} would not have the devices that the ask wants")
+    spare = [
+        victim.key
+        for victim in victims
+        if freed_devices.leaves_enough(plan.node, plan.ask, [v for v in victims if v is not victim], view.given_up)
+    ]
+    yield from overkill.check(needs, spare)
 
 
 def _class_of(allocation: Allocation) -> int:

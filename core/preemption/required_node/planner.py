@@ -7,6 +7,7 @@ task matters, and no task is preempted without need.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
@@ -32,19 +33,24 @@ def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> Preempt
     short = {t: amount - room[t] for t, amount in ask.shape.pairs if amount > room[t]}
     dropped: Counter[str] = Counter()
     victims: list[Allocation] = []
-    unmet = dict(short)
+    unmet, leaving = dict(short), _list_leaving(view, node)
+    without = _lacks_devices(node, ask, leaving)
     for *_, candidate in _list_candidates(ask, node, dropped):
-        if not unmet:
+        if not unmet and not without:
             break
         # They are chosen by rank alone, so some may become needless once later ones are chosen; those are spared below.
-        if any(t in unmet for t, _ in candidate.shape.pairs):
+        if any(t in unmet for t, _ in candidate.shape.pairs) or (without and candidate.devices):
             victims.append(candidate)
             _take_victim(unmet, candidate)
-    if unmet or not victims:
-        lacking = ", ".join(f"{names[t]}={format_quantity(names[t], amount)}" for t, amount in unmet.items())
+            without = without and _lacks_devices(node, ask, [*leaving, *victims])
+    if unmet or without or not victims:
+        lacks = [f"{names[t]}={format_quantity(names[t], amount)}" for t, amount in unmet.items()]
+        if without and ask.shape.devices is not None:
+            lacks.append(ask.shape.devices.describe_request())
         kept = ", ".join(f"{count} {why}" for why, count in sorted(dropped.items()))
-        return Refusal(Outcome.NO_VICTIM_REQUIRED_NODE, f"{node.node_id} lacks {lacking}; protected: {kept or 'none'}")
-    _prune_victims(victims, short)
+        detail = f"{node.node_id} lacks {', '.join(lacks)}; protected: {kept or 'none'}"
+        return Refusal(Outcome.NO_VICTIM_REQUIRED_NODE, detail)
+    _prune_victims(victims, short, lambda rest: not _lacks_devices(node, ask, [*leaving, *rest]))
     return PreemptionPlan(
         KIND,
         ask,
@@ -56,10 +62,24 @@ def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> Preempt
     )
 
 
-def room_is_coming(node: Node, ask: Allocation) -> bool:
+def room_is_coming(view: PartitionView, node: Node, ask: Allocation) -> bool:
     """Tells whether *node* has room for *ask* now, or will have once all its victims have left."""
     room = _room_on(node, ask)
-    return all(room[t] >= amount for t, amount in ask.shape.pairs)
+    if any(room[t] < amount for t, amount in ask.shape.pairs):
+        return False
+    return not _lacks_devices(node, ask, _list_leaving(view, node))
+
+
+def _list_leaving(view: PartitionView, node: Node) -> list[Allocation]:
+    return [a for a in node.allocations.values() if a.preempted and a not in view.given_up]
+
+
+def _lacks_devices(node: Node, ask: Allocation, leaving: Sequence[Allocation]) -> bool:
+    """Tells whether *ask* would not find its devices on *node* once *leaving* have left."""
+    request = ask.shape.devices
+    if request is None:
+        return False
+    return node.devices is None or not node.devices.has_room_without(leaving, request, ask)
 
 
 def _room_on(node: Node, ask: Allocation) -> Vector:
@@ -91,7 +111,7 @@ def _list_candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list
             dropped["of higher priority"] += 1
         elif allocation.preempted:
             dropped["leaving as victims"] += 1
-        elif not any(t in amounts for t in asked):
+        elif not any(t in amounts for t in asked) and not (ask.shape.devices is not None and allocation.devices):
             dropped["without a type asked for"] += 1
         elif allocation.released:
             dropped["being released"] += 1
@@ -115,8 +135,10 @@ def _take_victim(unmet: dict[int, int], victim: Allocation) -> None:
                 del unmet[t]
 
 
-def _prune_victims(victims: list[Allocation], short: dict[int, int]) -> None:
-    """Spare the victims that are not needed, beginning with the most protected one."""
+def _prune_victims(
+    victims: list[Allocation], short: dict[int, int], leaves_devices: Callable[[Sequence[Allocation]], bool]
+) -> None:
+    """Spare the victims that are needed neither for amounts nor for devices, beginning with the most protected one."""
     slack = {t: -amount for t, amount in short.items()}
     for victim in victims:
         for t, amount in victim.shape.pairs:
@@ -124,7 +146,9 @@ def _prune_victims(victims: list[Allocation], short: dict[int, int]) -> None:
                 slack[t] += amount
     for victim in reversed(victims.copy()):
         amounts = dict(victim.shape.pairs)
-        if all(amounts.get(t, 0) <= over for t, over in slack.items()):
+        if all(amounts.get(t, 0) <= over for t, over in slack.items()) and leaves_devices(
+            [other for other in victims if other is not victim]
+        ):
             victims.remove(victim)
             for t in slack:
                 slack[t] -= amounts.get(t, 0)

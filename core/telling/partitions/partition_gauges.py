@@ -17,6 +17,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.governor.books import AsOf
 from kornel.core.preemption.governor.bounds import Scope
 from kornel.core.preemption.governor.governing import limits_for_reading
+from kornel.core.telling.partitions.device_gauges import DeviceCount, DeviceGauges
 
 Amounts = Sequence[int]
 """Amounts by the index of the resource type."""
@@ -114,6 +115,8 @@ class PartitionGauges(NamedTuple):
     gangs_placed: int = 0
     gang_plans_called_off: int = 0
     gang_members_preempted: int = 0
+    devices: tuple[DeviceGauges, ...] = ()
+    """The devices of nodes, by type."""
 
 
 DECILES: Final = 10
@@ -147,12 +150,13 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
                 everywhere[app_state] += count
         if len(queues) < most_queues:
             queues.append(_queue_gauges(path, queue, states))
-    usage, unschedulable = _Usage(state.types.names), 0
+    usage, unschedulable, devices = _Usage(state.types.names), 0, DeviceCount()
     nodes = list(state.nodes.values())
     for start in range(0, len(nodes), LOOKED_AT_ONCE):
         yield None
         some = nodes[start : start + LOOKED_AT_ONCE]
         usage.add_nodes(some)
+        devices.add_nodes(some)
         unschedulable += sum([not node.schedulable for node in some])
     above: dict[str, Mapping[int, int]] = {}
     for number, queue in enumerate(list(state.enforcement.above)):
@@ -192,6 +196,7 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
         queues_omitted=max(0, len(names) - len(queues)),
         domains=tuple(domains),
         domains_omitted=domains_omitted,
+        devices=devices.by_type(),
     )
 
 

@@ -89,7 +89,7 @@ def _forecast_ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
     if question.gang and (question.application_id or question.asks > MOST_MEMBERS):
         raise refuse_question(f"a gang is supposed as a new application of at most {MOST_MEMBERS} members")
     application = find_applicant(state, question, sandbox.now_ns)
-    shape = shape_of(state, question.resources)
+    shape = shape_of(state, question)
     if question.gang:
         members = supposed_asks(application, shape, question, question.asks, sandbox.now_ns)
         return forecast_gang(state, sandbox.index, members, sandbox.now_ns)

@@ -4,8 +4,8 @@ known to them."""
 from __future__ import annotations
 
 from kornel.core.domain.commands import AllocationSpec, ApplicationSpec, CommandRefused, Fault
+from kornel.core.domain.devices import GIVEN_TAG, read_wants
 from kornel.core.domain.gangs import HARD
-from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import read_request
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -61,12 +61,15 @@ def _queue_by_rules(state: PartitionState, question: SupposeAsk) -> str:
     return found.queue
 
 
-def shape_of(state: PartitionState, resources: Resources) -> Shape:
-    """Returns *resources* as a shape that the partition does not remember. Raises an error if no node ever had one of
-    its types."""
+def shape_of(state: PartitionState, question: SupposeAsk) -> Shape:
+    """Returns what each ask of *question* wants as a shape that the partition does not remember. Raises an error if no
+    node ever had one of its types, or if the wish for devices makes no sense."""
+    resources, devices = question.resources, read_wants(question.tags)
+    if devices is not None and (devices.flaw or devices.given):
+        raise refuse_question(devices.flaw or f"{GIVEN_TAG} names devices that only the core chooses")
     if resources.has_negative() or resources.is_zero():
         raise refuse_question("an ask needs amounts above 0 and none below")
-    known = state.types.known_shapes().get(resources)
+    known = state.types.known_shapes().get(resources if devices is None else (resources, devices))
     if known is not None:
         return known
     pairs: list[tuple[int, int]] = []
@@ -76,7 +79,7 @@ def shape_of(state: PartitionState, resources: Resources) -> Shape:
             raise refuse_question(f"no node, queue or ask ever had the resource type {name!r}, so it fits nowhere")
         if t is not None and amount:
             pairs.append((t, amount))
-    return Shape(resources, tuple(sorted(pairs)))
+    return Shape(resources, tuple(sorted(pairs)), devices=devices)
 
 
 def supposed_asks(
@@ -100,6 +103,7 @@ def supposed_asks(
                 placeholder=question.gang,
                 tags=question.tags,
                 topology=topology,
+                devices=shape.devices,
             ),
             application,
             shape,

@@ -73,6 +73,10 @@ class _JournalCallEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JournalCa
     """Nothing was called: a note for the next core."""
     JOURNAL_CALL_REFUSAL: _JournalCall.ValueType  # 7
     """Entries of a command on which the engine had failed were refused, without the engine."""
+    JOURNAL_CALL_OPEN: _JournalCall.ValueType  # 8
+    """A further place was opened, with an empty engine."""
+    JOURNAL_CALL_CLOSE: _JournalCall.ValueType  # 9
+    """A place was closed: its engine is gone."""
 
 class JournalCall(_JournalCall, metaclass=_JournalCallEnumTypeWrapper):
     """What of the engine was called."""
@@ -93,6 +97,10 @@ JOURNAL_CALL_NOTE: JournalCall.ValueType  # 6
 """Nothing was called: a note for the next core."""
 JOURNAL_CALL_REFUSAL: JournalCall.ValueType  # 7
 """Entries of a command on which the engine had failed were refused, without the engine."""
+JOURNAL_CALL_OPEN: JournalCall.ValueType  # 8
+"""A further place was opened, with an empty engine."""
+JOURNAL_CALL_CLOSE: JournalCall.ValueType  # 9
+"""A place was closed: its engine is gone."""
 Global___JournalCall: _TypeAlias = JournalCall  # noqa: Y015
 
 class _JournalOutcome:
@@ -136,6 +144,7 @@ class JournalRecord(_message.Message):
     REGISTERED_FIELD_NUMBER: _builtins.int
     RECEIVED_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
     call: Global___JournalCall.ValueType
     """What was called."""
     after_ns: _builtins.int
@@ -147,14 +156,21 @@ class JournalRecord(_message.Message):
     effects: _builtins.int
     """How many effects it had."""
     effects_checksum: _builtins.int
-    """CRC-32 of all effects since the beginning of the epoch, those of this call included. Left out when it had none."""
+    """CRC-32 of all effects of the place since the beginning of the epoch, those of this call included. Left out when it
+    had none.
+    """
+    place: _builtins.int
+    """The place of the engine that was called. A core has a place for each resource manager, numbered from 0 in the order
+    in which they were opened; a number is not given again before a core begins afresh. Of no meaning for
+    JOURNAL_CALL_BEGIN, which is for all places.
+    """
     @_builtins.property
     def command(self) -> Global___JournalCommand:
         """What was applied. Set for JOURNAL_CALL_COMMAND and JOURNAL_CALL_REFUSAL only."""
 
     @_builtins.property
     def beginning(self) -> Global___JournalBeginning:
-        """With what the engine works from here on. Set for JOURNAL_CALL_BEGIN only."""
+        """With what the engine works from here on. Set for JOURNAL_CALL_BEGIN and JOURNAL_CALL_OPEN only."""
 
     @_builtins.property
     def registered(self) -> Global___JournalRegistered:
@@ -182,10 +198,11 @@ class JournalRecord(_message.Message):
         registered: Global___JournalRegistered | None = ...,
         received: Global___JournalReceived | None = ...,
         note: Global___JournalNote | None = ...,
+        place: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["beginning", b"beginning", "command", b"command", "note", b"note", "received", b"received", "registered", b"registered"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_ns", b"after_ns", "beginning", b"beginning", "budget", b"budget", "call", b"call", "command", b"command", "effects", b"effects", "effects_checksum", b"effects_checksum", "note", b"note", "outcome", b"outcome", "received", b"received", "registered", b"registered"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_ns", b"after_ns", "beginning", b"beginning", "budget", b"budget", "call", b"call", "command", b"command", "effects", b"effects", "effects_checksum", b"effects_checksum", "note", b"note", "outcome", b"outcome", "place", b"place", "received", b"received", "registered", b"registered"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1637,6 +1654,8 @@ class JournalSnapshot(_message.Message):
     AT_NS_FIELD_NUMBER: _builtins.int
     EFFECTS_CHECKSUM_FIELD_NUMBER: _builtins.int
     DELIVERED_FIELD_NUMBER: _builtins.int
+    PLACES_FIELD_NUMBER: _builtins.int
+    LAST_PLACE_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of the core that wrote the record."""
     sequence: _builtins.int
@@ -1650,9 +1669,17 @@ class JournalSnapshot(_message.Message):
     at_ns: _builtins.int
     """The core's time at the record, in nanoseconds."""
     effects_checksum: _builtins.int
-    """CRC-32 of all effects of the epoch up to the record."""
+    """CRC-32 of all effects of the epoch up to the record. Of a snapshot without places: that of place 0, which is the
+    only one.
+    """
     delivered: _builtins.int
     """The number of the last record whose responses had been handed to the transport."""
+    last_place: _builtins.int
+    """The greatest number that was given to a place."""
+    @_builtins.property
+    def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___JournalSnapshotPlace]:
+        """The places, in the order in which their states follow. Empty: there is one state, that of place 0."""
+
     def __init__(
         self,
         *,
@@ -1664,11 +1691,43 @@ class JournalSnapshot(_message.Message):
         at_ns: _builtins.int = ...,
         effects_checksum: _builtins.int = ...,
         delivered: _builtins.int = ...,
+        places: _abc.Iterable[Global___JournalSnapshotPlace] | None = ...,
+        last_place: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ns", b"at_ns", "chain", b"chain", "delivered", b"delivered", "effects_checksum", b"effects_checksum", "epoch", b"epoch", "life", b"life", "sequence", b"sequence", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ns", b"at_ns", "chain", b"chain", "delivered", b"delivered", "effects_checksum", b"effects_checksum", "epoch", b"epoch", "last_place", b"last_place", "life", b"life", "places", b"places", "sequence", b"sequence", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JournalSnapshot: _TypeAlias = JournalSnapshot  # noqa: Y015
+
+@_typing.final
+class JournalSnapshotPlace(_message.Message):
+    """One place of a snapshot."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACE_FIELD_NUMBER: _builtins.int
+    EFFECTS_CHECKSUM_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    place: _builtins.int
+    """Its number."""
+    effects_checksum: _builtins.int
+    """CRC-32 of all its effects of the epoch up to the record."""
+    size: _builtins.int
+    """How many bytes its deflated state takes."""
+    def __init__(
+        self,
+        *,
+        place: _builtins.int = ...,
+        effects_checksum: _builtins.int = ...,
+        size: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effects_checksum", b"effects_checksum", "place", b"place", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JournalSnapshotPlace: _TypeAlias = JournalSnapshotPlace  # noqa: Y015

@@ -19,6 +19,7 @@ from kornel.core.journal.snapshot_keeper import SnapshotStatus
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.service.durations import Durations
 from kornel.core.service.standing import Standing
+from kornel.shim_client import Device, devices_attribute
 from tests.e2e.rest.shim import TREE, rest_cluster
 from tests.exposition import parse, types
 from tests.promql import OF_THE_SCRAPE, grouped_by, label_values, selectors
@@ -96,7 +97,7 @@ async def exported() -> Exported:
     async with rest_cluster() as cluster:
         tree = TREE.replace("    queues:\n      - name: root", "    topology: [rack]\n    queues:\n      - name: root")
         await cluster.register(tree + "                resources: {max: {memory: 100, vcore: 2}}\n")
-        await cluster.node("n1", attributes={"rack": "r1"}, vcore=10, memory=100)
+        await cluster.node("n1", attributes={"rack": "r1", **devices_attribute([Device("0")])}, vcore=10, memory=100)
         await cluster.submit("app", queue="root.a.a1")
         await cluster.ask("k1", vcore=1, memory=5)
         await cluster.ask("waits", vcore=10)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from tests.oracles.rules import guarantee
 from tests.oracles.rules.arithmetic import Need, Victims, admits, breaks_guarantee, covers
+from tests.oracles.rules.unit_devices import UnitDevices
 from tests.oracles.rules.world import Amounts, Books, Task, below, lowest_common
 
 Spread = Mapping[str, str]
@@ -56,6 +57,16 @@ class Unit:
     queue: str
     members: tuple[Task, ...]
     together: tuple[Together, ...] = ()
+    devices: UnitDevices | None = None
+    """The devices that members want; ``None``: nobody wants any."""
+
+    def finds_devices(self, spread: Spread, victims: Victims) -> bool:
+        """Tells whether all members have devices where *spread* puts them, once *victims* have left."""
+        return self.devices is None or self.devices.suffice(spread, {task.key for task, _ in victims})
+
+    def wish_of(self, member: Task) -> object:
+        """Returns what *member* wants of devices."""
+        return None if self.devices is None else self.devices.wishes.get(member.key)
 
     def stands_right(self, spread: Spread) -> bool:
         """Tells whether every group that requires a domain has it."""
@@ -212,7 +223,7 @@ def spreads(books: Books, unit: Unit, victims: Victims) -> Iterator[Spread]:
         for node in sorted(books.nodes)
         if not books.nodes[node].drained
     }
-    said = {m.key: tuple(m.key in group.members for group in unit.together) for m in unit.members}
+    said = {m.key: (str(unit.wish_of(m)), *(m.key in group.members for group in unit.together)) for m in unit.members}
     members = sorted(
         unit.members, key=lambda m: (sorted(m.amounts.items(), reverse=True), said[m.key], m.key), reverse=True
     )
@@ -220,7 +231,7 @@ def spreads(books: Books, unit: Unit, victims: Victims) -> Iterator[Spread]:
 
     def put(at: int, spread: dict[str, str], first: int) -> Iterator[Spread]:
         if at == len(members):
-            if unit.stands_right(spread):
+            if unit.stands_right(spread) and unit.finds_devices(spread, victims):
                 yield dict(spread)
             return
         member = members[at]
@@ -241,24 +252,28 @@ def spreads(books: Books, unit: Unit, victims: Victims) -> Iterator[Spread]:
     yield from put(0, {}, 0)
 
 
-def needless(chosen: Sequence[Parcel], needs: Sequence[Need]) -> list[str]:
-    """Returns the keys of the parcels without which all *needs* would still be met."""
+def needless(unit: Unit, spread: Spread, chosen: Sequence[Parcel], needs: Sequence[Need]) -> list[str]:
+    """Returns the keys of the parcels without which all *needs* would still be met, and all members have devices where
+    *spread* puts them."""
     spare = []
     for parcel in chosen:
         rest = [one for other in chosen if other is not parcel for one in other.victims]
-        if covers(rest, needs):
+        if covers(rest, needs) and unit.finds_devices(spread, rest):
             spare += [task.key for task, _ in parcel.victims]
     return spare
 
 
-def goes_unguaranteed(books: Books, unit: Unit, chosen: Sequence[Parcel], needs: Sequence[Need]) -> bool:
-    """Tells whether some parcel goes only for types that nobody guarantees the unit, and may not."""
+def goes_unguaranteed(
+    books: Books, unit: Unit, spread: Spread, chosen: Sequence[Parcel], needs: Sequence[Need]
+) -> bool:
+    """Tells whether some parcel goes only for types that nobody guarantees the unit, and may not. Whoever is needed for
+    devices is needed."""
     one = unit.as_one()
     entitled = guarantee.entitlement(replace(books, strict=True), one)
     promised = [need for need in needs if need.t in (entitled.queues or {})]
     for parcel in chosen:
         rest = [each for other in chosen if other is not parcel for each in other.victims]
-        if not covers(rest, promised):
+        if not covers(rest, promised) or not unit.finds_devices(spread, rest):
             continue
         goes_for = {need.t for need in needs if not covers(rest, [need])}
         declared = {
@@ -316,9 +331,11 @@ def complaints(books: Books, unit: Unit, gangs: Sequence[RunningGang], spread: S
     chosen = as_parcels(books, gangs, victims)
     if not covers(victims, needs):
         found.append("too few: victims do not make the room")
-    elif needless(chosen, needs):
-        found.append(f"needless: {', '.join(needless(chosen, needs))} could stay")
-    elif goes_unguaranteed(books, unit, chosen, needs):
+    elif not unit.finds_devices(spread, victims):
+        found.append("too few: members do not find their devices")
+    elif needless(unit, spread, chosen, needs):
+        found.append(f"needless: {', '.join(needless(unit, spread, chosen, needs))} could stay")
+    elif goes_unguaranteed(books, unit, spread, chosen, needs):
         found.append("unguaranteed type: somebody goes for it alone")
     return found
 
@@ -363,7 +380,7 @@ def _lawful_spread(
         return None
     for spread in spreads(books, unit, victims):
         needs = [*node_needs(books, unit, spread), *shared]
-        if not needless(chosen, needs) and not goes_unguaranteed(books, unit, chosen, needs):
+        if not needless(unit, spread, chosen, needs) and not goes_unguaranteed(books, unit, spread, chosen, needs):
             return spread
     return None
 

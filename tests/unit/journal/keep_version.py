@@ -26,7 +26,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.resources import Resources
 from kornel.core.journal.calls import Beginning
 from kornel.core.journal.recording import RecordingEngine
-from kornel.core.journal.replay import Replay
+from kornel.core.journal.replay import Replay, ReplayedPlace
 from kornel.core.journal.snapshot_process import Assignment, make_snapshot
 from kornel.core.journal.snapshots import SnapshotHead, write_snapshot
 from kornel.core.partition.engine import CycleResult, Engine
@@ -99,7 +99,7 @@ async def keep_journal(path: Path, version: str) -> dict[str, object]:
         ],
         slices=2,
     )
-    found = summarize(journal.engine)
+    found = summarize(journal.first.engine)
     await asyncio.to_thread(journal.close, 5)
     url = settings_for(path).url.render_as_string(hide_password=False)
     assert not make_snapshot(Assignment(url, 5.0, version, 0, 0, ending=True)).problem
@@ -119,8 +119,8 @@ def keep_run(path: Path, version: str) -> dict[str, object]:
     engine = RecordingEngine.begin_empty(Beginning(version, False, None, 0))
     move_engine(world.engine, engine)
     replay = Replay()
-    replay.start_from(engine, 0, 1, 0)
-    path.write_bytes(write_snapshot(SnapshotHead(version, 1, 1, 1, 0, 1, 0, 0), replay))
+    replay.start_from([ReplayedPlace(engine)], 1, 0, 0)
+    path.write_bytes(write_snapshot(SnapshotHead(version, 1, 1, 1, 0, 1, 0), replay))
     return summarize(engine)
 
 

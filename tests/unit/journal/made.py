@@ -95,8 +95,8 @@ async def decide(journal: Journal, commands: Sequence[Command], *, slices: int =
     now_ns = journal.last_ns
     for command in commands:
         now_ns += 1_000_000
-        journal.engine.apply(command, now_ns)
+        journal.first.engine.apply(command, now_ns)
         for _ in range(slices):
-            journal.engine.cycle(now_ns, 100)
+            journal.first.engine.cycle(now_ns, 100)
     journal.last_ns = now_ns
-    await journal.gate.wait_until_passed()
+    await journal.first.gate.wait_until_passed()

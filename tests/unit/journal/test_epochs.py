@@ -35,9 +35,9 @@ async def wait(journal: Journal, seconds: int) -> list[Effect]:
     effects: list[Effect] = []
     for _ in range(seconds):
         journal.last_ns += SECOND_NS
-        effects += journal.engine.preempt(journal.last_ns)
-        effects += journal.engine.cycle(journal.last_ns, 100).effects
-    await journal.gate.wait_until_passed()
+        effects += journal.first.engine.preempt(journal.last_ns)
+        effects += journal.first.engine.cycle(journal.last_ns, 100).effects
+    await journal.first.gate.wait_until_passed()
     return effects
 
 

@@ -51,7 +51,8 @@ async def test_a_follower_is_where_the_writer_is(tmp_path: Path) -> None:
                 assert follower.sequence == follower.point.sequence == journal.status().last_durable
                 assert not follower.behind
             assert follower.problem is None
-            told = follower.replay.list_untold()
+            assert follower.replay.first is not None
+            told = follower.replay.first.list_untold()
             assert sum(isinstance(effect, Allocated) for effect in told) == 15
             assert not any(isinstance(effect, EventRecorded) for effect in told)
 
@@ -71,8 +72,8 @@ async def test_playing_may_pause_between_any_two_records(tmp_path: Path) -> None
             assert follower.sequence == last
 
 
-async def test_a_follower_goes_on_behind_a_point(tmp_path: Path) -> None:
-    """With an engine that is there, as from a snapshot, and the numbers of that place."""
+async def test_a_follower_goes_on_behind_a_snapshot(tmp_path: Path) -> None:
+    """With the engine and the numbers that are in it."""
     path = tmp_path / "journal.db"
     async with written_journal(path) as journal:
         await decide(journal, [asks(0, 5)])
@@ -81,7 +82,7 @@ async def test_a_follower_goes_on_behind_a_point(tmp_path: Path) -> None:
             first.catch_up()
             assert first.engine is not None
             second = Follower(store, version="test")
-            second.start_from(first.engine, first.point)
+            second.start_from_snapshot(first.take_snapshot()[1])
             await decide(journal, [asks(5, 5)])
             assert second.catch_up()
             assert second.problem is None

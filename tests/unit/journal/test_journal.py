@@ -33,7 +33,7 @@ __all__ = ["database", "postgres", "postgres_server"]
 
 def allocations_of(journal: Journal) -> dict[str, str]:
     """Returns the node of each allocation that the engine has."""
-    state = journal.engine.partition(PARTITION)
+    state = journal.first.engine.partition(PARTITION)
     assert state is not None
     return {key: node.node_id for node in state.nodes.values() for key in node.allocations}
 
@@ -66,7 +66,7 @@ async def test_a_core_goes_on_where_the_last_one_ended(database: str) -> None:
     journal = open_journal(database)
     journal.start()
     assert allocations_of(journal) == made
-    assert journal.engine.rm_id == RM
+    assert journal.first.engine.rm_id == RM
     await decide(journal, [asks(100)])
     assert set(allocations_of(journal)) == {*made, "ask-100"}
     assert journal.status().epoch == 2
@@ -84,11 +84,11 @@ async def test_what_was_decided_lately_is_sent_again(tmp_path: Path) -> None:
     await make_journal(path)
     journal = open_journal(path)
     journal.start()
-    assert sum(isinstance(effect, Allocated) for effect in journal.untold) == 30
+    assert sum(isinstance(effect, Allocated) for effect in journal.first.untold) == 30
     await decide(journal, [*small_cluster(), asks(50)])
     await asyncio.to_thread(journal.close, 5)
     journal = open_journal(path)
-    assert [effect.spec.key for effect in journal.untold if isinstance(effect, Allocated)] == ["ask-50"]
+    assert [effect.spec.key for effect in journal.first.untold if isinstance(effect, Allocated)] == ["ask-50"]
     journal.close(1)
 
 
@@ -110,18 +110,18 @@ async def test_what_the_transport_took_is_known_while_more_keeps_coming(tmp_path
     path = tmp_path / "journal.db"
     journal = open_journal(path)
     journal.start()
-    journal.responses = counts = Counts()
+    journal.first.gate.responses = counts = Counts()
     await decide(journal, small_cluster())
     for number in range(6):
         await decide(journal, [asks(number)])
         journal.last_ns += 600 * 10**9
         counts.entered += 1
         counts.gone = min(number, 4)  # There is always one on its way, and the last two stay there.
-        await journal.gate.wait_for_room()
+        await journal.first.gate.wait_for_room()
     await decide(journal, [asks(6)])
     await asyncio.to_thread(journal.close, 5)
     journal = open_journal(path)
-    told = [effect.spec.key for effect in journal.untold if isinstance(effect, Allocated)]
+    told = [effect.spec.key for effect in journal.first.untold if isinstance(effect, Allocated)]
     assert told == ["ask-4", "ask-5", "ask-6"]
     journal.close(1)
 
@@ -140,16 +140,16 @@ async def test_nothing_passes_before_its_record_is_durable(tmp_path: Path, monke
     monkeypatch.setattr(JournalStore, "append_block", append_later)
     journal.start()
     left: list[int] = []
-    journal.gate.pass_on(lambda: left.append(0))
+    journal.first.gate.pass_on(lambda: left.append(0))
     assert left == [0]
     for number, command in enumerate([*small_cluster(), asks(0)], 1):
-        journal.engine.apply(command, journal.last_ns)
-        journal.gate.pass_on(lambda number=number: left.append(number))
+        journal.first.engine.apply(command, journal.last_ns)
+        journal.first.gate.pass_on(lambda number=number: left.append(number))
     await asyncio.sleep(0)
     assert left == [0]
-    assert journal.gate.waiting == 4
+    assert journal.first.gate.waiting == 4
     committed.set()
-    await asyncio.wait_for(journal.gate.wait_until_passed(), 20)
+    await asyncio.wait_for(journal.first.gate.wait_until_passed(), 20)
     assert left == [0, 1, 2, 3, 4]
     await asyncio.to_thread(journal.close, 5)
 
@@ -179,20 +179,20 @@ async def test_a_store_that_fails_stops_the_intake_and_loses_nothing(
     monkeypatch.setattr(JournalStore, "append_block", fail)
     journal.start()
     for command in [*small_cluster(), asks(0, 10)]:
-        journal.engine.apply(command, journal.last_ns)
+        journal.first.engine.apply(command, journal.last_ns)
     left: list[str] = []
-    journal.gate.pass_on(lambda: left.append("out"))
+    journal.first.gate.pass_on(lambda: left.append("out"))
     await wait_for(lambda: bool(problems))
     with pytest.raises(refusal):
-        journal.gate.check_intake()
-    room = asyncio.ensure_future(journal.gate.wait_for_room())
+        journal.first.gate.check_intake()
+    room = asyncio.ensure_future(journal.first.gate.wait_for_room())
     await asyncio.sleep(0)
     assert not room.done()
     assert not left
     failing = False
     await asyncio.wait_for(room, 20)
-    await journal.gate.wait_until_passed()
-    journal.gate.check_intake()
+    await journal.first.gate.wait_until_passed()
+    journal.first.gate.check_intake()
     assert left == ["out"]
     assert problems[-1] == ""
     await asyncio.to_thread(journal.close, 5)
@@ -208,13 +208,13 @@ async def test_another_core_on_the_same_journal_fences_the_first(postgres: Any) 
     second = open_journal(postgres.url)
     second.start()
     left: list[str] = []
-    first.engine.apply(asks(0, 10), first.last_ns)
-    first.engine.cycle(first.last_ns, 100)
-    first.gate.pass_on(lambda: left.append("never"))
+    first.first.engine.apply(asks(0, 10), first.last_ns)
+    first.first.engine.cycle(first.last_ns, 100)
+    first.first.gate.pass_on(lambda: left.append("never"))
     with pytest.raises(JournalUnavailable):
-        await asyncio.wait_for(first.gate.wait_until_passed(), 20)
+        await asyncio.wait_for(first.first.gate.wait_until_passed(), 20)
     with pytest.raises(JournalUnavailable):
-        await first.gate.wait_for_room()
+        await first.first.gate.wait_for_room()
     assert not left
     await decide(second, [asks(100)])
     assert set(allocations_of(second)) == {"ask-100"}
@@ -328,7 +328,7 @@ async def test_another_version_does_not_decide_again(tmp_path: Path) -> None:
     with pytest.raises(JournalUnusable, match=r"written by version test.*--journal-afresh"):
         open_journal(path, version="other")
     journal = open_journal(path, version="other", afresh=True)
-    assert journal.engine.rm_id == ""
+    assert journal.first.engine.rm_id == ""
     journal.close(1)
     open_journal(path, version="other").close(1)
     with closing(JournalStore(settings_for(path).url, 5.0)) as store:
@@ -344,8 +344,8 @@ async def test_refused_commands_are_played_too(tmp_path: Path) -> None:
     journal.start()
     for command in (*small_cluster(), UpdateConfiguration("nobody"), UpdateConfiguration(RM, "partitions: 5")):
         with suppress(CommandRefused, ConfigError):
-            journal.engine.apply(command, journal.last_ns)
-    await journal.gate.wait_until_passed()
+            journal.first.engine.apply(command, journal.last_ns)
+    await journal.first.gate.wait_until_passed()
     await asyncio.to_thread(journal.close, 5)
     with closing(open_store(path)) as store:
         records = [read.record for read in read_records(store)]

@@ -15,7 +15,7 @@ import pytest
 from kornel.core.journal.export import write_line
 from kornel.core.journal.journal import Journal
 from kornel.core.journal.reading import read_records, verify_store
-from kornel.core.journal.recording import RecordingEngine
+from kornel.core.journal.replay import Replay
 from kornel.core.journal.snapshots import SnapshotUnusable, restore_snapshot
 from kornel.core.partition.books.audit import check
 from kornel.core.partition.engine import Engine
@@ -56,26 +56,28 @@ async def test_a_journal_of_a_version_is_gone_on_with(version: str, tmp_path: Pa
         assert all(write_line(record) for record, _ in read_records(store))
     beginning = BEGINNING._replace(version=f"later than {core_version()}")
     journal = Journal.open(settings_for(path), beginning, now_ns=lambda: 0, logger=LOGGER)
-    assert summarize(journal.engine) == holds(version, "journal")
-    assert journal.untold
-    assert journal.configured is not None
+    assert summarize(journal.first.engine) == holds(version, "journal")
+    assert journal.first.untold
+    assert journal.first.configured is not None
     journal.start()
     await decide(journal, [asks(1_000)], slices=2)
-    state = journal.engine.partition("[rm]default")
+    state = journal.first.engine.partition("[rm]default")
     assert state is not None
     assert "ask-1000" in state.nodes["n1"].allocations
-    check_books(journal.engine)
+    check_books(journal.first.engine)
     journal.close(5)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_snapshot_of_a_version_is_read(version: str) -> None:
     """Of an engine in which nearly everything was under way at once."""
-    engine = RecordingEngine.begin_empty(BEGINNING)
+    replay = Replay()
     try:
-        restore_snapshot((HOME / version / "run.snapshot").read_bytes(), engine)
+        restore_snapshot((HOME / version / "run.snapshot").read_bytes(), replay)
     except SnapshotUnusable as error:
         pytest.fail(f"{error}: give the field a default in core/snapshot/schema.py; what was never released may be"
                     " written again instead: python -m tests.unit.journal.keep_version")  # fmt: skip
+    assert list(replay.places) == [0]
+    engine = replay.places[0].engine
     assert summarize(engine) == holds(version, "run")
     check_books(engine)

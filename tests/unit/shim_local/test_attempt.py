@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kornel.shim_local.machine.attempt_folder import AttemptFolder, Slot
-from kornel.shim_local.machine.capacity import Capacity, count_gpus, find_capacity
+from kornel.shim_local.machine.capacity import Capacity, Gpu, find_capacity, find_gpus
 from kornel.shim_local.machine.supervisor import BoundedLog
 from kornel.shim_local.script_options import BadScript, read_options
 
@@ -92,11 +92,22 @@ def test_capacity_is_found_or_given(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found == Capacity(len(os.sched_getaffinity(0)) * 1000, 2 * 2**20, 0)
     assert found.to_resources() == {"vcore": found.vcore, "memory": found.memory}
     assert find_capacity(1, 2, 3).to_resources() == {"vcore": 1, "memory": 2, "nvidia.com/gpu": 3}
+    assert find_capacity(1, 2, 3).devices == (Gpu("0"), Gpu("1"), Gpu("2"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert count_gpus() == 0
+    assert find_gpus(folder=tmp_path) == ()
     program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho 'GPU 0: A'\necho 'GPU 1: B'\n")
+    program.write_text("#!/bin/sh\necho 'GPU 0: A (UUID: GPU-1)'\necho 'GPU 1: B'\n")
     program.chmod(0o755)
-    assert count_gpus() == 2
+    assert find_gpus() == (Gpu("0", "A"), Gpu("1", "B"))
+    assert find_capacity(1, 2, 1).devices == (Gpu("0", "A"),)
     program.write_text("#!/bin/sh\nexit 9\n")
-    assert count_gpus() == 0
+    assert find_gpus(folder=tmp_path) == ()
+
+
+def test_gpus_are_read_with_type_and_memory(tmp_path: Path) -> None:
+    """The table of nvidia-smi comes first, then its list, then the files of the devices."""
+    table = "0, NVIDIA A100-SXM4-80GB, 81920\n1, Tesla T4 (old), [N/A]\nNo further devices\n"
+    assert find_gpus(lambda _: table) == (Gpu("0", "NVIDIA-A100-SXM4-80GB", 80 * 2**30), Gpu("1", "Tesla-T4-old"))
+    for name in ("nvidia10", "nvidia2", "nvidiactl", "nvidia-uvm", "nvidia0"):
+        (tmp_path / name).touch()
+    assert find_gpus(lambda _: "", tmp_path) == (Gpu("0"), Gpu("2"), Gpu("10"))

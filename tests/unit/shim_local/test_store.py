@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from kornel.shim_local.jobs.spec import BadSpec, JobSpec
 from kornel.shim_local.jobs.store import JobStore, StoreUnusable, StoreUnwritable
-from kornel.shim_local.jobs.task import TaskState
+from kornel.shim_local.jobs.task import SINGLE, TaskState
 
 SPEC = JobSpec(("sleep", "1"), "/tmp", {"A": "b\n"}, "me", indexes=(1, 2), after=(7,), memory=5)  # noqa: S108
 
@@ -49,6 +50,23 @@ def test_numbers_are_not_used_twice(tmp_path: Path) -> None:
     assert store.load_job(first.id) is None
     assert store.add_job(SPEC, 5.0, TaskState.QUEUED, (1,)).id == first.id + 1
     assert store.remove_ended(10.0) == 0
+
+
+def test_a_file_of_the_first_version_is_read(tmp_path: Path) -> None:
+    """Its tasks have no GPUs, and get some from then on."""
+    with closing(JobStore(tmp_path / "jobs.db")) as store:
+        number = store.add_job(JobSpec(("true",), "/", {}, "u"), 1.0, TaskState.RUNNING, (SINGLE,)).id
+    with sqlite3.connect(tmp_path / "jobs.db") as database:
+        database.execute("ALTER TABLE tasks DROP COLUMN gpus")
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+    with closing(JobStore(tmp_path / "jobs.db")) as store:
+        task = store.load_live()[number].tasks[SINGLE]
+        assert task.gpus == ()
+        task.gpus = ("0", "3")
+        store.save_changes([task])
+    with closing(JobStore(tmp_path / "jobs.db")) as store:
+        assert store.load_live()[number].tasks[SINGLE].gpus == ("0", "3")
 
 
 def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:

@@ -171,6 +171,19 @@ async def test_the_demo_shows_gangs_in_racks(tmp_path: Path) -> None:
     assert counted[4]["r3"] == {"L": 16}
 
 
+async def test_the_demo_shows_devices(tmp_path: Path) -> None:
+    """Parts share one GPU, pairs are linked, and a gang takes no more than it needs."""
+    status, text = await demonstrate("--kind", "devices", "--out", str(tmp_path))
+    assert status == 0, text
+    drawn = re.findall(r"m\d:  0 \[(.{4})\]=1 \[(.{4})\]   2 \[(.{4})\]=3 \[(.{4})\]", text)
+    steps = [" ".join((*drawn[at], *drawn[at + 1])) for at in range(0, len(drawn), 2)]
+    assert steps[1] == "sss. .... .... .... .... .... .... ...."
+    assert steps[2] == "sss. .... .... .... pppp pppp pppp pppp"
+    assert steps[3] == "sss. ssss .... .... pppp pppp pppp pppp"
+    assert Counter(steps[4].replace(" ", "")) == {"s": 7, "p": 8, "t": 16, ".": 1}
+    assert "wants 4 whole devices; 2 of 4 devices free as a whole, 1 held in part" in text
+
+
 async def test_the_demo_shows_gangs_as_units(tmp_path: Path) -> None:
     """A gang runs as a whole or not at all, whether it asks or loses, and nobody leaves in vain."""
     status, text = await demonstrate("--kind", "gang", "--out", str(tmp_path))
