@@ -119,7 +119,7 @@ def count_entries(kept: Sequence[Kept]) -> int:
 
 
 def split_entries(kept: Sequence[Kept], most: int) -> tuple[Sequence[Kept], Sequence[Kept]]:
-    """Returns the first of *kept* with *most* entries, and the rest."""
+    """Returns the first *most* entries of *kept*, and the rest."""
     for at, each in enumerate(kept):
         entries = _count_entries_of(each)
         if entries > most:
@@ -147,7 +147,7 @@ def _count_entries_of(each: Any) -> int:
 
 
 def _cut_run(run: Any, start: int, end: int) -> Kept:
-    """Returns the entries from *start* to *end* of *run*, which stands for several."""
+    """Returns the entries from *start* to *end* of *run*, a record of several entries."""
     width = _WIDTHS[type(run)]
     cut: Kept = run._replace(values=run.values[width * start : width * end])
     return cut

@@ -67,7 +67,7 @@ class WaitsFor(StrEnum):
     DOMAIN = "domain"
     """Room in a domain of the topology, for all members of its group or for those that are missing."""
     BACK_OFF = "back-off"
-    """The end of its application's back-off."""
+    """The end of its application's back-off, or the exit of its gang, which is being preempted as a whole."""
     TURN = "turn"
     """A turn among asks that depend on other placements, about which the shim is asked one at a time."""
     GANG = "gang"

@@ -38,7 +38,7 @@ _UG_USER_RESOURCE: Final = int(EventDetail.UG_USER_RESOURCE)
 
 
 def select_records(effects: Iterable[Effect]) -> list[EventsRecorded]:
-    """Returns those *effects* that are events, or records of several."""
+    """Returns those *effects* that are events, or records of several events."""
     found = list(effects)
     return list(compress(found, map(RECORDS.__contains__, map(type, found))))  # type: ignore[arg-type]  # RECORDS says so
 
@@ -62,7 +62,7 @@ def count_all_events(records: Sequence[EventsRecorded]) -> int:
 
 
 def count_events(record: Effect) -> int:
-    """Returns the number of events that *record* is or stands for; 0 for another effect."""
+    """Returns the number of events in *record*: several for a record of several, and 0 for another effect."""
     if type(record) is AsksRecorded:
         return len(record.values) // ASK_VALUES
     if type(record) is PlacementsRecorded:

@@ -38,7 +38,7 @@ def write_effects(effects: Iterable[Effect]) -> str:
             if tags:
                 parts.append(_write_value(tags))
         elif kind is ApplicationUpdated:
-            # The next two are as below, but for each of their values a call would be made.
+            # The next two kinds are written as below, but without a call for each of their values.
             name, state, at_ns, message, partition, queue, user, submitted_ns = cast("ApplicationUpdated", effect)
             since = (partition, queue, user, str(submitted_ns))
             parts += ("ApplicationUpdated", name, state, str(at_ns), message, *since)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kornel.core.model.users import Account
 
 
-_NOT_BY_VICTIMS: Final = (Unschedulable.USER_QUOTA, Unschedulable.APPLICATION_LIMIT, Unschedulable.NO_FITTING_DOMAIN)
+_NOT_BY_VICTIMS: Final = (Unschedulable.USER_QUOTA, Unschedulable.APPLICATION_LIMIT)
 
 
 class NotPlaced(NamedTuple):
@@ -25,5 +25,5 @@ class NotPlaced(NamedTuple):
     @property
     def preemption_may_help(self) -> bool:
         """Tells whether preemption may help. Victims make room in queues and on nodes, but not under limits of users or
-        on applications, and not for one member of a group that needs a domain with room for all."""
+        on applications."""
         return self.reason not in _NOT_BY_VICTIMS

@@ -21,6 +21,7 @@ from kornel.core.partition.withdrawing import withdraw_ask
 COMPLETING_TIMEOUT_NS: Final = 30 * 10**9
 TERMINATED_TIMEOUT_NS: Final = 72 * 3600 * 10**9
 
+_BEFORE_RUNNING: Final = (AppState.ACCEPTED, AppState.RESUMING)
 _RUNNING: Final = AppState.RUNNING
 _REJECTED: Final = AppState.REJECTED
 _COMPLETING: Final = AppState.COMPLETING
@@ -95,7 +96,8 @@ def allocation_added(state: PartitionState, application: Application, *, placeho
         if application.state is not _RUNNING:
             fire_event(state, application, AppEvent.RUN, now_ns)
         return
-    if application.state is AppState.ACCEPTED and application.placeholder_deadline_ns is None:
+    # A resuming application waits for the last of its placeholders, so one that comes late must not stay for ever.
+    if application.state in _BEFORE_RUNNING and application.placeholder_deadline_ns is None:
         placeholders.start_timer(state, application, now_ns)
     announced = application.spec.placeholder_ask
     if announced is not None and not announced.is_zero():
@@ -122,6 +124,7 @@ def allocation_removed(state: PartitionState, application: Application, *, place
         _fail_when_empty(state, application, now_ns)
     elif application.state is not AppState.COMPLETING and _is_idle(application):
         fire_event(state, application, AppEvent.COMPLETE, now_ns)
+    admission.note_allocating_no_more(state, application)
 
 
 def allocations_removed(
@@ -142,11 +145,12 @@ def placeholder_replaced(state: PartitionState, application: Application, now_ns
         no_placeholder_left(state, application, now_ns)
 
 
-def placeholder_returned(application: Application) -> None:
-    """Stops the timer of *application* after the shim could not start a placeholder of it, unless another placeholder
-    is allocated."""
+def allocation_returned(state: PartitionState, application: Application) -> None:
+    """Stops the timer of *application* after the shim could not start an allocation of it, unless a placeholder is
+    allocated, and gives back its slot if nothing else of it is placed."""
     if not application.holds_any(placeholders=True):
         placeholders.stop_timer(application)
+    admission.note_allocating_no_more(state, application)
 
 
 def no_placeholder_left(state: PartitionState, application: Application, now_ns: int) -> None:
@@ -162,6 +166,7 @@ def no_placeholder_left(state: PartitionState, application: Application, now_ns:
     if application.state is AppState.ACCEPTED and application.holds_any(placeholders=False):
         # It got real allocations while it was resuming: without its gang it is a running application like any other.
         fire_event(state, application, AppEvent.RUN, now_ns)
+    admission.note_allocating_no_more(state, application)
 
 
 def _fail_when_empty(state: PartitionState, application: Application, now_ns: int) -> None:

@@ -6,7 +6,7 @@ held for it. Rules: preemption.md B.7 (commit and handshake), I (records), K3 (r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -16,15 +16,18 @@ from kornel.core.domain.effects import PreemptionDecided, Released, VictimRecord
 from kornel.core.domain.reasons import Outcome
 from kornel.core.laws.verdict import Violation
 from kornel.core.model.allocations import NO_VICTIMS, NONE_STUCK, Allocation
+from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
-from kornel.core.partition.asks import moves, reservations
+from kornel.core.partition.asks import moves, questions, reservations
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import backoff
+from kornel.core.partition.waiting.places import wait_in_line
 from kornel.core.partition.waiting.rooms import look_again
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption import pacing
-from kornel.core.preemption.attempts import RETRY_NS, may_ever_preempt, set_due
-from kornel.core.preemption.gang_losses import describe_torn, is_bound
+from kornel.core.preemption.attempts import RETRY_NS, may_ever_preempt, set_due, watch
+from kornel.core.preemption.gang_losses import describe_torn, is_bound, members_of
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 
 REARM_MAX_NS: Final = 600 * 10**9
@@ -59,7 +62,11 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
     # This precedes the marking, because marked allocations count as gone.
     torn = describe_torn(plan.victims)
     evict_victims(
-        state, plan.victims, ask, f"preempted for ask {ask.spec.key} of application {ask.application.application_id}"
+        state,
+        plan.victims,
+        ask,
+        f"preempted for ask {ask.spec.key} of application {ask.application.application_id}",
+        now_ns,
     )
     ask.victims = {**ask.victims, **{victim.key: victim for victim in plan.victims}}
     if state.recording:
@@ -152,12 +159,11 @@ def give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int, *,
 
 
 def evict_victims(
-    state: PartitionState, victims: Sequence[Allocation], preemptor: Allocation | None, message: str
+    state: PartitionState, victims: Sequence[Allocation], preemptor: Allocation | None, message: str, now_ns: int
 ) -> None:
     """Marks *victims* and asks the shim to release them, for *preemptor* or, if there is none, because of their
     queue."""
-    state.gangs.lost += sum(is_bound(victim) for victim in victims)
-    moves.mark_victims(state, dict.fromkeys(victims, preemptor))
+    mark_victims(state, dict.fromkeys(victims, preemptor), now_ns)
     state.effects.extend(
         Released(
             state.name,
@@ -171,12 +177,42 @@ def evict_victims(
     )
 
 
+def mark_victims(state: PartitionState, victims: Mapping[Allocation, Allocation | None], now_ns: int) -> None:
+    """Marks *victims*, each for the ask that it is mapped to. While whole gangs leave, no new members of theirs are
+    placed."""
+    state.gangs.lost += sum(map(is_bound, victims))
+    moves.mark_victims(state, victims)
+    for application in dict.fromkeys(victim.application for victim in victims if is_bound(victim)):
+        for_itself = any(p is not None and p.application is application for p in victims.values())
+        if not for_itself and not members_of(application):
+            backoff.wait_for_gang_exit(state, application, now_ns + state.preemption.victim_timeout_ns)
+            _give_back_places(state, application)
+
+
+def _expects_exits(state: PartitionState, application: Application) -> bool:
+    """Tells whether some victim of *application* is still expected to leave."""
+    return any(a.preempted and a not in state.stuck for a in application.allocations.values())
+
+
+def _give_back_places(state: PartitionState, application: Application) -> None:
+    """Makes the asks of *application* that are held on nodes, have reservations or preempt wait in line."""
+    for ask in list(application.asks.values()):
+        questions.cancel_question(state, ask)
+        if ask.reservation is not None or ask.triggered:
+            forget_ask(state, ask)
+            wait_in_line(state, ask)
+            watch(state, ask)
+
+
 def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
     """Notes that *victim* is gone. After the last victim of a preemptor, the time until it is re-armed begins
     (preemption.md K3)."""
     waited_for = state.stuck.pop(victim, None)
     if isinstance(waited_for, Allocation):
         waited_for.stuck = {key: node for key, node in waited_for.stuck.items() if key != victim.key} or NONE_STUCK
+    application = victim.application
+    if application in state.gangs.leaving and not _expects_exits(state, application):
+        backoff.end_early(state, application)
     ask = victim.preemptor
     victim.preemptor = None
     if ask is None or ask.victims.pop(victim.key, None) is None or ask.victims:

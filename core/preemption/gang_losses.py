@@ -82,6 +82,15 @@ def members_of(application: Application) -> list[Allocation]:
     ]
 
 
+def is_leaving_whole(application: Application) -> bool:
+    """Tells whether all members of the gang of *application* that ran were asked to leave and have not left yet."""
+    return (
+        application.leaves_whole
+        and not members_of(application)
+        and any(allocation.preempted and allocation.spec.task_group for allocation in application.allocations.values())
+    )
+
+
 def find_whole_gangs(victims: Sequence[Allocation]) -> dict[Application, tuple[Allocation, ...]]:
     """Returns the gangs all of whose running members are among *victims*, each with its members in the order of
     *victims*."""

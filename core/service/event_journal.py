@@ -56,7 +56,7 @@ ROUTINE: Final = frozenset(
 
 _QUEUE_APP: Final = int(EventDetail.QUEUE_APP)
 _DETAIL_OF: Final = itemgetter(EventRecorded._fields.index("detail"))
-"""Reads the detail of an event without a step of Python for each."""
+"""Reads the detail of an event in C, so that no Python code runs for each event."""
 
 
 class Decision(NamedTuple):

@@ -413,7 +413,7 @@ PARTITIONS: Final = (
     Kept(Vetting, "nodes passed unanswered"),
     Kept(
         GangRecord,
-        "as_units broken called_off gathering holds lost placed rooms timed_out to_match totals vetting"
+        "as_units broken called_off gathering holds leaving lost placed rooms timed_out to_match totals vetting"
         " waiting_for_turn without_room",
     ),
     Kept(GangHold, "evicted freed kind made_ns members mended relied_on wait_from_ns"),

@@ -29,7 +29,7 @@ def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
     found: Shares | Shortfall = Shortfall(None, 0, 1)
     depth = topology.depth_of(request.level) if topology is not None else None
     if topology is not None and depth is not None:
-        taken = count_taken(ask, depth, first_only=_is_one_slice(request))
+        taken = count_taken(state, ask, depth, first_only=_is_one_slice(request))
         rooms = rooms_for(topology, ask, depth, taken)
         missing = count_missing(ask)
         found = choose_domains(rooms, missing, request)
@@ -91,8 +91,40 @@ def count_missing(ask: Allocation) -> int:
     return sum(together_of(other.spec) == together_of(ask.spec) for other in group.unordered_asks())
 
 
-def count_taken(ask: Allocation, depth: int, *, first_only: bool = False) -> dict[DomainPath, int]:
-    """Returns, by domain at *depth*, the number of members of the group of *ask* that are placed there.
+def nodes_for_victims(state: PartitionState, ask: Allocation) -> list[Node] | None:
+    """Returns the nodes on which victims may make room for *ask*, which is placed by itself; ``None``: on any.
+
+    For a group that requires a domain they are those of the domains where members of it are, or else of the domains in
+    which all members find room once there is one more place. Otherwise a victim would leave for one member where the
+    others have no room.
+    """
+    request, topology = ask.spec.topology, state.topology
+    if request is None or request.wish != Wish.REQUIRED or ask.spec.required_node:
+        return None
+    depth = topology.depth_of(request.level) if topology is not None else None
+    if topology is None or depth is None:
+        return []
+    taken = count_taken(state, ask, depth)
+    missing, size = count_missing(ask), request.slice_size
+    if size:
+        begun = {path for path, count in taken.items() if count % size}
+        wanted = 1 if begun else min(size, missing)
+    else:
+        begun = set(taken)
+        wanted = 1 if begun else missing
+    return [
+        node
+        for domain in topology.at_depth(depth)
+        if (domain.path in begun if begun else room_in(domain, ask) >= wanted - 1)
+        for node in domain.nodes
+    ]
+
+
+def count_taken(
+    state: PartitionState, ask: Allocation, depth: int, *, first_only: bool = False
+) -> dict[DomainPath, int]:
+    """Returns, by domain at *depth*, the number of other members of the group of *ask* that are placed there, or for
+    which room is held there because the group requires a domain.
 
     *first_only*: stop at the first one, which shows where all belong. The cost is linear in the allocations of the
     application.
@@ -101,6 +133,11 @@ def count_taken(ask: Allocation, depth: int, *, first_only: bool = False) -> dic
     placed = [(member, member.node) for member in application.allocations.values()]
     if application.held_count:
         placed += [(member, member.held_on) for member in application.asks.values()]
+    if state.reservations and spec.topology is not None and spec.topology.wish == Wish.REQUIRED:
+        kept = [
+            reservation for reservation in state.reservations.values() if reservation.ask.application is application
+        ]
+        placed += [(r.ask, r.node) for r in kept if r.ask is not ask and r.ask.held_on is None]
     taken: dict[DomainPath, int] = {}
     for member, node in placed:
         if node is None or len(node.domains) < depth:
@@ -112,6 +149,13 @@ def count_taken(ask: Allocation, depth: int, *, first_only: bool = False) -> dic
         if first_only:
             break
     return taken
+
+
+def is_with_others(state: PartitionState, ask: Allocation, node: Node) -> bool:
+    """Tells whether *node*, on which room is held for *ask*, is in a domain that its group still allows: others may
+    have been placed elsewhere since, or nodes may have changed their domains."""
+    among = nodes_for_victims(state, ask)
+    return among is None or node in among
 
 
 def name_lack(ask: Allocation) -> Unschedulable:

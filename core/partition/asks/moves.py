@@ -17,7 +17,7 @@ from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.places import move_ask, wait_in_line
 from kornel.core.partition.waiting.rooms import activate_group, forget_reservation
-from kornel.core.partition.waiting.waking import wake_waiting
+from kornel.core.partition.waiting.waking import wake_for_node, wake_waiting
 
 _PLACE: Final = AskMove.PLACE
 """Kept as a constant, because reading a member from its class costs as much as a call, and every ask is placed."""
@@ -56,6 +56,9 @@ def hold_ask(state: PartitionState, ask: Allocation, node: Node) -> None:
     """Charges *ask* on *node* while the shim is asked whether it may run there."""
     move_ask(state, ask, AskMove.HOLD)
     ledger.book_hold(state, ask, node)
+    if ask.reservation is not None and ask.victims:
+        # It has taken free room, so what its victims will free counts for others, and more may be open than before.
+        wake_for_node(state, ask.reservation.node)
 
 
 def end_hold(state: PartitionState, ask: Allocation) -> None:

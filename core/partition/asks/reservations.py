@@ -23,7 +23,9 @@ def reserve_node(
     for it.
     """
     if ask.reservation is not None:
-        end_reservation(state, ask.reservation)
+        former = ask.reservation
+        unbook_reservation(state, former)
+        offer_room(state, former.node)
     move_ask(state, ask, AskMove.RESERVE)
     reservation = Reservation(ask, node, now_ns, by_age=by_age)
     if by_age:
@@ -50,6 +52,7 @@ def end_reservation(state: PartitionState, reservation: Reservation, *, requeue:
     offer_room(state, reservation.node)
     if requeue and reservation.ask.place is AskPlace.NOWHERE:
         wait_in_line(state, reservation.ask)
+    admission.note_allocating_no_more(state, reservation.ask.application)
 
 
 def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:

@@ -342,6 +342,8 @@ def _check_admission(state: PartitionState) -> list[Broken]:
         started = bool(application.allocations) or application in reserving
         if application.state is AppState.ACCEPTED and started and not application.allocating:
             broken.append(Broken("S-10", application.application_id, "holds something and is not counted"))
+        if application.allocating and not started and not application.held_count:
+            broken.append(Broken("S-10", application.application_id, "holds nothing and is counted as starting"))
         if application.allocating and application.state not in (AppState.ACCEPTED, AppState.RESUMING):
             broken.append(Broken("S-10", application.application_id, f"is {application.state} and counted as starting"))
     return broken

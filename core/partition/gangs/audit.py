@@ -28,6 +28,10 @@ def check(state: PartitionState) -> Iterator[Broken]:
             looked_at = looked_at or any(ask.inquiry is not None or ask.pause_until_ns for ask in task_group.asks)
             if task_group.asks and task_group.free and not looked_at and application.state not in UNSERVED:
                 yield Broken("10.3", application.application_id, f"nobody looks at what waits in {task_group.name}")
+    for application in state.gangs.leaving:
+        leaves = any(a.preempted and a not in state.stuck for a in application.allocations.values())
+        if not leaves or not application.backoff_until_ns:
+            yield Broken("B.10", application.application_id, "waits for the exit of its gang, which has left or stays")
     for key, request in state.requests.items():
         yield from _check_links(state, key, request)
 

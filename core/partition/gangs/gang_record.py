@@ -97,8 +97,8 @@ class GangRecord:
     """Keeps the applications whose gangs something has to be done about, in order of arrival."""
 
     __slots__ = (
-        "as_units", "broken", "called_off", "gathering", "holds", "lost", "placed", "rooms", "timed_out", "to_match",
-        "totals", "vetting", "waiting_for_turn", "without_room",
+        "as_units", "broken", "called_off", "gathering", "holds", "leaving", "lost", "placed", "rooms", "timed_out",
+        "to_match", "totals", "vetting", "waiting_for_turn", "without_room",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -120,6 +120,8 @@ class GangRecord:
         """The gangs for which room is held for all members until victims have left."""
         self.broken: Final[dict[Application, None]] = {}
         """The gangs of ``holds`` in which a member lost its place."""
+        self.leaving: Final[dict[Application, None]] = {}
+        """The gangs of which all members that ran are preempted and have not left yet."""
         self.vetting: Final[dict[Application, Vetting]] = {}
         """The gangs about which the shim is being asked."""
         self.to_match: Final[dict[Application, None]] = {}

@@ -29,7 +29,7 @@ class EventLog:
 
     @property
     def callbacks(self) -> Callbacks:
-        """The record with the time, and with the event that further ones may be added to."""
+        """The record that has the time, and the last record of events, to which further ones may be added."""
         return self._callbacks
 
     @property
@@ -69,8 +69,8 @@ class EventLog:
             self._append(AsksRecorded(callbacks.now_ns, values))
 
     def begin_placements(self) -> list[str | Resources]:
-        """Returns the values of a :class:`PlacementsRecorded` that happens now, to which those of placements are
-        added."""
+        """Returns the values of a :class:`PlacementsRecorded` of the present time; the values of placements are
+        added to them."""
         values: list[str | Resources] = []
         self._callbacks.end_recording()
         self._callbacks.placements_recorded = values

@@ -73,7 +73,7 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
     moves.add_ask(state, allocation)
     if allocation.spec.task_group:
         pools.member_gone(state, allocation)
-    lifecycle.placeholder_returned(application)
+    lifecycle.allocation_returned(state, application)
     attempts.watch(state, allocation)
     return True
 

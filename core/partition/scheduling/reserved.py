@@ -13,7 +13,7 @@ from kornel.core.domain.reasons import Unschedulable
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
-from kornel.core.partition.asks import finding
+from kornel.core.partition.asks import finding, group_domains
 from kornel.core.partition.asks.reservations import end_reservation, reserve_node
 from kornel.core.partition.scheduling import gang_holds, vetting
 from kornel.core.partition.scheduling.reserving import Turns
@@ -78,6 +78,8 @@ def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) 
     if ask.reservation is not reservation or ask.place is AskPlace.HELD or not node.fits_holder(reservation):
         return
     if ask.refused is not None and node.node_id in ask.refused:
+        return
+    if ask.spec.topology is not None and not group_domains.is_with_others(state, ask, node):
         return
     if finding.kept_back(state, ask) is None:
         vetting.place_vetted(state, ask, node, now_ns)

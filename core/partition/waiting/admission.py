@@ -50,8 +50,8 @@ def note_allocating(_state: PartitionState, application: Application) -> None:
 
 
 def note_allocating_no_more(_state: PartitionState, application: Application) -> None:
-    """Stops counting *application* as if it ran, if it has lost the only thing that it was given: a place to which the
-    shim did not agree."""
+    """Stops counting *application* as if it ran, if it has lost all that it was given: places to which the shim did not
+    agree, reservations, or placeholders that have ended. Its asks may never find room, and others wait for its slot."""
     if not application.allocating or application.state is not AppState.ACCEPTED:
         return
     if application.allocations or application.held_count:

@@ -14,9 +14,10 @@ from typing import Final
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
+from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.users import Account
-from kornel.core.partition.asks import reservations
+from kornel.core.partition.asks import group_domains, reservations
 from kornel.core.partition.books import device_books
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import failing
@@ -30,6 +31,8 @@ from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.changes import Changes
 from kornel.core.preemption.guarantee.consulting import MOST_ROUNDS, Dialogue
 from kornel.core.preemption.guarantee.entitlement import find_entitlement
+from kornel.core.preemption.guarantee.fences import fence_root
+from kornel.core.preemption.guarantee.planner import Within
 from kornel.core.preemption.guarantee.prospects import Unprepared
 from kornel.core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
 
@@ -300,7 +303,9 @@ def _govern_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> Pr
     """
 
     def without(spared: Spared) -> PreemptionPlan | Refusal:
-        found = guarantee.plan_preemption(state, plan.ask, index=state.victim_index, spared=spared, now_ns=now_ns)
+        found = guarantee.plan_preemption(
+            state, plan.ask, index=state.victim_index, spared=spared, now_ns=now_ns, within=find_bounds(state, plan.ask)
+        )
         return found if isinstance(found, Refusal) else eviction.check_lawful(state, found, laws.check) or found
 
     asked = state.callbacks.predicates or state.callbacks.preemption_predicates
@@ -312,11 +317,14 @@ def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Preemp
     after its answer."""
     callbacks = state.callbacks
     dialogue = ask.dialogue
+    within = find_bounds(state, ask)
+    if within is not None and not within.among:
+        return refuse_domains(ask)
     if dialogue is None and (callbacks.predicates or callbacks.preemption_predicates):
         dialogue = Dialogue(state, ask)
     if dialogue is None:
         return guarantee.plan_preemption(
-            state, ask, index=state.victim_index, known=state.guarantee.prospects, now_ns=now_ns
+            state, ask, index=state.victim_index, known=state.guarantee.prospects, now_ns=now_ns, within=within
         )
     ask.dialogue = None
     if dialogue.rounds == MOST_ROUNDS:
@@ -325,7 +333,13 @@ def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Preemp
         dialogue.begin_round(now_ns)
         try:
             return guarantee.plan_preemption(
-                state, ask, predicate=dialogue, index=state.victim_index, known=state.guarantee.prospects, now_ns=now_ns
+                state,
+                ask,
+                predicate=dialogue,
+                index=state.victim_index,
+                known=state.guarantee.prospects,
+                now_ns=now_ns,
+                within=within,
             )
         except AnswerPending:
             pass
@@ -334,6 +348,29 @@ def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Preemp
             raise
     ask.dialogue = dialogue
     return None
+
+
+def find_bounds(state: PartitionState, ask: Allocation) -> Within | None:
+    """Returns the nodes among which victims may make room for *ask* if its group requires a domain; ``None``: any
+    nodes."""
+    among = group_domains.nodes_for_victims(state, ask)
+    if among is None:
+        return None
+    # Victims are chosen by amounts, and might leave devices that the ask cannot use.
+    return Within(fence_root(ask), _allow_node, [] if ask.shape.devices is not None else among)
+
+
+def refuse_domains(ask: Allocation) -> Refusal:
+    """Returns the refusal of *ask* if no domain would have room for its group with one more place, or if it also wants
+    devices."""
+    if ask.shape.devices is not None:
+        return Refusal(Outcome.NO_NODE, "it requires a domain and wants devices, and victims are chosen by amounts")
+    level = "" if ask.spec.topology is None else ask.spec.topology.level
+    return Refusal(Outcome.NO_NODE, f"no {level} would hold its group if one place there were freed")
+
+
+def _allow_node(_node: Node) -> bool:
+    return True
 
 
 def _check_preconditions(state: PartitionState, ask: Allocation, now_ns: int) -> Outcome | None:

@@ -45,7 +45,12 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
         detail = "its preemption policy lets it preempt nobody"
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption policy of the ask", Outcome.ASK_MAY_NOT_PREEMPT, detail)
     blocked_by, not_before_ns = _find_delay(state, ask, now_ns)
-    result = guarantee.plan_preemption(state, ask, index=index, now_ns=now_ns)
+    result: PreemptionPlan | Refusal
+    within = guarantee_drive.find_bounds(state, ask)
+    if within is not None and not within.among:
+        result = guarantee_drive.refuse_domains(ask)
+    else:
+        result = guarantee.plan_preemption(state, ask, index=index, now_ns=now_ns, within=within)
     if isinstance(result, PreemptionPlan):
         governed = _govern_plan(state, result, asked)
         if isinstance(governed, PreemptionOutlook):
@@ -78,7 +83,10 @@ def _govern_plan(
     it (preemption.md K13)."""
 
     def plan_without(spared: Spared) -> PreemptionPlan | Refusal:
-        return guarantee.plan_preemption(state, plan.ask, index=asked.victims, spared=spared, now_ns=asked.now_ns)
+        within = guarantee_drive.find_bounds(state, plan.ask)
+        return guarantee.plan_preemption(
+            state, plan.ask, index=asked.victims, spared=spared, now_ns=asked.now_ns, within=within
+        )
 
     consults = state.callbacks.predicates or state.callbacks.preemption_predicates
     found = governing.govern_plan(state, plan, asked.now_ns, None if consults else plan_without, supposed=True)

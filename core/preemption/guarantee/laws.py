@@ -12,9 +12,11 @@ from itertools import combinations
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
+from kornel.core.domain.topology import Wish
 from kornel.core.laws import freed_devices, overkill, whole_gangs
 from kornel.core.laws.verdict import Law, Violation, net_of, path_of
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, stand_together
+from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.plan import PreemptionPlan
@@ -30,7 +32,7 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
         violation
         for rule in (
             check_eligible, check_law_2, check_law_3, _check_law_4, check_law_5, check_law_6, check_law_7,
-            _check_gangs, _on_node, _check_sufficient, _check_devices, _check_minimal, _node_usable,
+            _check_gangs, _on_node, _check_sufficient, _check_devices, _check_domain, _check_minimal, _node_usable,
         )
         for violation in rule(case)
     )  # fmt: skip
@@ -331,6 +333,33 @@ def _check_devices(case: _Case) -> Iterator[Violation]:
     plan = case.plan
     if not freed_devices.leaves_enough(plan.node, case.ask, plan.victims, case.stuck):
         yield Violation(Law.SUFFICIENT, f"{plan.node.node_id} would not have the devices that the ask wants")
+
+
+def _check_domain(case: _Case) -> Iterator[Violation]:
+    """Yields a breach if the group of the ask requires a domain and the node is in none, or not in the one in which
+    others of the group run or hold room."""
+    spec, node = case.ask.spec, case.plan.node
+    request = spec.topology
+    if request is None or request.wish != Wish.REQUIRED:
+        return
+    own = _name_domain(node, request.level)
+    if not own:
+        yield Violation(Law.NODE_USABLE, f"{spec.key} needs a {request.level}, and {node.node_id} is in none")
+    application = case.ask.application
+    for other in (*application.allocations.values(), *application.asks.values()):
+        reservation = other.reservation
+        where = other.node or other.held_on or (reservation.node if reservation is not None else None)
+        if other is case.ask or where is None or not stand_together(other.spec, spec):
+            continue
+        theirs = _name_domain(where, request.level)
+        if theirs and theirs != own and not request.slice_size:
+            detail = f"{other.spec.key} of its group is in {'/'.join(theirs)}"
+            yield Violation(Law.NODE_USABLE, f"{spec.key} would be in {'/'.join(own)}, {detail}")
+
+
+def _name_domain(node: Node, level: str) -> tuple[str, ...]:
+    """Returns the path of the domain of *node* at *level*; empty: it is in none."""
+    return next((domain.path for domain in node.domains if domain.level.name == level), ())
 
 
 def _is_needed_for_devices(case: _Case, victim: Allocation) -> bool:

@@ -212,7 +212,8 @@ def _may_differ(question: Question, known: RefusedQuestion, changes: Changes) ->
 def _question_of(ask: Allocation) -> Question:
     shared, own = _questions_of(ask)
     group = ask.group
-    for_itself = ask.stuck or ask.reservation is not None or (group is not None and group.is_unit)
+    in_domain = ask.spec.topology is not None
+    for_itself = in_domain or ask.stuck or ask.reservation is not None or (group is not None and group.is_unit)
     return own if for_itself else shared
 
 

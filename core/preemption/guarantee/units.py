@@ -221,7 +221,7 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
         ask = place.ask
         if place.victims:
             message = f"preempted for ask {ask.spec.key}, one of a gang, of application {application.application_id}"
-            eviction.evict_victims(state, place.victims, ask, message)
+            eviction.evict_victims(state, place.victims, ask, message, now_ns)
             ask.victims = {**ask.victims, **{victim.key: victim for victim in place.victims}}
             if state.recording:
                 state.events.preempted_for_ask(place.victims, ask)

@@ -19,11 +19,11 @@ from kornel.core.model.allocations import NO_VICTIMS, Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.partition.asks import moves, reservations
+from kornel.core.partition.asks import reservations
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
-from kornel.core.preemption.gang_losses import SpareMembers, is_bound
+from kornel.core.preemption.gang_losses import SpareMembers
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.monitor import laws as monitor_laws
 from kornel.core.preemption.monitor import noticing
@@ -335,7 +335,8 @@ def _take_places(
     gone: dict[Queue, list[Allocation]] = {}
     served: list[tuple[Allocation, Mapping[str, Allocation], int]] = []
     allowed = _allow_place(state, piece)
-    _evict_victims(state, {due_victim.allocation: place.ask for place in allowed for due_victim in place.victims})
+    leaving = {due_victim.allocation: place.ask for place in allowed for due_victim in place.victims}
+    _evict_victims(state, leaving, now_ns)
     for place in allowed:  # Marking a victim has all claims of its node tried.
         ask = place.ask
         victims = {due_victim.allocation.key: due_victim.allocation for due_victim in place.victims}
@@ -383,11 +384,10 @@ def _allow_place(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePl
     return [place for place in piece if id(place) not in denied and (place.victims or place.node not in kept)]
 
 
-def _evict_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation]) -> None:
+def _evict_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation], now_ns: int) -> None:
     """Asks the shim to release the victims *leaving*, each for the ask that it is mapped to."""
     notices, effects, name = state.notices, state.effects, state.name
-    state.gangs.lost += sum(map(is_bound, leaving))
-    moves.mark_victims(state, leaving)
+    eviction.mark_victims(state, leaving, now_ns)
     termination = TerminationType.PREEMPTED_BY_SCHEDULER
     texts: dict[Queue, str] = {}
     for victim in leaving:

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
+from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
@@ -155,9 +156,11 @@ def draw_picture(view: MonitorView) -> Generator[int, None, Picture]:
 
 
 def waits_for_room(ask: Allocation) -> bool:
-    """Tells whether the monitor may make room for *ask*: it may preempt, has not preempted yet, and has no required
-    node."""
-    return ask.spec.allow_preempt_other and not ask.triggered and not ask.spec.required_node
+    """Tells whether the monitor may make room for *ask*: it may preempt, has not preempted yet, and requires neither a
+    node nor a domain."""
+    spec = ask.spec
+    in_domain = spec.topology is not None and spec.topology.wish == Wish.REQUIRED
+    return spec.allow_preempt_other and not ask.triggered and not spec.required_node and not in_domain
 
 
 def derive_guarantees(found: Picture) -> None:

@@ -140,7 +140,8 @@ def _evict_batch(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: 
         run.stopped = Refusal(denial.outcome, denial.detail, denial.retry_ns)
     victims = _without_parts(part.victims, most)
     governing.charge_victims(state, victims, "", now_ns, run)
-    eviction.evict_victims(state, victims, None, f"preempted because queue {run.queue.path} holds more than its max")
+    message = f"preempted because queue {run.queue.path} holds more than its max"
+    eviction.evict_victims(state, victims, None, message, now_ns)
     if run.replaces:
         state.enforcement.replacing.update(dict.fromkeys(victims))
     quota_timers.watch_exits(state, run.queue, victims, now_ns)

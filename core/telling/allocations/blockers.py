@@ -29,6 +29,7 @@ from kornel.core.policies import user_limits
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.gang_domains import choose_nodes
 from kornel.core.policies.gang_nodes import Candidates, Shortfall
+from kornel.core.preemption.gang_losses import is_leaving_whole
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage
 from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack
 from kornel.core.telling.nodes.domain_blockers import domain_blockers, requires_domain
@@ -76,7 +77,11 @@ def _application_blockers(ask: Allocation) -> Iterator[Blocker]:
         detail = f"the application is {application.state}"
         yield Blocker(BlockerKind.APPLICATION_STATE, Level.APPLICATION, name, detail, permanent=True)
     if application.backoff_until_ns:
-        detail = f"{application.unschedulable} asks of the application fitted on no node; it is not tried for a while"
+        if is_leaving_whole(application):
+            detail = "all members of its gang that ran are being preempted; it is tried again once they have left"
+        else:
+            count = application.unschedulable
+            detail = f"{count} asks of the application fitted on no node; it is not tried for a while"
         yield Blocker(
             BlockerKind.BACK_OFF, Level.APPLICATION, name, detail, until_ns=application.backoff_until_ns
         )  # fmt: skip

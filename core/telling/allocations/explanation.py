@@ -40,7 +40,8 @@ class BlockerKind(StrEnum):
     APPLICATION_STATE = "application-state"
     """The application has ended or is failing, and gets nothing more."""
     BACK_OFF = "back-off"
-    """Too many asks of its application fitted on no node; the application is not tried for a while."""
+    """Too many asks of its application fitted on no node, or all of its gang is being preempted; the application is not
+    tried for a while."""
     WAITING_FOR_PLACEHOLDER = "waiting-for-placeholder"
     """The ask takes the place of a placeholder of its task group, and none runs yet."""
     WAITING_FOR_GANG = "waiting-for-gang"

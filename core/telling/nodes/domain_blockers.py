@@ -58,7 +58,7 @@ def group_rooms(state: PartitionState, ask: Allocation) -> list[GroupRoom]:
     depth = topology.depth_of(request.level) if topology is not None and request is not None else None
     if topology is None or depth is None or request is None:
         return []
-    taken = group_domains.count_taken(ask, depth)
+    taken = group_domains.count_taken(state, ask, depth)
     domains = topology.at_depth(depth)
     if taken and not request.slice_size:
         domains = iter([topology.domains[path] for path in taken])

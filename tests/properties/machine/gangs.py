@@ -10,6 +10,7 @@ from typing import Final
 
 from kornel.core.domain.commands import TerminationType
 from kornel.core.domain.effects import Allocated, Effect, PredicatesAsked, PreemptionDecided, Released
+from kornel.core.domain.gangs import survives_losses
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation
@@ -76,6 +77,34 @@ def judge_gangs(shim: ShimView, before: Gangs) -> None:
                 raise ContractBroken("half a gang", f"{application_id} was placed with {total} of {dict(announced)}")
 
 
+def gangs_leaving(states: Iterable[PartitionState]) -> Gangs:
+    """Returns the hard gangs all of whose running members were asked to leave by preemption, and are expected to."""
+    found: dict[str, frozenset[str]] = {}
+    for state in states:
+        if state.gangs.as_units:
+            found[state.name] = frozenset(
+                name for name, application in state.applications.items() if _leaves_as_a_whole(state, application)
+            )
+    return found
+
+
+def _leaves_as_a_whole(state: PartitionState, application: Application) -> bool:
+    members = [a for a in application.allocations.values() if a.spec.task_group]
+    hard = application.spec.gang_style == "Hard" and not survives_losses(application.spec.tags)
+    # What an ask takes from its own application is its own affair.
+    own = {key for ask in application.asks.values() for key in ask.victims}
+    own |= {a.key for a in members if a.preemptor is not None and a.preemptor.application is application}
+    left = [a for a in members if a.preempted and a not in state.stuck]
+    return hard and bool(left) and len(left) == len(members) and not any(a.key in own for a in left)
+
+
+def judge_successors(leaving: Gangs, effects: Sequence[Effect]) -> None:
+    """Raises for a member of a gang that *effects* place although all others of it were *leaving* before."""
+    for effect in effects:
+        if isinstance(effect, Allocated) and effect.spec.application_id in leaving.get(effect.spec.partition, ()):
+            raise ContractBroken("pointless member", f"{effect.spec.key!r} was placed while all of its gang leave")
+
+
 def judge_losses(states: Iterable[PartitionState], effects: Sequence[Effect]) -> None:
     """Raises for a hard gang of which *effects*, all of one call, leave some members running and too few.
 
@@ -94,15 +123,12 @@ def judge_losses(states: Iterable[PartitionState], effects: Sequence[Effect]) ->
             owner = effect.partition, effect.application_id
             if owner not in exempt:
                 lost.setdefault(owner, set()).add(effect.key)
-    placed = {(e.spec.partition, e.spec.key, e.spec.instance) for e in effects if isinstance(e, Allocated)}
     for (name, application_id), keys in lost.items():
         state = by_name.get(name)
         application = state.applications.get(application_id) if state is not None else None
         if state is None or application is None or application.spec.gang_style != "Hard" or not state.gangs.as_units:
             continue
         members = [a for a in application.allocations.values() if a.spec.task_group in application.task_groups]
-        # What the same call places has not been left by it.
-        members = [a for a in members if (name, a.spec.key, a.spec.instance) not in placed]
         standing = [a for a in members if not a.preempted and not (a.released and a.replaced_by is None)]
         for group_name, group in application.task_groups.items():
             left = sum(a.spec.task_group == group_name for a in standing)

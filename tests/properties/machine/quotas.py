@@ -115,14 +115,14 @@ class Quotas:
         return [
             name
             for name, application in self._view.applications.items()
-            if application.state in ("Accepted", "Running")
+            if application.state in ("Accepted", "Resuming", "Running")
             and (self._states[name] == "Running" or self._about_to_run(name))
             and self._below(name, path)
         ]
 
 
 def counted(state: PartitionState) -> frozenset[str]:
-    """Accepted applications that count as running since they have, or had, an allocation, a reservation or a hold."""
+    """Applications that count as running before they run, since they have an allocation, a reservation or a hold."""
     return frozenset(name for name, application in state.applications.items() if application.allocating)
 
 

@@ -23,6 +23,8 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
     for ask in state.requests.values():
         if not ask.pending or ask.held_on is not None or ask.application.state == "Failing":
             continue
+        if ask.application in state.gangs.leaving:
+            continue  # The audit holds that some member of its gang is still to leave.
         if ask.pool is not None:
             if not view.placeholders(ask.spec.application_id, ask.spec.task_group):
                 raise ContractBroken("forgotten", f"{ask} waits for a placeholder, and there is none")

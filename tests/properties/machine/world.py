@@ -129,6 +129,7 @@ class World:
 
     def _decide(self, call: Call) -> bool:
         before, more = self._before(), False
+        leaving = gangs.gangs_leaving(self.states())
         if call.kind == PREEMPT:
             effects = self.engine.preempt(self.now_ns)
         else:
@@ -136,6 +137,7 @@ class World:
             effects, more = result.effects, result.more
         self._count(effects)
         gangs.judge_losses(self.states(), effects)
+        gangs.judge_successors(leaving, effects)
         self.contract.hear_decisions(effects, self.now_ns, self._known(before))
         return more
 

@@ -32,7 +32,7 @@ export const MEANINGS = {
   "waiting": {
     "shim-gone": "The resource manager has no stream open, so no decision reaches it.",
     "application-state": "The application has ended or is failing, and gets nothing more.",
-    "back-off": "Too many asks of its application fitted on no node; the application is not tried for a while.",
+    "back-off": "Too many asks of its application fitted on no node, or all of its gang is being preempted; the application is not tried for a while.",
     "waiting-for-placeholder": "The ask takes the place of a placeholder of its task group, and none runs yet.",
     "waiting-for-gang": "The shim has not asked for all members of its gang yet, which are placed together.",
     "gang-incomplete": "Not all members of its gang would find a place, so none is placed.",

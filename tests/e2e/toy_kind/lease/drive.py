@@ -33,7 +33,7 @@ def end_leases(state: PartitionState, now_ns: int) -> None:
     found = plan(state, int(settings["longest_ms"]) * 10**6, now_ns)
     if not found.victims or eviction.judge_plan(state, laws.check(state, found)) is not None:
         return
-    eviction.evict_victims(state, found.victims, None, "its lease is over")
+    eviction.evict_victims(state, found.victims, None, "its lease is over", now_ns)
     for queue in dict.fromkeys(victim.queue for victim in found.victims):
         records = [eviction.victim_record(one, one.priority) for one in found.victims if one.queue is queue]
         state.effects.append(
