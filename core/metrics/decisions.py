@@ -150,8 +150,9 @@ class Decisions:
             known.released.update(map(_RELEASED_BY, compress(effects, map(_IS_RELEASED, map(type, effects)))))
             if len(known.allocated) + len(known.released) > APPLICATIONS_UNSETTLED:
                 known.settle_counts()
-        if rare:
-            # These may be the last effects of a manager that leaves, whose engine is not kept for its counts.
+        if rare or not effects:
+            # These may be the last effects of a manager that leaves, whose engine is not kept for its counts. One that
+            # is unregistered causes none.
             known.settle_counts()
             self._unsettled.pop(known, None)
         if attempts or (placed and self.preemptions.waiting):
