@@ -37,7 +37,7 @@ class Credentials:
     ca           PEM file of the CA that signed the core's certificate; with it, or with a certificate, TLS is used
     certificate  PEM file, with ``key``: shown to the core
     token_file   bearer token; never sent in plain text to another machine
-    server_name  the name in the core's certificate, if not the host of the address
+    server_name  the name in the core's certificate; empty: it is the host of the address
     """
 
     ca: Path | None = None

@@ -13,7 +13,7 @@ from typing import Final
 
 from kornel.shim_mock.queues import QueueLimits, ancestors
 
-# The seconds between two points of the picture, which is finer than a reader can see.
+# The seconds between two points of the picture. A reader could not distinguish more points.
 RESOLUTION_S: Final = 0.1
 
 

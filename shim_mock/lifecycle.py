@@ -17,7 +17,7 @@ from typing import Final
 
 
 class TaskState(StrEnum):
-    """The states of a task, which the core has to share."""
+    """The states of a task. The core has to know the task in the same state."""
 
     WAITING = "waiting"  # asked for, but not placed
     RUNNING = "running"

@@ -51,7 +51,7 @@ const (
 type Device struct {
 	ID   string `json:"id"`
 	Type string `json:"type,omitempty"`
-	// Memory is in bytes. Zero: not said.
+	// Memory is in bytes. Zero: not reported.
 	Memory int64 `json:"memory,omitempty"`
 	// Link is the group of devices that it is linked with.
 	Link string `json:"link,omitempty"`
@@ -78,7 +78,7 @@ func DevicesOf(allocation *si.Allocation) []string {
 	return strings.Split(devices, ",")
 }
 
-// Devices are what an ask requests of the devices of its node. Exactly one of the first three fields says how much.
+// Devices describes the devices that an ask wants on its node. Exactly one of the first three fields says how much.
 type Devices struct {
 	// Count is the number of whole devices.
 	Count int
@@ -88,7 +88,7 @@ type Devices struct {
 	Memory string
 	// Linked requires that all of the devices are in one link group.
 	Linked bool
-	// Types are the types that will do. None: any.
+	// Types are the types of device that the ask accepts. None: all types.
 	Types []string
 }
 
@@ -158,7 +158,8 @@ type Ask struct {
 	Topology *Topology
 	// Devices are what the ask requests of the devices of its node; nil: none.
 	Devices *Devices
-	// Created is only needed for tasks that existed before this shim did. Zero: the core takes the arrival.
+	// Created is only needed for tasks that existed before this shim did. Zero: the core takes the time at which the ask
+	// arrives.
 	Created time.Time
 	Tags    map[string]string
 }

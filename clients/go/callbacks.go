@@ -100,7 +100,8 @@ type attachment struct {
 	// be sent.
 	namesPlacements bool
 	timeout         time.Duration
-	// questions is the context of the questions of the open call. When the call breaks, the core takes them for not asked.
+	// questions is the context of the questions of the open call. When the call breaks, the core acts as if it had not asked
+	// them.
 	questions context.Context
 	drop      context.CancelFunc
 }

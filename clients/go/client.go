@@ -48,17 +48,17 @@ type Options struct {
 	RMID string
 	// Credentials prove who the shim is.
 	Credentials Credentials
-	// ConnectTimeout is how long a registration waits for a connection; 10 s.
+	// ConnectTimeout is how long a registration waits for a connection. Zero: 10 s.
 	ConnectTimeout time.Duration
-	// ReconnectTimeout is how long a broken connection may be away before a session ends; 60 s.
+	// ReconnectTimeout is how long a connection may be broken before a session ends. Zero: 60 s.
 	ReconnectTimeout time.Duration
-	// Batch is the most entries of one request; 1000.
+	// Batch is the most entries of one request. Zero: 1000.
 	Batch int
-	// Outbox is the most entries that wait per stream before a method that sends waits too; 20,000.
+	// Outbox is the most entries that wait per stream before a method that sends waits too. Zero: 20,000.
 	Outbox int
-	// Inbox is the most messages that wait unread; when it is full, the streams are not read. 1000.
+	// Inbox is the most messages that wait unread; when it is full, the streams are not read. Zero: 1000.
 	Inbox int
-	// Logger receives problems that end nothing; [slog.Default].
+	// Logger receives problems that end nothing. Nil: [slog.Default].
 	Logger *slog.Logger
 	// DialOptions are appended to those of the client.
 	DialOptions []grpc.DialOption
@@ -170,18 +170,18 @@ func (c *Client) connectionError(ctx context.Context) string {
 	return status.Convert(err).Message()
 }
 
-// A Registration is what a resource manager says of itself.
+// A Registration is what a resource manager tells the core about itself.
 type Registration struct {
 	// Config is the text of queues.yaml. Empty: the core's default.
 	Config string
-	// PolicyGroup is the key under which the configuration is remembered; queues.
+	// PolicyGroup is the key under which the configuration is remembered. Empty: queues.
 	PolicyGroup string
 	Version     string
 	BuildInfo   map[string]string
 	// ExtraConfig holds the settings outside of the queues.
 	ExtraConfig map[string]string
-	// WaitFor has the registration wait until another program that registered as this manager has had no stream open for
-	// so long, in whole seconds. Zero: it takes that one's place at once.
+	// WaitFor has the registration wait until another program that registered as this manager has had no stream open for this
+	// time, in whole seconds. Zero: the registration takes the place of that program at once.
 	WaitFor time.Duration
 }
 

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Credentials name the files by which a shim is known to the core, and by which it knows the core. All empty: plain text,
-// and no identity.
+// Credentials name the files with which a shim proves its identity to the core and checks the identity of the core. If
+// all are empty, the connection is plain text and the shim has no identity.
 //
 // The client certificate is read at every handshake and the token at every call, so a file that is replaced takes effect
 // without a restart.

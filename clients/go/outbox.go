@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// maxBatchBytes is a quarter of the 64 MiB that both ends accept: room for field headers.
+// maxBatchBytes is a quarter of the 64 MiB that both ends accept, so that there is room for field headers.
 const maxBatchBytes = 16 << 20
 
 // An outbox holds the entries of one stream, in order, until they are written. They are taken in batches, because on the
@@ -124,15 +124,16 @@ func (o *outbox) written(count int) {
 	o.announceChange()
 }
 
-// keepUntilApplied keeps entries from now on until they are known to be applied, at most keep of them: then nothing is taken
-// until some are. onKept is called when it is time to ask what was applied.
+// keepUntilApplied keeps entries from now on until they are known to be applied, at most keep of them. Once it keeps that
+// many, it hands out no further entries until some of them are applied. onKept is called when it is time to ask the core
+// how many are.
 func (o *outbox) keepUntilApplied(keep int, onKept func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.keep, o.onKept = keep, onKept
 }
 
-// noteApplied removes those of the first entries that were kept after writing. applied counts from the registration.
+// noteApplied drops the kept entries that are applied. applied is their number since the registration.
 func (o *outbox) noteApplied(applied uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -144,8 +145,8 @@ func (o *outbox) noteApplied(applied uint64) {
 	}
 }
 
-// writeAgain has everything written again but the first entries, which are applied. It returns false if what follows them
-// is no longer there, or never was.
+// writeAgain makes all entries be written again except those that are applied; applied is their number since the
+// registration. It returns false if the entry after those is no longer kept, or was never queued.
 func (o *outbox) writeAgain(applied uint64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -178,7 +179,7 @@ func (o *outbox) drained(ctx context.Context) error {
 	}
 }
 
-// close accepts nothing more. What is queued can still be taken.
+// close makes the outbox accept nothing more. What is queued can still be taken.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

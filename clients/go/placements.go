@@ -13,7 +13,7 @@ const placementsRemembered = 10_000
 // placements remembers which placements the shim has in place, for questions that wait for them.
 type placements struct {
 	mu      sync.Mutex
-	known   map[string]uint64 // with the number of its note
+	known   map[string]uint64 // by key, the number of the latest note about it
 	order   []noted           // the oldest first; an entry is void if its key was noted again or forgotten
 	notes   uint64
 	awaited map[string]chan struct{}

@@ -158,7 +158,7 @@ func startStream[Request, Response any](s *Session, each *stream[Request, Respon
 	}()
 }
 
-// waitUntilReady waits for a connection, and for the core as long as its session is worth it.
+// waitUntilReady waits for a connection, at most for the time that the options set; without limit while isPatient is true.
 func (s *Session) waitUntilReady(ctx context.Context) error {
 	for {
 		err := s.client.waitUntilReady(ctx, s.client.options.ReconnectTimeout)
@@ -169,8 +169,8 @@ func (s *Session) waitUntilReady(ctx context.Context) error {
 	}
 }
 
-// isPatient tells whether the session of a [Shim] waits for its core however long that is away, because its streams go on
-// exactly where they broke. It does not once so much waits to be sent that telling everything anew is no more.
+// isPatient tells whether the session waits for its core without limit. The session of a [Shim] does so if its streams go
+// on exactly where they broke, until so many entries wait to be sent that reporting everything anew is no more work.
 func (s *Session) isPatient() bool {
 	if _, reads := s.receiver.(*updateReceiver); reads || !s.exact {
 		return false

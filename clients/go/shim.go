@@ -383,7 +383,7 @@ func (s *Shim) maintain() {
 		if time.Since(began) >= steadySession {
 			pause = firstPause
 		} else if !errors.Is(err, ErrSuperseded) {
-			// A core that ends every session at once must not be hammered with registrations.
+			// A core that ends every session at once must not get one registration after the other without a pause.
 			_ = sleep(s.ctx, spread(pause))
 			pause = nextPause(pause)
 		}

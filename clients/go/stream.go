@@ -125,7 +125,8 @@ func (s *stream[Request, Response]) runCall(ctx context.Context, again bool) (he
 	}
 }
 
-// write writes what there is until the call is over. An error says that the core's first word does not let the stream go on.
+// write writes what there is until the call is over. An error says that the stream cannot go on from the counts that the
+// core named when it opened the stream.
 func (s *stream[Request, Response]) write(ctx context.Context, call duplex[Request, Response]) error {
 	// An error of Send only says that the call is over; the reading side learns why.
 	if call.Send(s.first()) != nil {

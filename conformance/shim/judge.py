@@ -71,7 +71,7 @@ class Judge:
             self._judge_devices(ran, allocation)
 
     def _judge_devices(self, ran: Running, allocation: si.Allocation) -> None:
-        """Judge the devices with which an allocation is reported that ran before with some."""
+        """Judge the devices of an allocation that is reported again after it ran with some."""
         self._findings.mark_kept("S29")
         given = device_tags(ran)
         said = {key: value for key, value in allocation.allocationTags.items() if key in given}

@@ -195,7 +195,7 @@ class Lines(si_pb2_grpc.SchedulerServicer):
 
     def _find_unsent(self, line: Line) -> list[Message]:
         """Returns the messages to be sent on *line* once it is bound: those that wait or, if the shim says what it has
-        received, all others."""
+        received, everything that it has not received."""
         if line.received is None:
             return list(self._backlog[line.kind])
         line.greeting = f"{self._name_epoch()}/{self._applied[line.kind]}"

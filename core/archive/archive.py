@@ -95,7 +95,7 @@ class ArchiveStatus(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """Records of the same time that wait in memory: the number of their ``entries``, and about how many bytes they
+    """Records of the same time that wait in memory. ``entries`` is their number, and ``size`` about how many bytes they
     have."""
 
     at_ns: int

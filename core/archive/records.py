@@ -27,13 +27,16 @@ from kornel.core.domain.effects import (
     EventRecorded,
     PlacementsRecorded,
     PreemptionDecided,
+    RemovalsRecorded,
     VictimRecord,
 )
 from kornel.core.domain.event_records import (
     ASK_VALUES,
     PLACEMENT_VALUES,
     RECORDS,
+    REMOVAL_VALUES,
     count_events,
+    select_runs,
     split_columns,
     unpack_effects,
 )
@@ -68,6 +71,7 @@ Kept: TypeAlias = (
     | EventRecorded
     | AsksRecorded
     | PlacementsRecorded
+    | RemovalsRecorded
     | PreemptionDecided
     | Version
     | UsageSample
@@ -76,9 +80,9 @@ Row: TypeAlias = tuple[Any, ...]
 """The columns of a record from ``at_ns`` on."""
 
 _APPLICATIONS, _PREEMPTIONS, _EVENTS, _CONFIGURATIONS, _USAGE = range(len(TABLES))
-_OLDER_PLACEMENTS, _AMOUNTS, _ASKS, _PLACEMENTS = range(len(TABLES), len(TABLES) + 4)
+_OLDER_PLACEMENTS, _AMOUNTS, _ASKS, _PLACEMENTS, _REMOVALS = range(len(TABLES), len(TABLES) + 5)
 """These stand in the spool in place of a table: for placements as an earlier version wrote them, for the amounts of a
-frame, and for asks and placements, which become events in the database."""
+frame, and for asks, placements and removals, which become events in the database."""
 
 _UNTOLD: Final = frozenset(Outcome) - {
     Outcome.TRIGGERED,
@@ -108,13 +112,14 @@ def worth_keeping(effects: Sequence[Effect], *, events: bool = True) -> list[Kep
     return kept
 
 
-def count_entries(kept: Iterable[Kept]) -> int:
+def count_entries(kept: Sequence[Kept]) -> int:
     """Returns the number of entries that *kept* are or stand for: an ask and a placement are one each."""
-    return sum(map(_count_entries_of, kept))
+    runs = select_runs(kept)
+    return len(kept) - len(runs) + sum(map(_count_entries_of, runs))
 
 
 def split_entries(kept: Sequence[Kept], most: int) -> tuple[Sequence[Kept], Sequence[Kept]]:
-    """Returns the first of *kept* with *most* entries, and the rest."""
+    """Returns the first *most* entries of *kept*, and the rest."""
     for at, each in enumerate(kept):
         entries = _count_entries_of(each)
         if entries > most:
@@ -142,7 +147,7 @@ def _count_entries_of(each: Any) -> int:
 
 
 def _cut_run(run: Any, start: int, end: int) -> Kept:
-    """Returns the entries from *start* to *end* of *run*, which stands for several."""
+    """Returns the entries from *start* to *end* of *run*, a record of several entries."""
     width = _WIDTHS[type(run)]
     cut: Kept = run._replace(values=run.values[width * start : width * end])
     return cut
@@ -203,7 +208,7 @@ def encode_batch(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tup
                     known.update(zip(identities, amounts, strict=True))
                     records += count_events(run)
                     runs.append((len(groups), identities))
-                    groups.append((_ASKS if kind is AsksRecorded else _PLACEMENTS, [run.at_ns, *others]))
+                    groups.append((_RUNS[kind], [run.at_ns, *others]))
                 continue
             rows: list[Row] = []
             if kind is ApplicationUpdated:
@@ -285,7 +290,7 @@ def _unpack_older_placements(columns: Sequence[Any], _: Sequence[str]) -> Iterat
 
 
 def _unpack_run(
-    kind: type[AsksRecorded | PlacementsRecorded], columns: Sequence[Any], amounts: Sequence[str]
+    kind: type[AsksRecorded | PlacementsRecorded | RemovalsRecorded], columns: Sequence[Any], amounts: Sequence[str]
 ) -> Iterator[Row]:
     """Returns the rows of events about asks or placements."""
     at_ns, *others, numbers = columns
@@ -424,10 +429,16 @@ _CONFIGURATION_WIDTH: Final = 11
 _EVENT_TIMES, _EVENT_OBJECTS, _EVENT_RESOURCES, _EVENT_MESSAGES = 0, 4, 6, 7
 _KINDS_BUT_EVENTS: Final = frozenset(_TABLE_OF)
 _KINDS: Final = _KINDS_BUT_EVENTS | RECORDS
-_WIDTHS: Final[dict[type, int]] = {AsksRecorded: ASK_VALUES, PlacementsRecorded: PLACEMENT_VALUES}
+_RUNS: Final[dict[type, int]] = {AsksRecorded: _ASKS, PlacementsRecorded: _PLACEMENTS, RemovalsRecorded: _REMOVALS}
+_WIDTHS: Final[dict[type, int]] = {
+    AsksRecorded: ASK_VALUES,
+    PlacementsRecorded: PLACEMENT_VALUES,
+    RemovalsRecorded: REMOVAL_VALUES,
+}
 """The number of values of an entry, in effects that stand for several."""
 _EVENTS_OF: Final[dict[int, Callable[[Sequence[Any], Sequence[str]], Iterator[Row]]]] = {
     _OLDER_PLACEMENTS: _unpack_older_placements,
     _ASKS: partial(_unpack_run, AsksRecorded),
     _PLACEMENTS: partial(_unpack_run, PlacementsRecorded),
+    _REMOVALS: partial(_unpack_run, RemovalsRecorded),
 }

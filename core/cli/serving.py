@@ -24,7 +24,13 @@ from kornel.core.partition.engine import Engine
 from kornel.core.process import entry
 from kornel.core.process.allocator import bound_kept_memory
 from kornel.core.process.history import HistorySettingsError, HistoryUnusable, chosen_history
-from kornel.core.process.server import AddressTooOpen, AddressUnavailable, LinkUnusable, OriginUnusable, ServerSettings
+from kornel.core.process.server_settings import (
+    AddressTooOpen,
+    AddressUnavailable,
+    LinkUnusable,
+    OriginUnusable,
+    ServerSettings,
+)
 from kornel.core.process.version import core_version, find_documentation
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.security import Security, SecurityOptions

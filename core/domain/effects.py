@@ -220,10 +220,10 @@ class EventRecorded(NamedTuple):
 
 
 class AsksRecorded(NamedTuple):
-    """The entries of the event history about asks that were added one after the other, which
-    :mod:`kornel.core.domain.event_records` makes of it when they are read.
+    """One record for the events of asks that were added one after the other. The events are made of it when they are
+    read, by :mod:`kornel.core.domain.event_records`.
 
-    ``values``: application, key, as the shim knows it, and resources of one ask after the other.
+    ``values`` has for one ask after the other: its application, its key as the shim knows it, and its resources.
     """
 
     at_ns: int
@@ -231,13 +231,24 @@ class AsksRecorded(NamedTuple):
 
 
 class PlacementsRecorded(NamedTuple):
-    """The entries of the event history about placements that were made one after the other.
+    """One record for the events of placements that were made one after the other.
 
-    ``values``: key, application, node, user, queue and resources of one placement after the other.
+    ``values`` has for one placement after the other: key, application, node, user, queue and resources.
     """
 
     at_ns: int
     values: list[str | Resources]
+
+
+class RemovalsRecorded(NamedTuple):
+    """The entries of the event history about allocations that ended one after the other, each with its request.
+
+    ``values``: key, application, node, user, queue, detail of the event and resources of one allocation after the
+    other.
+    """
+
+    at_ns: int
+    values: list[str | int | Resources]
 
 
 class PreemptionNotice(NamedTuple):
@@ -277,6 +288,7 @@ CallbackEffect = (
     | EventRecorded
     | AsksRecorded
     | PlacementsRecorded
+    | RemovalsRecorded
     | NoticeEffect
 )
 AllocationEffect = Allocated | Released | AskReleased | AllocationRejected

@@ -314,7 +314,7 @@ _PARSERS: Final[dict[type, Callable[[str], Any]]] = {int: int, str: str, bool: l
 
 
 def _read_further(message: pb.JournalAllocation) -> tuple[Any, ...]:
-    """Returns the plain fields of an allocation, some of which have no field of their own."""
+    """Returns the plain fields of an allocation, including those that have no field of their own in the journal."""
     further = {pair.name: pair.value for pair in message.further}
     defaults = AllocationSpec._field_defaults
     return tuple(

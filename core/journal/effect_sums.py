@@ -13,7 +13,7 @@ from typing import cast
 from zlib import crc32
 
 from kornel.core.domain.effects import Allocated, ApplicationAccepted, ApplicationUpdated, Effect
-from kornel.core.domain.event_records import RECORDS
+from kornel.core.domain.event_records import leave_out_records
 from kornel.core.domain.resources import Resources
 
 
@@ -25,7 +25,7 @@ def sum_effects(effects: Iterable[Effect], before: int) -> int:
 def write_effects(effects: Iterable[Effect]) -> str:
     """Returns *effects* as text, which is equal for equal decisions in any process."""
     parts: list[str] = []
-    for effect in effects:
+    for effect in leave_out_records(effects):
         kind = type(effect)
         if kind is Allocated:
             # The exact class is compared, which costs less than isinstance.
@@ -38,14 +38,14 @@ def write_effects(effects: Iterable[Effect]) -> str:
             if tags:
                 parts.append(_write_value(tags))
         elif kind is ApplicationUpdated:
-            # The next two are as below, but for each of their values a call would be made.
+            # The next two kinds are written as below, but without a call for each of their values.
             name, state, at_ns, message, partition, queue, user, submitted_ns = cast("ApplicationUpdated", effect)
             since = (partition, queue, user, str(submitted_ns))
             parts += ("ApplicationUpdated", name, state, str(at_ns), message, *since)
         elif kind is ApplicationAccepted:
             parts.append("ApplicationAccepted")
             parts += cast("ApplicationAccepted", effect)
-        elif kind not in RECORDS:
+        else:
             parts.append(kind.__name__)
             parts.extend(map(_write_value, effect))
     parts.append("")

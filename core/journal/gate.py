@@ -26,7 +26,8 @@ class Responses(Protocol):
 
 
 class _Mark(NamedTuple):
-    """Once of each place *entered* responses were sent, those of all records up to *sequence* were sent."""
+    """A promise: once every place has sent the number of responses that *entered* says, the responses of all records up
+    to *sequence* were sent."""
 
     sequence: int
     entered: tuple[tuple[Responses, tuple[int, ...]], ...]

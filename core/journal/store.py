@@ -253,8 +253,8 @@ def describe_error(error: Exception) -> str:
 
 
 def is_full(error: Exception) -> bool:
-    """Tells whether *error* says that there is no room. Then only the operator can help, and another address of the
-    database does not."""
+    """Tells whether *error* says that there is no room. Then only the operator can help; another address of the
+    database would have no room either."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     cause: Any = error.orig if isinstance(error, DBAPIError) else error

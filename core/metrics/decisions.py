@@ -1,8 +1,9 @@
 """Counts decisions, from the engine's effects.
 
-Frequent effects are counted without a step of Python for each: placements and releases are counted by application, and
-added to its queue when the queue is read or the application ends. Only rare effects are looked at one by one:
-decisions to preempt, new and ended applications, and placements while an ask that has preempted waits for its node.
+Frequent effects are counted in such a way that no Python code runs for each of them: placements and releases are
+counted by application, and added to its queue when the queue is read or the application ends. Only rare effects are
+looked at one by one: decisions to preempt, new and ended applications, and placements while an ask that has preempted
+waits for its node.
 """
 
 from __future__ import annotations
@@ -149,8 +150,9 @@ class Decisions:
             known.released.update(map(_RELEASED_BY, compress(effects, map(_IS_RELEASED, map(type, effects)))))
             if len(known.allocated) + len(known.released) > APPLICATIONS_UNSETTLED:
                 known.settle_counts()
-        if rare:
-            # These may be the last effects of a manager that leaves, whose engine is not kept for its counts.
+        if rare or not effects:
+            # These may be the last effects of a manager that leaves, whose engine is not kept for its counts. One that
+            # is unregistered causes none.
             known.settle_counts()
             self._unsettled.pop(known, None)
         if attempts or (placed and self.preemptions.waiting):

@@ -85,11 +85,11 @@ class JournalGauges(Protocol):
 
     @property
     def problem(self) -> str:
-        """Present problem; empty: none."""
+        """The present problem of the journal; empty: none."""
 
     @property
     def bytes_written(self) -> int:
-        """Bytes of the blocks written since the start."""
+        """The bytes of the blocks written since the start."""
 
     @property
     def commits(self) -> Durations:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kornel.core.model.users import Account
 
 GroupKey: TypeAlias = "tuple[Shape, str, bool, Together | None]"
-"""The key of a group of asks in its application: shape, required node, dependence on other placements, topology."""
+"""Shape, required node, dependence and topology: they tell a group of asks from the others of its application."""
 
 _RUNNING: Final = AppState.RUNNING
 """Kept as a constant, because reading a member from its class costs as much as a call."""
@@ -35,9 +35,10 @@ NO_TASK_GROUPS: Final[dict[str, TaskGroup]] = {}
 NOTHING_LENT: Final[dict[int, int]] = {}
 NOTHING_SPENT: Final[dict[tuple[SpentKind, str], dict[int, int]]] = {}
 NOBODY_WAITS: Final[Room] = {}
-"""The empty containers that all applications share which have nothing in them; never changed. Of a hundred thousand
-applications, most wait for nothing, and containers of their own would take more memory than the rest of their records.
-Whoever adds the first entry makes the container, and whoever removes the last one may put the shared one back."""
+"""Empty containers, shared by all applications that have nothing to put into them, and never changed. Of a hundred
+thousand applications, most wait for nothing, and containers of their own would take more memory than the rest of their
+records. The code that adds the first entry makes a new container; the code that removes the last one may put the shared
+one back."""
 
 
 class SpentKind(StrEnum):

@@ -72,8 +72,8 @@ class Callbacks:
     __slots__ = (
         "_number", "asks_recorded", "awaits_placements", "deadlines", "dependent_asked", "dependent_depth",
         "dependent_placements", "events", "line", "now_ns", "open", "placements_recorded", "predicates",
-        "preemption_notices", "preemption_predicates", "recording", "scheduling_states", "settled_by_ns", "timeout_ns",
-        "unsettled", "unsettled_in",
+        "preemption_notices", "preemption_predicates", "recording", "removals_recorded", "scheduling_states",
+        "settled_by_ns", "timeout_ns", "unsettled", "unsettled_in",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -87,8 +87,9 @@ class Callbacks:
         """The time of the command or cycle under way, with which all events are recorded."""
         self.asks_recorded: list[str | Resources] | None = None
         self.placements_recorded: list[str | Resources] | None = None
-        """The values of the last recorded event, if it is about asks or placements and further ones may be added to
-        it."""
+        self.removals_recorded: list[str | int | Resources] | None = None
+        """One of these has the values of the last recorded event, if that is about asks, placements or allocations
+        that ended and further ones may be added to it. It is empty after a single ask."""
         self.preemption_notices = False
         self.timeout_ns = 0
         self.open: dict[int, Inquiry] = {}
@@ -120,7 +121,7 @@ class Callbacks:
     def end_recording(self) -> None:
         """Has further events about asks and placements recorded by themselves, because something else comes before
         them."""
-        self.asks_recorded = self.placements_recorded = None
+        self.asks_recorded = self.placements_recorded = self.removals_recorded = None
 
     def next_number(self) -> int:
         """Returns the number of the next question."""

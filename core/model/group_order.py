@@ -20,7 +20,7 @@ Entry = tuple[int, int, int, int, "AskGroup"]
 
 NO_ENTRIES: Final[list[Entry]] = []
 NONE_OFFERED: Final[dict[AskGroup, Entry]] = {}
-"""The empty containers that all orders without groups share; never changed."""
+"""Empty containers that all orders without groups share, and that are never changed."""
 
 
 class GroupOrder:

@@ -29,7 +29,7 @@ ASKED_TYPES: Final = 16
 """The most types that have an index of their own while asks wait for them, although they are not offered."""
 
 OTHER_TYPES: Final = "(types that no node has)"
-"""The name of the one index that further types share which are not offered."""
+"""The name of the index that is shared by all further types that are not offered."""
 
 _NAMED_KEPT: Final = 4_096
 """The number of vectors whose amounts by name are cached, because nodes and their loads are often equal."""

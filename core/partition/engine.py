@@ -180,8 +180,8 @@ class Engine:
         self._built = {}
 
     def begin_epoch(self, reservation_delay_ns: int | None, reservation_percent: int, now_ns: int) -> None:
-        """Continues in another core, with that core's options for reservations. The timers that a restart starts anew
-        are started anew."""
+        """Continues in another core, with that core's options for reservations. Timers that begin again after a restart
+        of the core begin again here, too."""
         self._reservation_delay_ns = reservation_delay_ns
         self._reservation_percent = reservation_percent
         for state in self._partitions.values():

@@ -9,8 +9,8 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.partition.state import PartitionState
 
 RETRY_NS: Final = 15 * 10**9
-"""The time from the exit of the last victim until its ask is re-armed, and from a failed attempt to the next one if its
-result depends on more than the books."""
+"""The time after which an ask may preempt again once its last victim has left, and the time between a failed attempt
+and the next one if the result depends on more than the books."""
 
 
 def may_ever_preempt(ask: Allocation) -> bool:

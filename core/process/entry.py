@@ -13,7 +13,8 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.journal.journal import Journal
 from kornel.core.journal.standby import Standby
 from kornel.core.process.event_loop import loop_factory
-from kornel.core.process.server import KornelServer, ServerSettings
+from kornel.core.process.server import KornelServer
+from kornel.core.process.server_settings import ServerSettings
 from kornel.core.process.version import core_version
 from kornel.core.security.security import Security
 from kornel.core.service.clock import ManualClock, SystemClock, wall_ns

@@ -8,18 +8,14 @@ period are cancelled.
 from __future__ import annotations
 
 import asyncio
-import platform
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import grpc
-from grpc_health.v1 import health_pb2
-from grpc_reflection.v1alpha import reflection
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.effects import EventRecorded
@@ -32,74 +28,53 @@ from kornel.core.journal.standby import Followed, Standby
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
-from kornel.core.process.history import NO_HISTORY, History, HistoryChoice
+from kornel.core.process.grpc_transport import OPTIONS, listen_at, reachable_address
+from kornel.core.process.history import History
 from kornel.core.process.http import HttpFront, running_applications
+from kornel.core.process.server_settings import AddressTooOpen, AddressUnavailable, ServerSettings
+from kornel.core.process.services import READING, ServiceParts, add_services, health_handlers, make_services, name_calls
 from kornel.core.process.socket_lock import SocketLock, SocketTaken
 from kornel.core.process.usage_sampler import UsageSampler
 from kornel.core.rest.access import OPEN_DOOR, Proofs
-from kornel.core.rest.browser_rules import BadOrigin, BrowserRules, checked_origins, local_hosts
-from kornel.core.rest.connections import MOST_CONNECTIONS
+from kornel.core.rest.browser_rules import BrowserRules, checked_origins, local_hosts
 from kornel.core.rest.guard_door import GuardDoor
-from kornel.core.rest.history import SAMPLES_KEPT, UsageHistory
-from kornel.core.rest.page_links import BadLink, checked_links
+from kornel.core.rest.history import UsageHistory
+from kornel.core.rest.page_links import checked_links
 from kornel.core.rest.server import RestAddressUnavailable
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.security import Security
 from kornel.core.service.addresses import stays_on_this_machine
-from kornel.core.service.admin_service import AdminService
-from kornel.core.service.admission import AdmissionInterceptor, CallLimits
+from kornel.core.service.admission import AdmissionInterceptor
 from kornel.core.service.callback_board import CallbackBoard
-from kornel.core.service.callback_service import CallbackService
 from kornel.core.service.callback_times import BOUNDS_S
-from kornel.core.service.clock import SECOND_NS, Clock, ManualClock, SystemClock
-from kornel.core.service.clock_service import TestClockService
+from kornel.core.service.clock import Clock, ManualClock, SystemClock
 from kornel.core.service.clock_watch import ClockWatch
 from kornel.core.service.configuration_file import ConfigurationFile
 from kornel.core.service.configuration_history import Version
 from kornel.core.service.configuration_keeping import ConfigurationNote, KeptConfigurations
-from kornel.core.service.configuration_service import ConfigurationService
 from kornel.core.service.configuring import Configurator
-from kornel.core.service.connections import ConnectionKeeper, ConnectionLimits
+from kornel.core.service.connections import ConnectionKeeper
 from kornel.core.service.durations import Durations
 from kornel.core.service.engine_port import EnginePort
 from kornel.core.service.event_journal import EventJournal
-from kornel.core.service.event_service import EventService
-from kornel.core.service.explain_service import ExplainService
 from kornel.core.service.garbage import RECORDS_PER_QUEUE, GarbageKeeper, GarbageRounds
 from kornel.core.service.health import HealthKeeper
 from kornel.core.service.health_service import HealthService
 from kornel.core.service.judging import Judge, TextRooms
-from kornel.core.service.limits import MESSAGE_LIMIT
 from kornel.core.service.logs import LevelSwitch, LogLevel
-from kornel.core.service.manager_service import ManagerService
-from kornel.core.service.managers import MOST_MANAGERS, Lobby, Managers, Place
+from kornel.core.service.managers import Lobby, Managers, Place
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.presence import Presence, PresenceKeeper
-from kornel.core.service.read_service import ReadService
 from kornel.core.service.refusals import RefusalKeeper
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.resolvers.sources import Sources
 from kornel.core.service.rpc import Handler
 from kornel.core.service.runner import PartitionRunner
-from kornel.core.service.scheduler_service import SchedulerService
 from kornel.core.service.standing import Standing, StandingGate, StandingInterceptor
 from kornel.core.service.status_codes import ShuttingDown
-from kornel.core.service.status_service import StatusService
-from kornel.core.service.streams import QUEUE_LIMIT, Switchboard
+from kornel.core.service.streams import Switchboard
 from kornel.core.telling.reader import PartitionReader
 from kornel.si.v1 import si_pb2
-from kornel.v1 import (
-    admin_pb2,
-    callback_pb2,
-    configuration_pb2,
-    events_pb2,
-    explain_pb2,
-    history_pb2,
-    manager_pb2,
-    read_pb2,
-    status_pb2,
-    test_clock_pb2,
-)
 
 if TYPE_CHECKING:
     from kornel.core.tracing.tracing import Tracing  # It is an extra, which need not be installed.
@@ -107,146 +82,17 @@ if TYPE_CHECKING:
 AUDITED_AT_END: Final = 20_000
 """The most records of a core whose books are audited before it ends, which takes about a second."""
 
-_SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
-_CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
-_CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
-_HISTORY: Final = history_pb2.DESCRIPTOR.services_by_name["HistoryService"].full_name
-_EVENTS: Final = events_pb2.DESCRIPTOR.services_by_name["EventService"].full_name
-_EXPLAIN: Final = explain_pb2.DESCRIPTOR.services_by_name["ExplainService"].full_name
-_STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
-_READ: Final = read_pb2.DESCRIPTOR.services_by_name["ReadService"].full_name
-_ADMIN: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
-_MANAGER: Final = manager_pb2.DESCRIPTOR.services_by_name["ManagerService"].full_name
-_TEST_CLOCK: Final = test_clock_pb2.DESCRIPTOR.services_by_name["TestClockService"].full_name
-_HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
-
-_READING: Final = frozenset({_HISTORY, _EVENTS, _EXPLAIN, _STATUS, _READ})
-"""The services of a core that stands by."""
-
 CONFIGURATION_FILE: Final = "kornel.v1.Configuration"
 """The health service of the configuration file: NOT_SERVING while the file cannot be used."""
 
 HISTORY: Final = "kornel.v1.History"
 """The health service of the durable history: NOT_SERVING while records have to wait in the spool."""
 
-CONCURRENT_CALLS: Final = 32
-"""The most calls of one connection if there is no security file; such a file has a limit of its own."""
-
 MANAGERS: Final = "kornel.v1.Managers"
 """The health service of the managers' engines: NOT_SERVING while the state of one of them cannot be trusted."""
 
 JOURNAL: Final = "kornel.v1.Journal"
 """The health service of the journal: NOT_SERVING while it cannot be written, so that no commands are accepted."""
-
-HEADERS_LIMIT: Final = 16 * 1024
-"""The most bytes of the headers of one call."""
-
-OPTIONS: Final = (
-    ("grpc.max_receive_message_length", MESSAGE_LIMIT),
-    ("grpc.max_send_message_length", MESSAGE_LIMIT),
-    # Two cores on one port would share its clients at random.
-    ("grpc.so_reuseport", 0),
-    # A peer that disappeared without closing its connection is noticed after at most a minute, and its streams end.
-    ("grpc.keepalive_time_ms", 40_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    # A client that connects and sends nothing is not waited for.
-    ("grpc.server_handshake_timeout_ms", 20_000),
-    # Only the encoding "identity" is accepted, so that no message of a few bytes becomes one of many megabytes.
-    ("grpc.compression_enabled_algorithms_bitset", 1),
-    # What arrives before a call is read is kept small: headers that refer to each other, calls that wait, and bytes of
-    # a message that no reader has asked for yet. Readers ask for the rest as they go on.
-    ("grpc.http2.settings_timeout", 5_000),
-    # From half of this limit on, gRPC refuses headers at random, so a long token would only work now and then.
-    ("grpc.max_metadata_size", HEADERS_LIMIT),
-    ("grpc.absolute_max_metadata_size", HEADERS_LIMIT),
-    ("grpc.http2.hpack_table_size.decoder", 0),
-    ("grpc.max_concurrent_streams", CONCURRENT_CALLS),
-    ("grpc.server.max_pending_requests", 512),
-    ("grpc.server.max_pending_requests_hard_limit", 1_024),
-    ("grpc.http2.lookahead_bytes", 65_536),
-    ("grpc.http2.bdp_probe", 0),
-    ("grpc.http2.max_requests_per_read", 8),
-    ("grpc.experimental.tcp_read_chunk_size", 16_384),
-    ("grpc.experimental.tcp_max_read_chunk_size", 65_536),
-    # Shims send pings as well; one every ten seconds is allowed.
-    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-)
-
-
-class AddressUnavailable(Exception):
-    """The core cannot listen on the address."""
-
-
-class OriginUnusable(ValueError):
-    """A text that was given as the origin of web pages is not one."""
-
-
-class LinkUnusable(ValueError):
-    """A text that was given as an address for links of the web page is no address."""
-
-
-class AddressTooOpen(ValueError):
-    """The address would let other machines reach a service that must not be reachable from them, so the core does not
-    serve."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
-    """The settings of a server. ``address``: ``host:port`` (port 0: any free one) or ``unix:path``.
-
-    ``advertised``: the address by which clients and other cores of the same journal find this core; empty: ``address``.
-    ``default_config``: the queue configuration of a manager that registers with none; empty: the built-in one.
-    ``config_file``: the file of that text, which is read again on request, or with ``watch`` whenever it changes.
-    ``callback_timeout_ns``: the time that a shim may take to answer a question if it does not choose one itself.
-    ``rest_address``: the ``host:port`` where HTTP is served; empty: HTTP is not served. ``rest_hosts``: further names
-    by which clients may address this machine. ``rest_origins``: the origins of web pages that may read answers.
-    ``rest_connections``: the most HTTP connections at a time. ``docs_url``, ``grafana_url``: the addresses of links on
-    the web page. ``metric_aliases``: whether metrics also have the names that dashboards of older YuniKorn versions
-    use. ``usage_samples``: the number of kept samples of running applications and containers, one a minute; 0: none.
-    ``history``: the durable history. ``managers``: the most resource managers at a time. ``calls``, ``connections``:
-    the most that callers may have open, and how far ahead of the core they may be. ``test_clock``: whether
-    ``TestClockService`` is served, which needs a manual clock, and an address that only this machine reaches.
-    """
-
-    address: str
-    version: str
-    advertised: str = ""
-    default_config: str = ""
-    config_file: Path | None = None
-    watch: bool = False
-    ready_file: Path | None = None
-    grace_s: float = 5.0
-    queue_limit: int = QUEUE_LIMIT
-    callback_timeout_ns: int = SECOND_NS
-    history: HistoryChoice = NO_HISTORY
-    managers: int = MOST_MANAGERS
-    test_clock: bool = False
-    rest_address: str = ""
-    rest_hosts: tuple[str, ...] = ()
-    rest_origins: tuple[str, ...] = ()
-    rest_connections: int = MOST_CONNECTIONS
-    usage_samples: int = SAMPLES_KEPT
-    docs_url: str = ""
-    grafana_url: str = ""
-    metric_aliases: bool = False
-    calls: CallLimits = field(default_factory=CallLimits)
-    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
-
-    def __post_init__(self) -> None:
-        try:
-            checked_origins(self.rest_origins)
-        except BadOrigin as error:
-            raise OriginUnusable(str(error)) from error
-        try:
-            checked_links(self.docs_url, self.grafana_url)
-        except BadLink as error:
-            raise LinkUnusable(str(error)) from error
-        if self.test_clock and not stays_on_this_machine(self.address):
-            raise AddressTooOpen(
-                f"{self.address!r} can be reached from other machines; a core whose clock callers move is served on a"
-                " loopback address or a unix socket only"
-            )
 
 
 class KornelServer:
@@ -367,64 +213,9 @@ class KornelServer:
             self._file = ConfigurationFile(
                 settings.config_file, settings.default_config, self.managers, clock=clock, logger=logger
             )
-        self.metrics = Exposition(
-            MetricsSources(
-                measures=self.measures,
-                managers=self.managers,
-                service=metrics,
-                connections=self.connections,
-                admission=self.admission,
-                latency=self._latency,
-                events=self.events,
-                health=self.health,
-                history=self.history.status,
-                journal=lambda: self.journal.status() if self.journal is not None else None,
-                standing=self.standing,
-                clock=clock,
-                version=settings.version,
-                queue_limit=settings.queue_limit,
-            ),
-            aliases=settings.metric_aliases,
-        )
+        self.metrics = self._make_metrics()
         """The metrics for Prometheus."""
-        self._http: HttpFront | None = None
-        if settings.rest_address:
-            self._http = HttpFront(
-                settings.rest_address,
-                managers=self.managers,
-                events=self.events,
-                history=self.usage,
-                health=self.health,
-                refusals=self.refusals,
-                ready=lambda: self._ready,
-                standing=self.standing,
-                log_level=lambda: self._levels.name,
-                clock=clock,
-                logger=logger,
-                version=settings.version,
-                metrics=self.metrics.render_pieces,
-                proofs=Proofs(
-                    guarded=bool(security and security.guard),
-                    certificate=bool(security and security.tls and security.tls.demands_certificate),
-                ),
-                door=GuardDoor(security.guard, self.managers.reader.may_administer_first)
-                if security and security.guard
-                else OPEN_DOOR,
-                rules=BrowserRules(
-                    # Callers that prove their identity use a host name in a certificate, or a token that no page of
-                    # another origin has, so the host need not be checked.
-                    hosts=local_hosts(settings.rest_hosts)
-                    if stays_on_this_machine(settings.rest_address) and not (security and security.asks_who_calls)
-                    else None,
-                    origins=checked_origins(settings.rest_origins),
-                    tokens=bool(security and security.guard),
-                ),
-                connections=settings.rest_connections,
-                links=checked_links(settings.docs_url, settings.grafana_url),
-                tls=security.tls.make_context if security and security.tls else None,
-                calls=lambda: self._calls,
-                local=stays_on_this_machine(settings.rest_address),
-            )
+        self._http = self._make_http() if settings.rest_address else None
         self._calls: dict[str, Handler] = {}
         """The handlers of gRPC by service and method, such as ``AdminService/DrainNode``."""
         self._damaged = False
@@ -444,6 +235,66 @@ class KornelServer:
         """The address of gRPC, once started."""
         self.rest_address = ""
         """The address of HTTP, once started; empty: none."""
+
+    def _make_metrics(self) -> Exposition:
+        return Exposition(
+            MetricsSources(
+                measures=self.measures,
+                managers=self.managers,
+                service=self._metrics,
+                connections=self.connections,
+                admission=self.admission,
+                latency=self._latency,
+                events=self.events,
+                health=self.health,
+                history=self.history.status,
+                journal=lambda: self.journal.status() if self.journal is not None else None,
+                standing=self.standing,
+                clock=self._clock,
+                version=self._settings.version,
+                queue_limit=self._settings.queue_limit,
+            ),
+            aliases=self._settings.metric_aliases,
+        )
+
+    def _make_http(self) -> HttpFront:
+        settings, security = self._settings, self._security
+        return HttpFront(
+            settings.rest_address,
+            managers=self.managers,
+            events=self.events,
+            history=self.usage,
+            health=self.health,
+            refusals=self.refusals,
+            ready=lambda: self._ready,
+            standing=self.standing,
+            log_level=lambda: self._levels.name,
+            clock=self._clock,
+            logger=self._logger,
+            version=settings.version,
+            metrics=self.metrics.render_pieces,
+            proofs=Proofs(
+                guarded=bool(security and security.guard),
+                certificate=bool(security and security.tls and security.tls.demands_certificate),
+            ),
+            door=GuardDoor(security.guard, self.managers.reader.may_administer_first)
+            if security and security.guard
+            else OPEN_DOOR,
+            rules=BrowserRules(
+                # Callers that prove their identity use a host name in a certificate, or a token that no page of
+                # another origin has, so the host need not be checked.
+                hosts=local_hosts(settings.rest_hosts)
+                if stays_on_this_machine(settings.rest_address) and not (security and security.asks_who_calls)
+                else None,
+                origins=checked_origins(settings.rest_origins),
+                tokens=bool(security and security.guard),
+            ),
+            connections=settings.rest_connections,
+            links=checked_links(settings.docs_url, settings.grafana_url),
+            tls=security.tls.make_context if security and security.tls else None,
+            calls=lambda: self._calls,
+            local=stays_on_this_machine(settings.rest_address),
+        )
 
     async def start(self) -> str:
         """Starts to listen and serve. Returns the address, and writes it to the ready file.
@@ -485,7 +336,7 @@ class KornelServer:
             self.rest_address = self._http.address
         tls = security.tls if security is not None else None
         try:
-            self.address = _listen_at(
+            self.address = listen_at(
                 server, self._settings.address, tls.grpc_credentials() if tls is not None else None
             )
         except AddressUnavailable:
@@ -540,7 +391,7 @@ class KornelServer:
         assert isinstance(self._clock, SystemClock | ManualClock), "both can follow another core's"
         await standby.start(
             self._clock,
-            self._settings.advertised or _reachable_address(self.address),
+            self._settings.advertised or reachable_address(self.address),
             on_lead=self._take_over,
             on_followed=self._follow_places,
             on_problem=self._on_journal_problem,
@@ -678,52 +529,26 @@ class KornelServer:
         self._log_summary()
 
     def _add_services(self, server: grpc.aio.Server) -> None:
-        services: dict[str, dict[str, Handler]] = {
-            _SCHEDULER: SchedulerService(
-                self.managers,
+        services = make_services(
+            ServiceParts(
+                managers=self.managers,
                 lookups=self._lookups,
-                metrics=self._metrics,
-                logger=self._logger,
-                clock=self._clock,
+                events=self.events,
+                history=self.history.service,
+                health=self.health,
+                refusals=self.refusals,
                 standing=self.standing,
-            ).handlers(),
-            _CONFIGURATION: ConfigurationService(self.managers, logger=self._logger).handlers(),
-            _CALLBACKS: CallbackService(
-                self.managers,
                 clock=self._clock,
                 metrics=self._metrics,
                 logger=self._logger,
-                timeout_ns=self._settings.callback_timeout_ns,
-            ).handlers(),
-            _STATUS: StatusService(
-                self.managers,
-                metrics=self._metrics,
-                logger=self._logger,
-                clock=self._clock,
                 version=self._settings.version,
-                standing=self.standing,
-            ).handlers(),
-            _EXPLAIN: ExplainService(self.managers, logger=self._logger).handlers(),
-            _HISTORY: self.history.service.handlers(),
-            _EVENTS: EventService(self.events, clock=self._clock, logger=self._logger).handlers(),
-            _MANAGER: ManagerService(
-                self.managers, logger=self._logger, on_unregistered=lambda place, said: place.tell(said)
-            ).handlers(),
-            _READ: ReadService(self.managers, self.health, self.refusals, logger=self._logger).handlers(),
-            _ADMIN: AdminService(self.managers, logger=self._logger).handlers(),
-        }
-        if self._settings.test_clock:
-            assert isinstance(self._clock, ManualClock), "only a clock that stands still can be moved"
-            services[_TEST_CLOCK] = TestClockService(self.managers, self._clock, logger=self._logger).handlers()
+                callback_timeout_ns=self._settings.callback_timeout_ns,
+                moves_clock=self._settings.test_clock,
+            )
+        )
         self._services = tuple(services)
-        self._calls = {
-            f"{name.rpartition('.')[2]}/{method}": handler
-            for name, handlers in services.items()
-            for method, handler in handlers.items()
-        }
-        for name, handlers in {**services, _HEALTH: self._health.handlers()}.items():
-            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
-        reflection.enable_server_reflection((*services, _HEALTH, reflection.SERVICE_NAME), server)
+        self._calls = name_calls(services)
+        add_services(server, {**services, **health_handlers(self._health)})
 
     async def _streams_gone(self) -> None:
         """Wait for the streams to end, at most for the grace period."""
@@ -881,7 +706,7 @@ class KornelServer:
         # A store that works again while the core is stopping does not make the core ready again.
         self._ready = self._up and not self._damaged and not self._journal_fails and self.standing.leads
         for service in ("", *self._services):
-            answers = service in _READING and self._up and not self._damaged and not self.standing.leads
+            answers = service in READING and self._up and not self._damaged and not self.standing.leads
             self._health.set_serving(service, self._ready or answers)
 
     def _log_summary(self) -> None:
@@ -911,26 +736,6 @@ def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[str], None], text:
     """Schedules *call* in *loop* from another thread, which may run longer than the loop."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(call, text)
-
-
-def _listen_at(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
-    """Open *address*. Returns it with the port that was actually opened."""
-    try:
-        if credentials is None:
-            port = server.add_insecure_port(address)
-        else:
-            port = server.add_secure_port(address, credentials)
-    except RuntimeError as error:
-        raise AddressUnavailable(f"cannot listen on {address!r}") from error
-    if address.startswith("unix"):
-        return address
-    return f"{address.rpartition(':')[0]}:{port}"
-
-
-def _reachable_address(address: str) -> str:
-    """Returns *address*, with the name of this machine in place of a host that stands for all interfaces."""
-    host, _, port = address.rpartition(":")
-    return f"{platform.node()}:{port}" if host in ("0.0.0.0", "[::]", "::", "*") else address
 
 
 def _write_whole(path: Path, text: str) -> None:

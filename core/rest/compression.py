@@ -46,7 +46,7 @@ class Body:
         self._waiting: list[bytes] = []
         """The pieces that are in no chunk yet."""
         self._size = 0
-        """The number of bytes in ``_pieces``."""
+        """The number of bytes in ``_waiting``."""
 
     def add(self, piece: bytes) -> None:
         """Append *piece*."""

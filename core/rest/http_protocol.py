@@ -55,8 +55,9 @@ LONGEST_LINGER: Final = 10
 LINGER_BYTES: Final = BODY_LIMIT + 2**20
 LEAST_LINGERED: Final = 64 * 1024
 """The bounds within which a refused caller may go on sending, and read why it was refused, before its connection is
-closed. It has ``LINGER_S`` seconds, extended by as many at most ``LONGEST_LINGER`` times if it sends ``LEAST_LINGERED``
-bytes each time, and ``LINGER_BYTES`` bytes in all, enough for a whole body with its framing."""
+closed. It has ``LINGER_S`` seconds. Each time it sends ``LEAST_LINGERED`` bytes in them, it gets as many seconds again,
+at most ``LONGEST_LINGER`` times. It may send ``LINGER_BYTES`` bytes in all, enough for a whole body with its
+framing."""
 
 PARSED_AT_ONCE: Final = 16 * 1024
 CHUNKS_PARSED_AT_ONCE: Final = 256

@@ -40,7 +40,7 @@ _SHARE: Final = 4
 """The calls that every connection may have, however many connections there are."""
 
 SILENT_S: Final = 1.0
-"""The time for which a call may send nothing before it is closed for others."""
+"""The time for which a call may send nothing before it may be closed to make room for others."""
 
 MISTAKE_BYTES: Final = 4 << 20
 """Up to this many bytes, a request that is too long still counts as handled, so that a client which sends such a
@@ -112,7 +112,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         self._silent: OrderedDict[asyncio.Task[Any], _Silent] = OrderedDict()
         """The calls whose first request has not come, the oldest first."""
         self._mute: set[asyncio.Task[Any]] = set()
-        """The calls that are to be closed for others."""
+        """The calls that are to be closed to make room for others."""
         self.open = 0
         """The number of open calls."""
         self._turned_away_bytes = 0

@@ -45,8 +45,8 @@ LONGEST_TIMEOUT_MS: Final = 60_000
 
 
 def _resource_fields(amounts: Resources | None) -> dict[str, Any] | None:
-    """Returns the arguments from which a ``si.v1.Resource`` is made, which takes half the time of making its
-    messages."""
+    """Returns the arguments from which a ``si.v1.Resource`` is made. Making it from them takes half the time of making
+    its inner messages one by one."""
     if amounts is None:
         return None
     return {"resources": {name: {"value": clamp_int64(amount)} for name, amount in amounts.items()}}

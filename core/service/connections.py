@@ -55,7 +55,7 @@ UNPROVEN_PAUSE_S: Final = 0.002
 UNPROVEN_S: Final = 6.0
 """The time for which a connection may not have confirmed the server's settings; gRPC closes it after five seconds."""
 NEW_S: Final = 0.5
-"""The time for which a connection without any call is checked as often as that."""
+"""The time for which a connection without any call is checked after such short pauses."""
 UNPROVEN_WINDOW: Final = 32 * 1024
 """The bytes that a new connection may send ahead of its reader. They are read even after the connection is cut."""
 _WIDEST_WINDOW: Final = 1 << 30
@@ -211,7 +211,7 @@ class ConnectionKeeper:
         self._sockets = OwnSockets("")
         self._memory = OwnMemory()
         self._calm_bytes = 0
-        """The memory in use when no connection was last ahead that might send expanding headers."""
+        """The memory in use at the last check at which no connection that might send expanding headers was ahead."""
         self._round = 0
         self._ending = False
         self._bell: _Bell | None = None
@@ -219,8 +219,8 @@ class ConnectionKeeper:
         """The connections that were cut for their headers, each with the number of the check at that time."""
         self._looked_s = self._asked_s = -inf
         self._spent_s = 0.0
-        """The times of the last check and of the last question whether one is due, and the processor time of all other
-        threads at that time."""
+        """The time of the last check, the time of the last call of :meth:`_has_moved`, and the processor time that all
+        other threads had taken then."""
         self._thread: threading.Thread | None = None
         self._cuts_untold: Counter[str] = Counter()
         self._told_s = -_LOG_PAUSE_S

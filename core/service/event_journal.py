@@ -15,14 +15,16 @@ If tracking is switched off, nothing more is kept, and what was kept stays.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
+from functools import partial
+from itertools import compress
+from operator import is_, itemgetter
 from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.config.event_settings import EventSettings, event_settings
 from kornel.core.domain.effects import Effect, EventRecorded, PreemptionDecided
-from kornel.core.domain.event_records import count_events, select_records, unpack_effects
+from kornel.core.domain.event_records import count_all_events, count_events, select_records, unpack_effects
 from kornel.core.domain.events import EventDetail
 from kornel.core.domain.reasons import Outcome
 from kornel.core.service.configuration_history import Version
@@ -54,7 +56,7 @@ ROUTINE: Final = frozenset(
 
 _QUEUE_APP: Final = int(EventDetail.QUEUE_APP)
 _DETAIL_OF: Final = itemgetter(EventRecorded._fields.index("detail"))
-"""Reads the detail of an event without a step of Python for each."""
+"""Reads the detail of an event in C, so that no Python code runs for each event."""
 
 
 class Decision(NamedTuple):
@@ -95,12 +97,12 @@ class EventJournal:
         if PreemptionDecided in map(type, effects):
             self._keep_decisions(effects)
         records = select_records(effects)
-        single = [each for each in records if type(each) is EventRecorded]
+        single = list(compress(records, map(partial(is_, EventRecorded), map(type, records))))
         if _QUEUE_APP in map(_DETAIL_OF, single):
             for event in single:
-                if event.detail == _QUEUE_APP:
+                if type(event) is EventRecorded and event.detail == _QUEUE_APP:
                     self._note_queue(event)
-        self.events.append_packed(records, sum(map(count_events, records)))
+        self.events.append_packed(records, count_all_events(records))
 
     def version_added(self, version: Version) -> None:
         """Keep a configuration that came into force or was refused."""

@@ -27,8 +27,8 @@ OLDER_THRESHOLDS: Final = (50, 1_000)
 FREEZE_EVERY: Final = 500
 """The number of entries after which all objects are set aside: before the collector would look at them by itself."""
 LOOK_EVERY: Final = 8
-"""The collector looks at one in so many of these lots before it is set aside, as a sample. Setting aside costs nothing,
-but a look takes a millisecond, and it hardly ever finds anything."""
+"""Each time after this many lots of objects were set aside, the collector looks at one lot as a sample first. Setting
+aside costs nothing, but a look takes a millisecond, and it hardly ever finds anything."""
 FEW_FOUND: Final = 100
 """If a sample finds more garbage, the collector looks at what comes next, too, until it finds no more."""
 LOOK_EVERY_S: Final = 10.0
@@ -118,7 +118,7 @@ class GarbageKeeper:
         blocks = sys.getallocatedblocks()
         shrunk = records < self._records // 2
         if shrunk and idle:
-            return self._collect_all(records)  # As most of it is gone, a look at the rest takes little time.
+            return self._collect_all(records)  # Most records are gone, so a look at the rest takes little time.
         if shrunk or blocks < self._blocks:
             self._blocks, self._records = min(blocks, self._blocks), min(records, self._records)
         excess = blocks - self._blocks - BLOCKS_PER_RECORD * max(0, records - self._records)

@@ -1,8 +1,8 @@
 """Filters every log line before it is written, so that it contains no secret and nothing that looks like another line.
 
-IDs, queue names and messages come from shims and configurations. By a line break in one, its author could write lines
-of the log; by a control sequence, he could write on the administrator's terminal. The time taken is proportional to the
-length of what is written, whatever it contains.
+IDs, queue names and messages come from shims and configurations. Written as they are, a line break in one could
+forge a line of the log, and a control sequence could change what the administrator's terminal shows. The time taken is
+proportional to the length of what is written, whatever it contains.
 """
 
 from __future__ import annotations

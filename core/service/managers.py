@@ -239,7 +239,8 @@ class Managers:
             self._start_task(place)
 
     def follow_places(self, places: Sequence[Place]) -> None:
-        """Have exactly *places*, in their order, as the core has that this one follows. There must be one."""
+        """Keep exactly *places*, in their order, which are those of the core that this one follows. There must be at
+        least one."""
         for place in self.places:
             if place not in places:
                 self._give_up(place, ManagerGone("the resource manager was unregistered"))

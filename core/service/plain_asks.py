@@ -41,7 +41,7 @@ _FIRST_AFTER_RESOURCES, _ID = 6, 13
 _APPLICATION: Final = bytes([si.Allocation.DESCRIPTOR.fields_by_name["applicationID"].number << 3 | 2])
 """The first byte of the field with the application's ID."""
 _NOTHING_ELSE: Final = (0, "", "", False, False, True, False, *UNTAGGED)
-"""The fields of a spec after its resources, if the ask has nothing else than the ID of its application."""
+"""The fields of a spec after its resources, if the ask has no other field than the ID of its application."""
 
 _new: Final = tuple.__new__
 
@@ -137,7 +137,7 @@ class _Known(dict[bytes, _Fields]):
 
     def _read_rest(self, raw: bytes) -> tuple[_Fields, _Fields]:
         if raw[:1] == _APPLICATION and raw[1] <= 0x7F and raw[1] + 2 == len(raw):
-            # Usually nothing else follows, and each of many applications may have a single ask.
+            # Usually no other field follows. This is fast, as there may be many applications with a single ask each.
             return (intern(raw[2:].decode()), self._names[""]), _NOTHING_ELSE
         if any(number < _FIRST_AFTER_RESOURCES or number == _ID for number, *_ in read_fields(raw, 0, len(raw))):
             raise _NotPlain

@@ -168,7 +168,7 @@ class Progress:
                 self.decided[kind] += count
 
     def note_receipt(self, receipt: Receipt | None) -> None:
-        """Notes where a command came from that was applied."""
+        """Notes the source of a command that was applied."""
         if isinstance(receipt, Received):
             self.received[receipt.kind] = receipt.entries
 

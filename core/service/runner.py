@@ -23,7 +23,6 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.config.model import Configuration
 from kornel.core.config.problems import ConfigError
-from kornel.core.domain.allocation_ids import MOST_INSTANCES
 from kornel.core.domain.commands import (
     AnswerCallbacks,
     Command,
@@ -33,19 +32,16 @@ from kornel.core.domain.commands import (
     SetOperatorDrain,
     StreamCommand,
     UnregisterManager,
-    UpdateAllocations,
-    UpdateApplications,
     UpdateConfiguration,
-    UpdateNodes,
 )
-from kornel.core.domain.effects import Effect, PreemptionDecided
+from kornel.core.domain.effects import Effect
 from kornel.core.domain.reasons import Ignored
-from kornel.core.preemption.kind import Level
-from kornel.core.preemption.registry import ending_of
 from kornel.core.service.callback_board import CallbackBoard, CallbackStream
 from kornel.core.service.callback_link import CallbackLink
 from kornel.core.service.callback_wire import Subscription
 from kornel.core.service.clock import SECOND_NS, Clock, Timer
+from kornel.core.service.command_sizes import count_entries, size_of_command
+from kornel.core.service.effect_delivery import EffectDelivery
 from kornel.core.service.engine_port import EnginePort
 from kornel.core.service.garbage import GarbageKeeper
 from kornel.core.service.gate import Gate, OpenGate
@@ -204,7 +200,7 @@ class PartitionRunner:
         self._logger = logger
         self._garbage = garbage
         self._on_damage = on_damage
-        self._observers = tuple(observers)
+        self._delivery = EffectDelivery(switchboard, self._callbacks, observers, metrics, logger)
         self._on_submit = on_submit
         self._on_settings = on_settings
         self._timer = timer or NoTimer()
@@ -253,7 +249,7 @@ class PartitionRunner:
         than that.
         """
         self._gate.check_intake()
-        entries = _size_of(command)
+        entries = size_of_command(command)
         while entries > FEW_ENTRIES and self._entries_waiting >= ENTRIES_PER_TURN and not self._stopping:
             self._room.clear()
             await self._room.wait()
@@ -526,7 +522,7 @@ class PartitionRunner:
     def _note_receipt(self, stream: Stream, command: Command, *, take_back: bool = False) -> None:
         """Count the entries of *command*, for a client that sends again what was not applied. *take_back*: they were
         counted and are not applied, because the engine failed."""
-        entries = -_count_entries(command) if take_back else _count_entries(command)
+        entries = -count_entries(command) if take_back else count_entries(command)
         if entries and stream.epoch and stream.epoch == self._progress.epoch:
             receipt = Received(stream.kind, self._progress.received[stream.kind] + entries)
             self._progress.note_receipt(receipt)
@@ -589,9 +585,7 @@ class PartitionRunner:
                     self._on_settings(self._engine.extra_config)
                 else:
                     self._sessions.unregistered()
-                self._callbacks.deliver_effects(effects)
-                for observer in self._observers:
-                    observer.observe(effects)
+                self._delivery.deliver_beside_streams(effects)
                 if isinstance(call.command, UnregisterManager):
                     rm_id = call.command.rm_id
                     self._switchboard.end_streams(rm_id, ManagerGone(f"resource manager {rm_id!r} was unregistered"))
@@ -726,44 +720,12 @@ class PartitionRunner:
 
     def _hand_over(self, effects: list[Effect]) -> None:
         if effects:
-            self._gate.pass_on(partial(self._tell_effects, effects))
-
-    def _tell_effects(self, effects: list[Effect]) -> None:
-        if PreemptionDecided in map(type, effects):
-            for effect in effects:
-                if isinstance(effect, PreemptionDecided):
-                    self._metrics.preemption_decisions += 1
-                    self._log_preemption(effect)
-        self._switchboard.deliver_effects(effects)
-        self._callbacks.deliver_effects(effects)
-        for observer in self._observers:
-            observer.observe(effects)
+            self._gate.pass_on(partial(self._delivery.deliver_effects, effects))
 
     def _log_ignored(self, cause: Ignored, item: str) -> None:
         """Count an entry that is never answered (protocol.md 15)."""
         self._metrics.items_ignored[cause] += 1
         self._logger.debug("request entry ignored", rm_id=self._engine.rm_id, item=item, cause=str(cause))
-
-    def _log_preemption(self, decided: PreemptionDecided) -> None:
-        match ending_of(decided).level:
-            case Level.DEBUG:
-                log = self._logger.debug
-            case Level.INFO:
-                log = self._logger.info
-            case Level.WARNING:
-                log = self._logger.warning
-        log(
-            "preemption decided",
-            partition=decided.partition,
-            kind=decided.kind,
-            outcome=str(decided.outcome),
-            key=decided.key,
-            application_id=decided.application_id,
-            queue=decided.queue,
-            node_id=decided.node_id,
-            detail=decided.detail,
-            victims=[victim.key for victim in decided.victims],
-        )
 
     def _note_failure(self, error: Exception, doing: str, **where: str) -> EngineFault:
         """Notes that the engine failed with *error*, and returns the error for the caller."""
@@ -857,35 +819,6 @@ class PartitionRunner:
                 item.answer.set_exception(late)
 
 
-def _allocations_meant(command: UpdateAllocations) -> int:
-    """Returns how many asks and allocations *command* stands for. One ask of the older generation may stand for many;
-    such asks come last."""
-    specs = command.allocations
-    if not specs or not specs[-1].legacy:
-        return len(specs)
-    return sum(min(max(1, spec.max_allocations), MOST_INSTANCES) for spec in specs)
-
-
-def _count_entries(command: Command) -> int:
-    """Returns the number of entries of the request from which *command* was made; 0 for one that no stream carries."""
-    if isinstance(command, UpdateAllocations):
-        return len(command.allocations) + len(command.ask_releases) + len(command.releases)
-    if isinstance(command, UpdateNodes):
-        return len(command.nodes)
-    if isinstance(command, UpdateApplications):
-        return len(command.add) + len(command.remove)
-    return 0
-
-
 def _settle(waiting: asyncio.Future[None]) -> None:
     if not waiting.done():
         waiting.set_result(None)
-
-
-def _size_of(command: StreamCommand) -> int:
-    """Returns the number of entries of *command* plus 1."""
-    if isinstance(command, UpdateAllocations):
-        return 1 + _allocations_meant(command) + len(command.ask_releases) + len(command.releases)
-    if isinstance(command, UpdateNodes):
-        return 1 + len(command.nodes)
-    return 1 + len(command.add) + len(command.remove)

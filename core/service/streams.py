@@ -100,7 +100,7 @@ class Stream:
         self.epoch = ""
         """The epoch in which it was bound, if its client goes on where it was."""
         self.held = self.resumption is not None
-        """Nothing is sent yet, because its client has to know first what the core has received."""
+        """Tells whether nothing may be sent yet, because the client first has to know what the core has received."""
         self._greeting = ""
         self._again: deque[bytes] = deque()
         self._news = asyncio.Event()
@@ -240,7 +240,7 @@ def _count_bytes(entries: Sequence[Response]) -> int:
 def _count_run(backlog: Iterable[Response]) -> int:
     """Returns how many of the first in *backlog* may share a message."""
     waiting = list(backlog)
-    # Of nearly all, the class tells the list, so they are counted without a step of Python for each.
+    # The class of nearly all tells their list, so they are counted in C, without Python code for each.
     name = LIST_OF.get(type(waiting[0]))
     if name is not None:
         return len(list(takewhile(partial(eq, name), map(LIST_OF.get, map(type, waiting)))))

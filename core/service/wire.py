@@ -111,7 +111,7 @@ def _find_name(field: str, message: type[Message]) -> str | None:
 
 
 _OTHER_NAMES: Final = {"task_group": "taskGroupName"}
-"""The plain fields that are called otherwise in messages."""
+"""The plain fields that have another name in messages."""
 
 _NAMES: Final = {field: cast("str", _find_name(field, si.Allocation)) for field in PLAIN_FIELDS}
 
@@ -128,7 +128,7 @@ _REPEATED: Final = {field: name for field, name in _NAMES.items() if field not i
 
 
 class Decoder:
-    """A decoder of requests into commands. Never fails: the engine refuses bad entries one by one."""
+    """A decoder of requests into commands. It never fails: the engine refuses bad entries one by one."""
 
     def __init__(self, ahead_s: Callable[[], int] = lambda: 0) -> None:
         """Makes a decoder. *ahead_s*: by how many seconds the wall clock, whose time shims report, is ahead of the

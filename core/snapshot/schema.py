@@ -55,6 +55,7 @@ from kornel.core.domain.effects import (
     PreemptionNoticeWithdrawn,
     PreemptionPredicatesAsked,
     Released,
+    RemovalsRecorded,
     SchedulingFailed,
     VictimRecord,
 )
@@ -309,6 +310,7 @@ EFFECTS: Final = (
     Kept(SchedulingFailed, "application_id key reason"),
     Kept(AsksRecorded, "at_ns values"),
     Kept(PlacementsRecorded, "at_ns values"),
+    Kept(RemovalsRecorded, "at_ns values"),
     Kept(EventRecorded, "type object_id reference_id change detail at_ns resources message"),
     Kept(PreemptionNotice, "notice partition application_id round strict at_risk need deadline_ns kind reason"),
     Kept(PreemptionNoticeWithdrawn, "notice partition application_id keys"),
@@ -349,7 +351,7 @@ MODEL: Final = (
         "_number awaits_placements deadlines dependent_asked dependent_depth dependent_placements events line now_ns"
         " open predicates preemption_notices preemption_predicates recording scheduling_states"
         " settled_by_ns timeout_ns unsettled unsettled_in",
-        under_way="asks_recorded placements_recorded",
+        under_way="asks_recorded placements_recorded removals_recorded",
     ),
     Kept(Claims, "_owners _parts by_age held leaving needed reservations unowned victims"),
     Kept(Failure, "message times last_ns"),

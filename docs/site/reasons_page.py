@@ -40,28 +40,28 @@ Entries that the interface never answers are counted instead: `GetStatus` tells,
 _STATES: Final = """\
 ## States of an application
 
-What `UpdatedApplication.state` says, and REST. `Rejected` is not sent on the stream.
+`UpdatedApplication.state` and REST use these words. `Rejected` is not sent on the stream.
 """
 
 _WAITING: Final = """\
 ## Why an ask waits
 
-`BlockerKind` is what [explain](explain.md) answers with, in every interface. Waiting alone never ends those marked
-*lasting*; a quota that is smaller than the ask is lasting too.
+`BlockerKind` is what [explain](explain.md) answers with, in every interface. Those marked *lasting* do not go away by
+waiting; a quota that is smaller than the ask is lasting too.
 """
 
 _FAILING: Final = """\
-What the last try to place an ask ended with, in `GetStatus` and the failures of an ask:
+`GetStatus` and the failures of an ask say with these words how the last try to place it ended:
 """
 
 _PREEMPTING: Final = """\
 ## How a try to preempt ended
 
-In decisions of [preemption](preemption.md), their events, metrics and history.
+Decisions of [preemption](preemption.md), their events, metrics and history use these words.
 """
 
 _HELPING: Final = """\
-Whether preemption could help an ask, as `explain` says it:
+`explain` says with these words whether preemption could help an ask:
 """
 
 

@@ -28,7 +28,7 @@ var errNotRegistered = errors.New("the shim has not registered yet")
 
 // Options say how a [Remote] reaches its core.
 type Options struct {
-	// Address is the core's.
+	// Address is the address of the core.
 	Address     string
 	Credentials kornel.Credentials
 	Logger      *slog.Logger

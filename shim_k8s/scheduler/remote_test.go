@@ -31,7 +31,7 @@ type standIn struct {
 	changed chan struct{}
 	heard   []string
 	refuse  func(key, node string) error
-	placed  map[string][]string // keys by node, as taken over
+	placed  map[string][]string // by node, the keys of the placements that were taken over
 }
 
 func newStandIn() *standIn {

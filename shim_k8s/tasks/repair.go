@@ -25,7 +25,7 @@ const (
 	requestTimeout = 10 * time.Second
 )
 
-// A Repairer mends what the shim leaves undone after the API server did not answer, and would leave until its next start.
+// A Repairer does what the shim could not do because the API server did not answer, and would not do before its next start.
 // The shim tries to bind a pod once: if that fails, it gives the pod up. It tries to delete a victim once: if that fails,
 // the core waits for ever. And it drops a pod that comes while its application is being completed. A Repairer looks for
 // such pods, reads each from the API server, and gives it to the shim as if it were new.
@@ -121,7 +121,7 @@ func (r *Repairer) isDue(key string, now time.Time) bool {
 	return true
 }
 
-// wasGivenUp tells whether the shim has given a pod up. bound says whether the API server has it bound.
+// wasGivenUp tells whether the shim has given a pod up. bound says whether the pod is bound according to the API server.
 func (r *Repairer) wasGivenUp(pod *v1.Pod, bound bool) bool {
 	id := utils.GetApplicationIDFromPod(pod)
 	if id == "" || pod.DeletionTimestamp != nil || utils.IsPodTerminated(pod) || len(pod.Spec.SchedulingGates) > 0 {
@@ -142,7 +142,7 @@ func (r *Repairer) wasGivenUp(pod *v1.Pod, bound bool) bool {
 	case states.Rejected, states.Killed, states.Failed, states.Completed:
 		return true
 	case states.Bound:
-		return !bound // the shim believes that it bound the pod, and the API server does not have it so
+		return !bound // the shim believes that it bound the pod, but it is not bound according to the API server
 	}
 	return false
 }

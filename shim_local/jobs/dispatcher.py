@@ -410,8 +410,6 @@ class Dispatcher:
                 return False
         return True
 
-    # Changes are stored before anything is sent.
-
     def _note_change(self, task: Task, effect: Callable[[], None] | None = None) -> None:
         """Notes that *task* has to be stored, and that *effect* is to be called afterwards."""
         self._changed[task.name] = task

@@ -119,8 +119,6 @@ class LocalServer:
         # The answer is sent later, because otherwise it would arrive before the caller has finished its step.
         asyncio.get_running_loop().call_soon(self._agent.handle, message)
 
-    # Commands and other machines.
-
     async def _serve_commands(self, commands: Commands) -> asyncio.Server:
         path = self._settings.socket
         path.unlink(missing_ok=True)

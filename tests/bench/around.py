@@ -35,7 +35,8 @@ from kornel.core.journal.settings import journal_settings
 from kornel.core.journal.sync import JournalSync
 from kornel.core.load.workload import Workload
 from kornel.core.process.history import chosen_history
-from kornel.core.process.server import KornelServer, ServerSettings
+from kornel.core.process.server import KornelServer
+from kornel.core.process.server_settings import ServerSettings
 from kornel.core.service.clock import SystemClock
 from kornel.core.service.garbage import GarbageKeeper
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
@@ -66,7 +67,16 @@ VALUES: Final = f"{CORE}domain{os.sep}"
 PARTS: Final = (
     ("reading", ("service/wire", "service/plain_asks.py", "service/rpc.py", "service/request_lengths.py")),
     ("answering", ("service/streams.py", "service/message_bytes.py")),
-    ("turns", ("service/runner.py", "service/sharing.py", "service/garbage.py", "service/callback_")),
+    (
+        "turns",
+        (
+            "service/runner.py",
+            "service/effect_delivery.py",
+            "service/sharing.py",
+            "service/garbage.py",
+            "service/callback_",
+        ),
+    ),
     ("events", ("partition/history/", "service/event_")),
     ("counting", ("metrics/", "rest/", "service/health.py", "service/refusals.py", "service/durations.py")),
     ("history", ("archive/", "process/history.py")),

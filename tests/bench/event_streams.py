@@ -24,7 +24,8 @@ from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.resources import Resources
 from kornel.core.load.sending import CHANNEL_OPTIONS
 from kornel.core.partition.engine import Engine
-from kornel.core.process.server import KornelServer, ServerSettings
+from kornel.core.process.server import KornelServer
+from kornel.core.process.server_settings import ServerSettings
 from kornel.core.service.clock import ManualClock
 from kornel.core.service.event_streams import Budget
 from kornel.core.service.garbage import GarbageKeeper

@@ -20,7 +20,8 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Effect
 from kornel.core.domain.resources import Resources
 from kornel.core.metrics.decisions import Decisions
-from kornel.core.process.server import KornelServer, ServerSettings
+from kornel.core.process.server import KornelServer
+from kornel.core.process.server_settings import ServerSettings
 from kornel.core.service.clock import ManualClock
 from kornel.core.service.garbage import GarbageKeeper
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger

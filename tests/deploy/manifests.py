@@ -11,7 +11,7 @@ import yaml
 
 from kornel.core.cli.app import app
 from kornel.core.config import loader
-from kornel.core.process.server import ServerSettings
+from kornel.core.process.server_settings import ServerSettings
 
 Manifest = Mapping[str, Any]
 

@@ -18,7 +18,8 @@ import grpc.aio
 from kornel.core.journal.journal import Journal
 from kornel.core.journal.standby import Standby
 from kornel.core.partition.engine import Engine
-from kornel.core.process.server import KornelServer, ServerSettings
+from kornel.core.process.server import KornelServer
+from kornel.core.process.server_settings import ServerSettings
 from kornel.core.service.clock import ManualClock
 from kornel.core.service.engine_port import EnginePort
 from kornel.core.service.garbage import GarbageKeeper

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from kornel.core.domain.commands import UpdateAllocations
 from kornel.core.domain.effects import Allocated
 from kornel.core.journal.reading import read_records, verify_store
 from kornel.core.journal.replay import Replay
@@ -150,6 +152,28 @@ async def test_nothing_that_a_shim_heard_is_lost_by_a_kill(database: str, tmp_pa
         listening.cancel()
         call.cancel()
     assert all(len(nodes) == 1 for nodes in shim.heard.values())
+
+
+@pytest.mark.parametrize("kills", [24, pytest.param(667, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
+def test_a_process_that_is_killed_after_each_record_is_gone_on_from(database: str, kills: int) -> None:
+    """Each process starts from what the one before left, and writes at most three records. What was told is in the
+    journal, once, and nothing is damaged; what was not told may be there or not."""
+    command = [sys.executable, "-m", "tests.unit.journal.killed_writers", database, str(kills)]
+    ended = subprocess.run(command, capture_output=True, check=False, text=True, timeout=800)
+    assert ended.returncode == 0, ended.stderr
+    told = dict(line.split() for line in ended.stdout.splitlines())
+    decided = decided_in(database)
+    assert len(told) >= kills / 2
+    assert told.items() <= decided.items()
+    with closing(open_store(database)) as store:
+        placed = [
+            spec.key
+            for read in read_records(store)
+            if isinstance(read.record.call.command, UpdateAllocations)
+            for spec in read.record.call.command.allocations
+        ]
+        assert len(set(placed)) == len(placed) <= kills
+        assert store.find_end().epoch == kills + 1
 
 
 async def health_of(channel: grpc.aio.Channel, service: str) -> int:

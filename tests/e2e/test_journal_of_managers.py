@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
+from kornel.core.journal.committer import StoreProblem
 from kornel.core.journal.reading import read_records, verify_store
 from kornel.core.journal.replay import Replay
 from kornel.shim_client import Allocated, Ask, AskRejected, ShimClient
@@ -28,14 +30,17 @@ from tests.e2e.harness import (
     application_request,
     ask,
     create,
+    keys,
     node_request,
+    running_core,
     until,
 )
 from tests.e2e.test_resume import Books, books_of_journal, killed_core, place_asks
+from tests.e2e.test_several_managers import managing
 from tests.e2e.test_standing import followed, hand_over, sharing_core, status_of
 from tests.history_databases import postgres, postgres_server
 from tests.postgres import Postgres
-from tests.unit.journal.made import open_store
+from tests.unit.journal.made import open_journal, open_store
 
 __all__ = ["postgres", "postgres_server"]
 
@@ -299,3 +304,85 @@ async def counts_at(core: CoreProcess) -> dict[str, int]:
     told = await core.status()
     assert not any(partition.invariant_violations for partition in told.partitions)
     return {each.name.partition("]")[0][1:]: each.allocation_count for each in told.partitions}
+
+
+@asynccontextmanager
+async def journalling(folder: Path, **settings: Any) -> AsyncIterator[Core]:
+    """A core with a journal in *folder*."""
+    async with running_core(journal=open_journal(folder / "journal.db"), **settings) as core:
+        yield core
+
+
+def list_managers(core: Core) -> list[str]:
+    """Returns the managers of *core*, the longest standing first."""
+    return [place.rm_id for place in core.server.managers.places]
+
+
+async def test_places_are_opened_and_closed_with_their_managers(tmp_path: Path) -> None:
+    """As many as are allowed; a registration that fails leaves no place, neither now nor after a restart."""
+    names = [f"rm-{number}" for number in range(1, 4)]
+    async with journalling(tmp_path, managers=3) as core:
+        await core.register(names[0])
+        with pytest.raises(grpc.aio.AioRpcError):
+            await core.register(names[1], "partitions: 7")
+        assert list_managers(core) == names[:1]
+        await asyncio.gather(*(core.register(name) for name in names[1:]))
+        assert set(list_managers(core)) == set(names)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await core.register("rm-4")
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        before = list_managers(core)
+    async with journalling(tmp_path, managers=3) as core:
+        assert list_managers(core) == before
+        await core.server.managers.unregister(names[0])
+        await core.register("rm-4")
+        assert set(list_managers(core)) == {*names[1:], "rm-4"}
+        assert core.server.journal is not None
+        assert [place.engine.rm_id for place in core.server.journal.places] == list_managers(core)
+        before = list_managers(core)
+    async with journalling(tmp_path, managers=3) as core:
+        assert list_managers(core) == before
+
+
+async def test_a_registration_while_nothing_can_be_written_opens_no_place(tmp_path: Path) -> None:
+    async with journalling(tmp_path) as core:
+        await core.register(NAMES[0])
+        assert core.server.journal is not None
+        core.server.journal._note_problem(StoreProblem("the disk is full", full=True))
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await core.register(NAMES[1])
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert list_managers(core) == [NAMES[0]]
+        core.server.journal._note_problem(None)
+        await core.register(NAMES[1])
+        assert list_managers(core) == list(NAMES)
+
+
+async def test_a_core_that_is_fenced_ends_with_all_its_managers(tmp_path: Path) -> None:
+    """None of them is told that its engine has failed: the core as a whole must not go on."""
+    async with journalling(tmp_path) as core:
+        for name in NAMES:
+            await core.register(name)
+        assert core.server.journal is not None
+        core.server.journal._note_problem(StoreProblem("another core writes this journal", lost=True))
+        for place in core.server.managers.places:
+            place.runner._wake.set()
+        await until(core.server.managers.died.is_set, "the core to give up")
+        assert list_managers(core) == list(NAMES)
+
+
+async def test_a_flood_of_one_manager_is_written_beside_the_calls_of_another(tmp_path: Path) -> None:
+    """The other one's asks are answered long before the flood has ended."""
+    asks = 10_000
+    async with journalling(tmp_path) as core, AsyncExitStack() as stack:
+        flooding, other = [await stack.enter_async_context(managing(core, name, vcore=10**6)) for name in NAMES]
+        for first in range(0, asks, 500):
+            await flooding.allocations.send(
+                allocation_request(
+                    *(ask(f"f-{number}", vcore=1) for number in range(first, first + 500)), rm_id=NAMES[0]
+                )
+            )
+        for number in range(3):
+            assert keys(await other.place(f"k-{number}")) == [f"k-{number}"]
+        assert (await flooding.status()).allocation_count < asks
+        assert len(await flooding.allocations.entries(asks)) == asks

@@ -91,9 +91,8 @@ class Api:
             list(threads.map(delete, names))
 
     def pods(self, application: str | None = None) -> list[Object]:
-        """Returns the pods of an application, or all."""
-        selector = {} if application is None else {"labelSelector": f"applicationId={application}"}
-        return self.read_all("Pod", **selector)
+        """Returns the pods of an application, its placeholders included, or all."""
+        return [pod for pod in self.read_all("Pod") if application is None or application_of(pod) == application]
 
 
 def name_of(each: Object) -> str:
@@ -121,9 +120,16 @@ def is_live(pod: Object) -> bool:
     return phase_of(pod) not in {"Succeeded", "Failed"}
 
 
+def application_of(pod: Object) -> str | None:
+    """Returns the ID of a pod's application, which has another label in placeholders that the shim made."""
+    labels = pod["metadata"].get("labels", {})
+    found: str | None = labels.get("applicationId", labels.get("yunikorn.apache.org/app-id"))
+    return found
+
+
 def is_placeholder(pod: Object) -> bool:
     """Tells whether a pod only keeps room for a member of a gang."""
-    return "yunikorn.apache.org/placeholder" in pod["metadata"].get("annotations", {})
+    return "internal.yunikorn.apache.org/placeholder" in pod["metadata"].get("annotations", {})
 
 
 def make_node(

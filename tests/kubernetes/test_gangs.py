@@ -92,8 +92,8 @@ def test_a_gang_goes_on_when_the_core_is_killed_with_its_placeholders_bound(clus
     cluster.start()
     cluster.api.create(*make_gang("gang", 20, 20))
     wait_for(
-        lambda: any(report["what"] == "started" for report in cluster.reports()) or "none",
-        "placeholders that run",
+        lambda: any(is_placeholder(pod) and node_of(pod) for pod in cluster.api.pods("gang")) or "none",
+        "placeholders that are bound",
     )
     cluster.core.program.kill()
     cluster.core.start()

@@ -159,22 +159,23 @@ func (c *Core) Restart() {
 	c.Serve()
 }
 
-// Block has the core read and not apply what comes (deaf), or decide and not say it (mute), as one that is killed before it
-// recorded or sent anything. With [Core.Resumes], what was blocked comes again on the next stream.
+// Block makes the core read entries without applying them (deaf), or decide without sending its decisions (mute), as if it
+// were killed before it recorded or sent them. With [Core.Resumes], the next stream repeats these entries and decisions.
 func (c *Core) Block(deaf, mute bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deaf, c.mute = deaf, mute
 }
 
-// Received returns how many entries of each kind the shim has said that it has received; nil: nothing yet.
+// Received returns how many entries of each kind the shim has received, as it said last; nil: it has said nothing yet.
 func (c *Core) Received() *kornelv1.StreamCounts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.told
 }
 
-// LoseEntries has the core say that fewer entries were applied than it had said before, as after a loss of its journal.
+// LoseEntries makes the core say that fewer entries were applied than it said before, as if it had lost part of its
+// journal.
 func (c *Core) LoseEntries(kind string, count uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -143,7 +143,7 @@ func serve[Request, Response any](c *Core, kind string, stream grpc.ServerStream
 
 const resumeKey = "kornel-resume"
 
-// goOn has a stream go on behind what the shim says that it has received.
+// goOn continues a stream after the entries that the shim says it has received.
 func (c *Core) goOn(kind string, stream grpc.ServerStream, mine *line) error {
 	asked, _ := metadata.FromIncomingContext(stream.Context())
 	mark := strings.Join(asked.Get(resumeKey), ",")

@@ -295,8 +295,8 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
 def _apply_queue(state: PartitionState, path: str, config: QueueConfig, change: _Change) -> Queue:
     queue = state.queues.get(path)
     if queue is not None and queue.parent is not None and queue.leaf == config.parent:
-        # A leaf keeps its applications in order, a parent its children. So an empty queue that becomes the other is
-        # made anew.
+        # A leaf keeps its applications in order, a parent its children. So an empty queue that changes from one to the
+        # other is made anew.
         _drop_queue(state, queue)
         queue = None
     if queue is None:

@@ -211,9 +211,10 @@ class Recorder:
     def ask_added(self, ask: Allocation) -> None:
         """Records that *ask* waits to be placed."""
         values = self._callbacks.asks_recorded
-        if values is None:
-            values = self._log.begin_asks()
-        values += (ask.application.application_id, ask.spec.key, ask.shape.resources)
+        if values:
+            values += (ask.application.application_id, ask.spec.key, ask.shape.resources)
+        else:
+            self._log.begin_asks(ask.application.application_id, ask.spec.key, ask.shape.resources)
 
     def ask_removed(self, ask: Allocation, *, timed_out: bool = False) -> None:
         """Records that *ask* was withdrawn, or removed together with its allocation."""
@@ -261,10 +262,26 @@ class Recorder:
         The removal of the request is recorded as a further event, unless the allocation timed out or its node was
         removed.
         """
+        detail = removal_detail(termination)
+        with_request = detail is not EventDetail.ALLOC_TIMEOUT and detail is not EventDetail.ALLOC_NODEREMOVED
+        application = allocation.application
+        if application.limit_group is None and with_request:
+            values = self._callbacks.removals_recorded
+            if values is None:
+                values = self._log.begin_removals()
+            values += (
+                allocation.spec.key,
+                application.application_id,
+                node.node_id,
+                application.user,
+                application.queue.path,
+                int(detail),
+                allocation.shape.resources,
+            )
+            return
         self._allocation_gone(allocation, termination)
         self.node_refunded(allocation, node)
-        detail = removal_detail(termination)
-        if detail is not EventDetail.ALLOC_TIMEOUT and detail is not EventDetail.ALLOC_NODEREMOVED:
+        if with_request:
             self.ask_removed(allocation)
 
     def allocation_returned(self, allocation: Allocation, node: Node) -> None:

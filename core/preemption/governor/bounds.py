@@ -1,7 +1,8 @@
-"""Bounds storms of preemption: how much it may take, how soon again, and how often back and forth (preemption.md K13).
+"""Prevents storms of preemption (preemption.md K13).
 
-A plan that the laws allow is judged here right before it is applied. Earlier losses are passed in as values; this
-module remembers nothing. Preemption on required nodes is never judged.
+It bounds how much preemption may take, how soon it may take from the same place again, and how often two queues may
+take from each other in turn. A plan that the laws allow is judged here right before it is applied. Earlier losses are
+passed in as values; this module remembers nothing. Preemption on required nodes is never judged.
 """
 
 from __future__ import annotations

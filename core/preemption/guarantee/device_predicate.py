@@ -63,9 +63,9 @@ def measure_missing(node: Node, ask: Allocation) -> int:
 
 
 def list_orders(ask: Allocation, node: Node, offered: Sequence[Candidate]) -> Iterator[tuple[list[Candidate], int]]:
-    """Yields orders of *offered*, the possible victims on *node*, each with a number: that many victims at the
-    beginning together free devices for *ask*. They are the holders of one device, or of as many as it wants, where they
-    are fewest."""
+    """Yields orders of *offered*, the possible victims on *node*, each with a number: if that many victims at its
+    beginning leave, *ask* finds its devices. They hold one device, or as many as the ask wants, and devices with few
+    holders are chosen."""
     request = ask.shape.devices
     if request is None or node.devices is None:
         return

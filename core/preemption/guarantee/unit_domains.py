@@ -113,7 +113,7 @@ def _nodes_of_others(asks: Sequence[Allocation]) -> Iterator[Node]:
 
 
 class WayFinder:
-    """The ways for the groups of one gang, found a few nodes at a time."""
+    """Finds the ways to divide the groups of one gang over domains, a few nodes at a time."""
 
     def __init__(self, topology: Topology, groups: Sequence[Bound]) -> None:
         self._groups: Final = groups

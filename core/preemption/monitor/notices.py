@@ -141,7 +141,7 @@ class Notices:
                 self.held.pop(notice.application, None)
 
     def allocation_left(self, allocation: Allocation, *, by_us: bool) -> None:
-        """Remove *allocation*, which has ended, or credits it to its application if others of it are at risk."""
+        """Remove *allocation*, which has ended, or credit it to its application if others of it are at risk."""
         self.offered.pop(allocation.key, None)
         self.checkpoints.pop(allocation.key, None)
         entry = self.entries.get(allocation.key)

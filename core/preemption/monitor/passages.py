@@ -26,8 +26,8 @@ Deficits = dict[QueueFigures, Amounts]
 def admits(leaf: QueueFigures, pairs: Pairs, asking: QueueFigures, coming: Pairs, *, declared: bool = False) -> bool:
     """Tells whether *pairs* may leave *leaf* for an ask of *asking* that adds *coming* (law 2).
 
-    In a queue above both, the ask makes up for the victim, and a queue that was below its guarantee before must only
-    not be worse off. Derived guarantees protect leaves, unless only *declared* ones count.
+    In a queue above both, the ask makes up for the victim, and a queue that was below its guarantee before may stay
+    there, but must not hold less. Derived guarantees protect leaves, unless only *declared* ones count.
     """
     shared = asking.lineage
     for figures in leaf.lineage:

@@ -55,8 +55,8 @@ def _read_fields(record: type) -> Mapping[str, Any]:
 
 
 def find_path(record: type, name: str) -> str | None:
-    """Returns where a record has the field *name*: in itself, or in what a shim has sent, its ``spec``; ``None``: it
-    has none."""
+    """Returns where a record has the field *name*: in itself, or in its ``spec``, which is what a shim has sent.
+    ``None``: it does not have the field."""
     fields = fields_of(record)
     if name in fields:
         return name

@@ -243,7 +243,7 @@ def _queue_gauges(path: str, queue: Queue, states: Mapping[AppState, int]) -> Qu
 
 
 class _Usage:
-    """Counts nodes by the part of each type that is allocated, up to *names* of types."""
+    """Counts nodes by the part of each type that is allocated, for the types called *names*."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(names)

@@ -127,7 +127,7 @@ def _in_words(kind: Kind, found: PreemptionOutlook) -> PreemptionOutlook:
 
 
 def _only_watched(state: PartitionState, kind: Kind, found: PreemptionOutlook) -> PreemptionOutlook:
-    """Returns *found*, or that shadow mode alone keeps *kind* from helping if that is so."""
+    """Returns *found*; if shadow mode alone keeps *kind* from helping, returns an outlook that says so."""
     if found.verdict is not PreemptionVerdict.WOULD_HELP or not governing.is_shadowed(state, kind.name):
         return found
     return found._replace(

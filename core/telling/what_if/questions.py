@@ -93,7 +93,8 @@ def _forecast_ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
     if question.gang:
         members = supposed_asks(application, shape, question, question.asks, sandbox.now_ns)
         return forecast_gang(state, sandbox.index, members, sandbox.now_ns)
-    # All are alike: at most this many can be placed, hold room or look for victims, and the rest do as the last one.
+    # All are alike: at most this many can be placed, hold room or look for victims, and what holds for the last one
+    # holds for the rest.
     alike = MOST_DECISIONS + most_kept_by_age(state, len(state.nodes)) + MOST_SEARCHES + 1
     asks = supposed_asks(application, shape, question, min(alike, question.asks), sandbox.now_ns)
     sandbox.add(asks)

@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from kornel.core.partition.engine import Engine
-from kornel.core.process.server import KornelServer, ServerSettings
+from kornel.core.process.server import KornelServer
+from kornel.core.process.server_settings import ServerSettings
 from kornel.core.security.security import Security, SecurityOptions
 from kornel.core.service.clock import SECOND_NS, ManualClock
 from kornel.core.service.garbage import GarbageKeeper

@@ -32,6 +32,7 @@ from kornel.core.domain.effects import (
     PredicatesAsked,
     PreemptionDecided,
     PreemptionPredicatesAsked,
+    RemovalsRecorded,
     SchedulingFailed,
 )
 from kornel.core.domain.partition_names import full_partition_name
@@ -182,7 +183,7 @@ class Contract(ShimView):
                 found = partition.of_key(key) if partition is not None else []
                 if not any(request.owner == application_id and not request.node for request in found):
                     raise ContractBroken("scheduling state", f"{key} of {application_id} is no ask: {found}")
-            case EventRecorded() | AsksRecorded() | PlacementsRecorded():
+            case EventRecorded() | AsksRecorded() | PlacementsRecorded() | RemovalsRecorded():
                 pass
             case _:
                 return False

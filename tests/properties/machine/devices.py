@@ -41,7 +41,12 @@ def judge_devices(partition: PartitionView, request: RequestView, *, checked: bo
     """
     wanted, node = request.wanted, partition.nodes[request.node]
     said = None if request.spec.devices is None else request.spec.devices.demand
-    if wanted != said:
+    group = request.owner, request.spec.task_group
+    if request.placeholder:
+        partition.group_wants.setdefault(group, set()).add(wanted)
+    # A real ask that says nothing keeps what its placeholder wanted, also if it has to wait again after all.
+    inherited = said is None and not request.placeholder and wanted in partition.group_wants.get(group, ())
+    if wanted != said and not inherited:
         raise ContractBroken("devices", f"{request.name!r} wanted {said}, and was told that it wanted {wanted}")
     if wanted is None or not request.devices:
         if request.devices or (checked and wanted is not None):

@@ -113,6 +113,8 @@ class PartitionView:
     graves: list[Grave] = field(default_factory=list)
     served: list[tuple[int, Resources]] = field(default_factory=list)
     """Asks that preempted for a guarantee within the last interval of the cycle: when, and their sizes."""
+    group_wants: dict[tuple[str, str], set[DeviceRequest | None]] = field(default_factory=dict)
+    """What placeholders of each application and task group wanted of devices."""
     last_served: tuple[int, str] | None = None
     """The last of these decisions, if it was for a gang: when, and its application."""
 

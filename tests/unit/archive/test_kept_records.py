@@ -33,9 +33,11 @@ from kornel.core.domain.effects import (
     Effect,
     PlacementsRecorded,
     PreemptionDecided,
+    RemovalsRecorded,
     VictimRecord,
 )
-from kornel.core.domain.event_records import EVENTS_OF_PLACEMENT, unpack_effects
+from kornel.core.domain.event_records import EVENTS_OF_PLACEMENT, EVENTS_OF_REMOVAL, unpack_effects
+from kornel.core.domain.events import EventDetail
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.service.configuration_history import Origin, Version
@@ -151,12 +153,13 @@ def test_asks_and_placements_become_the_rows_of_their_events(asks: int) -> None:
         NOW_NS + 1,
         [value for n, size in enumerate(sizes) for value in (f"k{n}", f"app{n}", f"n{n}", "ann", "root.a", size)],
     )
-    kept: list[Kept] = [event(1), asked, placed, event(2), placed]
+    ended = RemovalsRecorded(NOW_NS, ["k0", "app0", "n0", "ann", "root.a", int(EventDetail.ALLOC_CANCEL), sizes[0]])
+    kept: list[Kept] = [event(1), asked, placed, event(2), ended, placed]
     records, frame = encode_batch([(NOW_NS, kept)], 1)
     _, each = encode_batch([(NOW_NS, unpack_effects(kept))], 1)  # type: ignore[arg-type]  # all of these are kept
     rows = [list(row) for _, row in decode_batch(frame)]
     assert rows == [list(row) for _, row in decode_batch(each)]
-    assert records == len(rows) == 2 + asks + 6 * EVENTS_OF_PLACEMENT
+    assert records == len(rows) == 2 + asks + 6 * EVENTS_OF_PLACEMENT + EVENTS_OF_REMOVAL
     assert worth_keeping(kept) == kept
     assert worth_keeping(kept, events=False) == []
 

@@ -43,7 +43,7 @@ async def wait(journal: Journal, seconds: int) -> list[Effect]:
 
 def explained(journal: Journal) -> tuple[str, int | None]:
     """Returns what is said about the lowered max, and in how many seconds it is to be enforced."""
-    found = Reader(journal.engine)["default"].explain(QueueAt("root.a"))
+    found = Reader(journal.first.engine)["default"].explain(QueueAt("root.a"))
     assert found is not None
     (above,) = found.above
     return above.course, above.due_ns and (above.due_ns - journal.last_ns) // SECOND_NS

@@ -8,6 +8,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+import orjson
+from typer.testing import CliRunner
+
+from kornel.core.cli.app import app
 from kornel.core.domain.commands import (
     Command,
     RegisterManager,
@@ -23,6 +27,7 @@ from kornel.core.journal.places import JournalPlace
 from kornel.core.journal.reading import read_records, verify_store
 from kornel.core.journal.records import read_block
 from kornel.core.journal.replay import Replay
+from kornel.core.journal.snapshot_store import SnapshotFiles
 from kornel.core.journal.snapshots import list_places, restore_snapshot
 from kornel.core.journal.store import JournalStore
 from tests.unit.journal.made import (
@@ -350,3 +355,32 @@ async def test_a_record_of_a_place_that_is_not_open_cannot_be_played(tmp_path: P
         assert follower.problem is not None
         assert follower.problem.obstacle is Obstacle.DAMAGED
         assert "place 7" in follower.problem.text
+
+
+async def test_one_place_is_shown_and_replayed_by_the_commands(tmp_path: Path) -> None:
+    """``--place`` leaves out the records of all others, and ``info`` says which places a snapshot has."""
+    path = tmp_path / "journal.db"
+    journal = open_journal(path)
+    journal.start()
+    await fill_places(journal)
+    journal.close(5)
+    with closing(open_store(path)) as store:
+        follower = Follower(store, version="test")
+        follower.catch_up()
+        SnapshotFiles(Path(f"{path}.snapshots")).add_snapshot(*follower.take_snapshot())
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(app, list(arguments))
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    exported = [orjson.loads(line) for line in run("journal", "export", str(path), "--place", "1").splitlines()]
+    assert {line["place"] for line in exported} == {1}
+    assert exported[0]["call"] == "OPEN"
+    assert "which has places 0, 1" in run("journal", "info", str(path))
+    assert "sound" in run("journal", "verify", str(path))
+    assert "all decisions are the same" in run("replay", str(path), "--verify", "--place", "1")
+    shown = run("replay", str(path), "--place", "1")
+    assert "(place 1)" in shown
+    assert f"rm_id='{OTHER}'" in shown
+    assert f"rm_id='{RM}'" not in shown

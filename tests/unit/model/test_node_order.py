@@ -79,13 +79,9 @@ def test_many_nodes_split_into_groups() -> None:
 
 def test_what_no_single_node_can_hold_is_found_out_once() -> None:
     """One half of the nodes has only processors left, the other only memory: bounds promise both (a fragmented end)."""
-    order = NodeOrder(NodeScore(NodeSortPolicy.FAIR, {0: 1.0, 1: 1.0}))
-    order.widen_amounts(2)
-    nodes = [Node(f"n{number:04}", (), [10, 10]) for number in range(1000)]
-    for number, node in enumerate(nodes):
-        node.charge_pairs(((number % 2, 10),))
-        order.add(node)
     both = ((0, 1), (1, 1))
+    counted(lambda: _fragmented()[0].first_fit(both))  # CPython 3.13 does not count the first call of everything.
+    order, nodes = _fragmented()
     first, found = counted(lambda: order.first_fit(both))
     again, _ = counted(lambda: order.first_fit(both))
     assert found is None
@@ -93,3 +89,13 @@ def test_what_no_single_node_can_hold_is_found_out_once() -> None:
     nodes[0].refund_pairs(((0, 10),))
     order.refresh_node(nodes[0])
     assert order.first_fit(both) is nodes[0]
+
+
+def _fragmented() -> tuple[NodeOrder, list[Node]]:
+    order = NodeOrder(NodeScore(NodeSortPolicy.FAIR, {0: 1.0, 1: 1.0}))
+    order.widen_amounts(2)
+    nodes = [Node(f"n{number:04}", (), [10, 10]) for number in range(1000)]
+    for number, node in enumerate(nodes):
+        node.charge_pairs(((number % 2, 10),))
+        order.add(node)
+    return order, nodes

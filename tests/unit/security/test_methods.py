@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kornel.core.process.server import KornelServer, ServerSettings
+from kornel.core.process.server import KornelServer
+from kornel.core.process.server_settings import ServerSettings
 from kornel.core.security.methods import METHODS
 from kornel.core.service.clock import ManualClock
 from kornel.core.service.garbage import GarbageKeeper

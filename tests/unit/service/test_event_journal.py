@@ -14,6 +14,7 @@ from kornel.core.domain.effects import (
     NodeAccepted,
     PlacementsRecorded,
     PreemptionDecided,
+    RemovalsRecorded,
 )
 from kornel.core.domain.events import EventChange, EventDetail, EventType
 from kornel.core.domain.reasons import Outcome
@@ -72,6 +73,20 @@ def test_asks_and_placements_are_events_for_whoever_reads(journal: EventJournal)
         EventRecorded(EventType.APP, "app-2", "k-2", add, detail.APP_ALLOC, 7, more, ""),
     ]
     assert [kept.next_event for kept in journal.decisions.get(0, 9) or []] == [9]
+
+
+def test_an_allocation_that_ended_is_four_events_for_whoever_reads(journal: EventJournal) -> None:
+    """Usage, allocation, node and request, in this order."""
+    held, ended = Resources({"vcore": 5}), int(EventDetail.ALLOC_PREEMPT)
+    journal.observe([RemovalsRecorded(7, ["k", "app", "n1", "ann", "root.a", ended, held]), event("b")])
+    gone, detail = EventChange.REMOVE, EventDetail
+    assert journal.events.get(0, 4) == [
+        EventRecorded(EventType.USERGROUP, "ann", "root.a", gone, detail.UG_USER_RESOURCE, 7, held, ""),
+        EventRecorded(EventType.APP, "app", "k", gone, detail.ALLOC_PREEMPT, 7, held, ""),
+        EventRecorded(EventType.NODE, "n1", "k", gone, detail.NODE_ALLOC, 7, held, ""),
+        EventRecorded(EventType.APP, "app", "k", gone, detail.REQUEST_CANCEL, 7, held, ""),
+    ]
+    assert journal.events.next_id == 5
 
 
 def test_tracking_off_keeps_the_content_and_adds_nothing(journal: EventJournal) -> None:

@@ -1,9 +1,9 @@
-// The address of what is shown: a view, its parameters, and the details at the side. It is the only place where what the
-// reader has chosen is kept, so every choice can be sent to somebody else, and Back goes back.
+// Keeps in the address what is shown: a view, its parameters, and the details at the side. The reader's choices are kept
+// nowhere else, so a link contains all of them, and Back restores the previous ones.
 
 const FORM = /^#\/([a-z-]*)\??(.*)$/;
 
-/** Emits `change` whenever the address is another one, by a link, by Back or by `set`. */
+/** Emits `change` whenever the address has changed, by a link, by Back or by `set`. */
 class Address extends EventTarget {
   view = "";
   parameters = new URLSearchParams();
@@ -17,12 +17,12 @@ class Address extends EventTarget {
     });
   }
 
-  /** The value of a parameter; empty: it is not given. */
+  /** Returns the value of a parameter; empty: it is not given. */
   get(name) {
     return this.parameters.get(name) ?? "";
   }
 
-  /** The address of a view. Empty values are left out; the partition that is looked at goes along. */
+  /** Returns the address of a view. Empty values are left out; the chosen partition is included. */
   href(view, parameters = {}) {
     const partition = this.get("partition");
     const query = new URLSearchParams();
@@ -36,7 +36,8 @@ class Address extends EventTarget {
     location.hash = this.href(view, parameters);
   }
 
-  /** Change parameters of this view; empty ones go. `replace`: Back does not lead to what was before, as while typing. */
+  /** Change parameters of this view; empty ones are removed. `replace`: Back does not lead to the address before, as while
+      typing. */
   set(changes, { replace = false } = {}) {
     const wanted = this.href(this.view, { ...Object.fromEntries(this.parameters), ...changes });
     if (wanted === (location.hash || "#/")) return;

@@ -1,10 +1,12 @@
-// Amounts of any number of resource types: a row for each type, so that forty types are read like two.
+// Shows amounts of any number of resource types, with a row for each type, so that forty types can be read as easily as
+// two.
 
 import { el } from "./dom.js";
 import { meter, setMeter } from "./meter.js";
 import { amount, bare, nameOf, typesOf, unitOf } from "./units.js";
 
-/** `columns`: from titles to maps of amounts; null: nothing is set. With `bar(type)`: what a bar of that type shows. */
+/** Makes the table. `columns`: maps of amounts by title; null: nothing is set. `bar(type)` returns what a bar of that type
+    shows. */
 export function amountTable(columns, bar = null) {
   const types = typesOf(...Object.values(columns).map((map) => map ?? {}));
   if (!types.length) return el("p", { class: "muted", text: "No amount is set, used or asked for." });

@@ -3,7 +3,8 @@
 const BASE = "/ws/v1";
 const TOKEN = "kornel.token";
 const PATIENCE_MS = 15_000;
-/** What the core does for each request besides what it says in Server-Timing: reading it, and writing the headers. */
+/** The time that the core works for each request besides that in Server-Timing: it reads the request, and writes the
+    headers. */
 const BESIDES_MS = 0.7;
 
 export class ApiError extends Error {
@@ -13,11 +14,11 @@ export class ApiError extends Error {
   }
 }
 
-/** Emits `state` with `live`, `lost` (nobody answers) `refused` (401) or `denied` (403). */
+/** Emits `state` with `live`, `lost` (there is no answer), `refused` (401) or `denied` (403). */
 class Api extends EventTarget {
   state = "wait";
   message = "";
-  /** What a core that stands by says of itself: { role, behind (s), leader }; null: it leads. */
+  /** The standing of a core that stands by: { role, behind (s), leader }; null: the core leads. */
   standing = null;
 
   get token() {
@@ -32,33 +33,34 @@ class Api extends EventTarget {
 
   #costs = new WeakMap();
 
-  /** The document at a path below /ws/v1. Throws ApiError; status 0: nobody answered. */
+  /** Returns the document at a path below /ws/v1. Throws ApiError; status 0: there was no answer. */
   async get(path, signal) {
     return (await this.page(path, signal)).document;
   }
 
-  /** As `get`, of what has a tag: the very document of `known`, an earlier result, if nothing has changed since. */
+  /** Does the same as `get` for a document with a tag. Returns the document in `known`, an earlier result, if nothing has
+      changed since. */
   async again(path, signal, known) {
     const found = await this.page(path, signal, { tag: known?.path === path ? known.tag : "" });
     return found.unchanged ? known : { path, tag: found.tag, document: found.document };
   }
 
-  /** The answer to a call of kornel.v1 such as "ExplainService/WhatIf". Throws as `get`. */
+  /** Returns the answer to a call of kornel.v1 such as "ExplainService/WhatIf". Throws the same errors as `get`. */
   async call(name, request = {}, signal = null) {
     return (await this.page(`calls/${name}`, signal, { method: "POST", type: "application/json", body: JSON.stringify(request) })).document;
   }
 
-  /** The answer to a text that is sent. Throws as `get`. */
+  /** Sends a text, and returns the answer. Throws the same errors as `get`. */
   async send(path, type, body) {
     return (await this.page(path, null, { method: "POST", type, body })).document;
   }
 
-  /** How long the core worked for all that was asked with this signal, in ms. */
+  /** Returns how long the core worked for all requests with this signal, in ms. */
   costOf(signal) {
     return this.#costs.get(signal) ?? 0;
   }
 
-  /** The document and what its headers say of pages: how many items there are, and where the next page is. */
+  /** Returns the document, with what its headers say about pages: the number of items, and where the next page is. */
   async page(path, signal, { method = "GET", type = "", body = null, tag = "" } = {}) {
     const headers = { Accept: "application/json" };
     if (tag) headers["If-None-Match"] = tag;
@@ -91,7 +93,7 @@ class Api extends EventTarget {
     }
     if (!answer.ok) {
       const message = document?.message ?? `status ${answer.status}`;
-      // Who may not change something may still look on.
+      // A reader who may not change something may still look at it.
       this.#become({ 401: "refused", 403: method === "GET" ? "denied" : "live" }[answer.status] ?? "live", message);
       throw new ApiError(answer.status, message);
     }
@@ -130,5 +132,5 @@ function parsed(text) {
 
 export const api = new Api();
 
-/** A name as the interface decodes it: twice (rest of the world: once). */
+/** Returns a name encoded twice, because this interface decodes names twice. */
 export const twice = (name) => encodeURIComponent(encodeURIComponent(name));

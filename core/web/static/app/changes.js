@@ -1,10 +1,12 @@
-// Buttons that change something: they say what will be, who will be recorded, or why the reader may not.
+// Makes buttons that change something. They say what will change and who will be recorded, or why the reader may not change
+// it.
 
 import { el } from "./dom.js";
 import { rights } from "./rights.js";
 
 /**
- * A button that asks before it acts. `question`: what will be, in sentences; `act` does it; `done` is called afterwards.
+ * Makes a button that asks before it acts. `question`: what will change, in sentences; `act` makes the change; `done` is
+ * called afterwards.
  * `rights` must have been loaded.
  */
 export function changeButton({ text, permission, question, act, done, primary = false }) {
@@ -32,7 +34,7 @@ export function changeButton({ text, permission, question, act, done, primary = 
   return el("div", { class: "change" }, button, said);
 }
 
-/** Ask the reader; true: they agree. */
+/** Ask the reader. Returns whether they agree. */
 function confirmed(title, question) {
   return new Promise((settle) => {
     const dialog = el(

@@ -1,4 +1,4 @@
-// The partitions, asked for all the time: the header and every view need them.
+// Keeps the partitions up to date, because the header and every view need them.
 
 import { address } from "./address.js";
 import { api } from "./api.js";
@@ -7,7 +7,7 @@ import { typesOf } from "./units.js";
 
 const KEPT_MS = 10 * 60_000;
 
-/** Emits `change` with each answer, and `partition` when another one is looked at. */
+/** Emits `change` with each answer, and `partition` when another partition is chosen. */
 class Cluster extends EventTarget {
   partitions = null;
   name = "";
@@ -18,12 +18,12 @@ class Cluster extends EventTarget {
     this.poller = new Poller(async (signal) => this.#take(await api.get("partitions", signal)), 1_000);
   }
 
-  /** The partition that is looked at; null: there is none. */
+  /** The chosen partition; null: there is none. */
   get partition() {
     return this.partitions?.find((one) => one.name === this.name) ?? null;
   }
 
-  /** Resolves when it is known which partitions there are. */
+  /** Resolves when the partitions are known. */
   async ready() {
     while (!this.name) await new Promise((settle) => this.addEventListener("change", settle, { once: true }));
   }
@@ -58,5 +58,5 @@ class Cluster extends EventTarget {
 
 export const cluster = new Cluster();
 
-/** A path below the partition that is looked at. */
+/** Returns a path below the chosen partition. */
 export const inPartition = (path) => `partition/${encodeURIComponent(cluster.name)}/${path}`;

@@ -14,7 +14,7 @@ export const DETAILS = {
   600: "limit", 601: "group limit", 602: "application", 603: "usage", 604: "group usage",
 };
 
-/** How good or bad a state or verdict is. */
+/** Returns how good or bad a state or verdict is. */
 export function tone(word) {
   if (["Running", "Active", "Allocated", "would-help", "not-needed", "Completed"].includes(word)) return "good";
   if (["Accepted", "New", "under-way", "Completing", "Held", "Reserved"].includes(word)) return "accent";

@@ -4,7 +4,7 @@ import { el } from "./dom.js";
 
 export const csvLine = (values) => `${values.map(field).join(",")}\r\n`;
 
-/** Spreadsheets take text that begins so for a formula, and names are other people's. */
+/** Spreadsheets take text with these beginnings for a formula, and names are chosen by other people. */
 function field(value) {
   const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value ?? "");
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;

@@ -1,5 +1,5 @@
-// A list of any length with columns: sorted by any of them, filtered by any text, and saved as CSV. What the reader chose
-// stands in the address.
+// A list of any length with columns: sorted by any of them, filtered by any text, and saved as CSV. The reader's choices
+// are in the address.
 
 import { address } from "./address.js";
 import { csvLine, saveAs } from "./csv.js";
@@ -51,12 +51,12 @@ export class DataTable {
     this.#makeHead();
   }
 
-  /** What stands above the table. */
+  /** The elements above the table. */
   get tools() {
     return [this.filter, this.count, this.csv];
   }
 
-  /** Column and direction: "-name" is the greatest first. */
+  /** The column and direction of the order: "-name" begins with the greatest. */
   get order() {
     const wanted = address.get(this.#parameter("sort"));
     return this.columns.some((column) => column.key === wanted.replace(/^-/, "")) ? wanted : this.options.sort;
@@ -66,7 +66,7 @@ export class DataTable {
     return address.get(this.#parameter("q"));
   }
 
-  /** Follow the address, after somebody else changed it. */
+  /** Follow the address, after other code has changed it. */
   follow() {
     if (document.activeElement !== this.filter) this.filter.value = this.text;
     this.#markOrder();
@@ -79,7 +79,7 @@ export class DataTable {
     this.#makeHead();
   }
 
-  /** Show `items`. `total`: how many there are where the core filters; `problem`: why there is nothing to show. */
+  /** Show `items`. `total`: their number if the core filters them; `problem`: why there is nothing to show. */
   show(items, { grown = 0, total = null, problem = "" } = {}) {
     this.#items = items;
     const found = this.options.remote ? items : this.#sorted(this.#filtered(items));

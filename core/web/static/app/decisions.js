@@ -1,10 +1,10 @@
-// Decisions to preempt in words: who leaves, for whom, and what came of it.
+// Describes decisions to preempt in words: which allocations leave, for which ask, and with what result.
 
 import { el } from "./dom.js";
 import { kinds } from "./kinds.js";
 import { counted, words } from "./units.js";
 
-/** Whether somebody really had to leave: notices, shadows and what was withdrawn name victims too. */
+/** Tells whether allocations really had to leave: notices, shadow decisions and withdrawals name victims too. */
 export const taken = (one) => Boolean(one.victims) && kinds.ending(one).leaves;
 
 export const outcomeWord = (one) => (one.outcome === "TRIGGERED" ? "Preempted" : words(one.outcome));
@@ -13,7 +13,7 @@ export function outcomeBadge(one) {
   return el("span", { class: "badge", "data-tone": kinds.ending(one).tone || null, text: outcomeWord(one) });
 }
 
-/** Who leaves, in a line. */
+/** Returns one line about the allocations that leave. */
 export function victimWords(one) {
   const victims = one.victims ?? [];
   if (!victims.length) return "nobody";
@@ -22,12 +22,12 @@ export function victimWords(one) {
   return `${first} of ${queues.length === 1 ? queues[0] : counted(queues.length, "queue")}`;
 }
 
-/** For whom, in a line. */
+/** Returns one line about the ask or queue for which they leave. */
 export function servedWords(one) {
   return one.allocationKey ? `${one.allocationKey} of ${one.queueName}` : one.queueName || "its queue";
 }
 
-/** Who took how much from whom: pairs of queues, those with most victims first. */
+/** Returns how much each queue took from each other one: pairs of queues, those with most victims first. */
 export function sumsByQueue(decisions) {
   const pairs = new Map();
   for (const one of decisions) {

@@ -1,11 +1,11 @@
-// The details at the side: what they are of stands in the address as `details=KIND:NAME`.
+// Shows the details at the side. The address says what they are about, as `details=KIND:NAME`.
 
 import { address } from "./address.js";
 import { cluster } from "./cluster.js";
 import { el } from "./dom.js";
 import { panel } from "./panel.js";
 
-/** By kind, the module that has a function of that name, called with the name of the thing. */
+/** The modules by kind. Each has a function of that name, which is called with the name of the object. */
 const MAKERS = {
   ask: (name) => import("./details/ask.js").then(({ ask }) => ask(name)),
   queue: (name) => import("./details/queue.js").then(({ queue }) => queue(name)),
@@ -19,7 +19,7 @@ const TITLES = { ask: "Ask or allocation" };
 
 let shown = "";
 
-/** Keep the panel as the address has it. */
+/** Make the panel follow the address. */
 export function followDetails() {
   address.addEventListener("change", follow);
   cluster.addEventListener("partition", () => {
@@ -30,7 +30,7 @@ export function followDetails() {
   follow();
 }
 
-/** Show the details anew, because something was changed. */
+/** Show the details again, because something has changed. */
 export function refreshDetails() {
   shown = "";
   follow();

@@ -2,7 +2,7 @@
 
 import { api } from "./api.js";
 
-/** The page, and the section in it, that says more about each view and each group of words. */
+/** The page and section of the documentation about each view and each group of words. */
 export const PAGES = {
   overview: "web",
   queues: "queues",
@@ -26,7 +26,7 @@ export const PAGES = {
   state: "reasons#states-of-an-application",
 };
 
-/** Emits `change` when the core has said where the documentation is. */
+/** Emits `change` once the core has said where the documentation is. */
 class Documentation extends EventTarget {
   #links = {};
 
@@ -44,7 +44,7 @@ class Documentation extends EventTarget {
     return this.#links.grafana ?? "";
   }
 
-  /** The address of what says more about `name`, one of `PAGES`; empty: this core knows of no documentation. */
+  /** Returns the address of the section about `name`, one of `PAGES`; empty: this core knows of no documentation. */
   about(name) {
     const { documentation } = this.#links;
     const [page, section = ""] = (PAGES[name] ?? "").split("#");

@@ -1,8 +1,9 @@
-// Elements without markup in strings: names in a cluster are other people's and stay text.
+// Makes elements without markup in strings, because names in a cluster come from other people and must stay text.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element. Props: `class`, `text`, `on` (listeners), `data`; the rest are attributes, left out when null or false. */
+/** Makes an element. Props: `class`, `text`, `on` (listeners), `data`; all others are attributes, which are left out if
+    null or false. */
 export function el(tag, props = {}, ...children) {
   const node = tag === "svg" || tag === "path" ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
@@ -17,7 +18,7 @@ export function el(tag, props = {}, ...children) {
   return node;
 }
 
-/** Set the text only when it differs: selections and screen readers are left alone. */
+/** Set the text if it differs, so that selections and screen readers are not disturbed without need. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -46,7 +47,7 @@ export function reconcile(parent, items, keyOf, create, update) {
   parent.keyed = kept;
 }
 
-/** A function that runs `act` once in the next frame, however often it is called. */
+/** Returns a function that runs `act` once in the next frame, however often it is called. */
 export function inNextFrame(act) {
   let asked = false;
   return () => {
@@ -59,7 +60,7 @@ export function inNextFrame(act) {
   };
 }
 
-/** A function that runs `act` when it was not called for a while. */
+/** Returns a function that runs `act` once it has not been called for a while. */
 export function settled(act, ms = 200) {
   let timer = 0;
   return () => {
@@ -73,12 +74,12 @@ export function blank(title, text = "", code = "") {
   return el("div", { class: "blank" }, el("strong", { text: title }), text, code && el("code", { text: code }));
 }
 
-/** The value of a CSS variable, for canvases. */
+/** Returns the value of a CSS variable, for canvases. */
 export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** A canvas context scaled to the screen, cleared, and its size in CSS pixels. */
+/** Returns the cleared context of a canvas, scaled to the screen, and its size in CSS pixels. */
 export function freshCanvas(canvas, width, height) {
   const scale = window.devicePixelRatio || 1;
   const [wide, high] = [Math.max(1, Math.round(width * scale)), Math.max(1, Math.round(height * scale))];

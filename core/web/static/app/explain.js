@@ -1,4 +1,4 @@
-// Explanations: why work waits, and who took whose room.
+// Shows explanations: why work waits, and which ask took the room of which allocation.
 
 import { tone } from "./codes.js";
 import { el } from "./dom.js";
@@ -32,7 +32,7 @@ export function section(title, ...children) {
   return el("section", {}, el("h3", { text: title }), ...children);
 }
 
-/** Victims as a table. What the stored history knows besides, the user and whether it left, is told where it is known. */
+/** Shows victims as a table, with the user and whether the victim has left where the stored history says so. */
 export function victimTable(victims) {
   const past = victims.some((victim) => victim.leftTime !== undefined);
   const rows = victims.slice(0, VICTIMS_SHOWN).map((victim) =>
@@ -105,7 +105,7 @@ function blocker(found) {
   );
 }
 
-/** What is in the way, as a link where it has a page. */
+/** Shows an obstacle, as a link if it has a page. */
 function blockerName({ level, name }) {
   const kind = { queue: "queue", node: "node", application: "application" }[level];
   return kind && name ? link(kind, name) : el("span", { class: "mono", text: name });
@@ -169,7 +169,7 @@ function failures(found) {
   return section("What stopped it before", el("table", {}, el("tbody", {}, ...rows)));
 }
 
-/** Why an allocation was preempted. */
+/** Shows why an allocation was preempted. */
 export function lossReport(lost) {
   return section(
     "Release asked for",
@@ -189,7 +189,7 @@ export function lossReport(lost) {
   );
 }
 
-/** Why an application waits: its kinds of asks, each with what is in the way. */
+/** Shows why an application waits: its kinds of asks, each with its obstacles. */
 export function waitingReport(app) {
   const parts = [];
   for (const group of app.groups ?? []) {
@@ -209,7 +209,7 @@ export function waitingReport(app) {
   return parts;
 }
 
-/** What an application lost to preemption, as a table; null: nothing. */
+/** Shows what an application lost to preemption, as a table; null: nothing. */
 export function lossTable(lostOnes) {
   if (!lostOnes?.length) return null;
   const rows = lostOnes.map((lost) =>

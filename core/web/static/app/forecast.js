@@ -1,4 +1,4 @@
-// What a what-if and a preview of a configuration tell, in words.
+// Describes the results of what-ifs and of previews of configurations in words.
 
 import { el } from "./dom.js";
 import { badge, facts, section, victimTable } from "./explain.js";
@@ -11,7 +11,7 @@ const SHOWN = 50;
 
 const victimsOf = (found) => found.victims.map((one) => ({ allocationKey: one.key, queueName: one.queue, nodeID: one.nodeId, resource: one.resources }));
 
-/** A table of some rows, and how many more there are. */
+/** Shows a table of the first rows, and how many more there are. */
 function shortTable(heads, rows, numbers = []) {
   const left = rows.length - SHOWN;
   const head = el("tr", {}, ...heads.map((text, at) => el("th", { scope: "col", class: numbers.includes(at) ? "number" : null, text })));
@@ -19,7 +19,8 @@ function shortTable(heads, rows, numbers = []) {
   return el("div", { class: "table-scroll" }, el("table", {}, el("thead", {}, head), el("tbody", {}, ...body)), left > 0 && el("p", { class: "muted", text: `and ${count(left)} more` }));
 }
 
-/** The answer to a what-if: the verdict first, then who is placed, who has to leave, and who waits. */
+/** Shows the answer to a what-if: the verdict, then the asks that are placed, the allocations that have to leave, and the
+    asks that wait. */
 export function forecastReport(found) {
   const victims = [...found.preemptions, ...found.enforcements].reduce((sum, one) => sum + one.victims.length, 0);
   const waiting = found.waiting.reduce((sum, one) => sum + one.askCount, 0);
@@ -64,17 +65,17 @@ export function forecastReport(found) {
   ].filter(Boolean);
 }
 
-/** A text of the core that may begin with a word that has a meaning of its own. */
+/** Shows a text of the core, which may begin with a word that is explained elsewhere. */
 function wordFirst(group, text) {
   const [word, rest] = /^(\S*)(.*)$/s.exec(text ?? "").slice(1);
   if (!meaningOf(group, word) && !/^[a-z]+(-[a-z]+)+$/.test(word)) return lawText(readable(text));
   return el("span", {}, wordLink(group, word), readable(rest));
 }
 
-/** What is only supposed cannot be looked up. */
+/** Supposed objects cannot be looked up. */
 const named = (key, kind = "ask") => (!key || key.startsWith("what-if") ? el("span", { class: "mono", text: key || "–" }) : link(kind, key));
 
-/** What a configuration would change on the running core. */
+/** Shows what a configuration would change on the running core. */
 export function impactReport(found) {
   if (found.refusals.length) return [el("p", { class: "verdict bad", text: "It would be refused:" }), el("ul", { class: "bullets" }, ...found.refusals.map((text) => el("li", { text })))];
   if (!found.changed) return [el("p", { class: "verdict", text: "It says the same as the configuration in force." })];

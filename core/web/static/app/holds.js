@@ -1,4 +1,5 @@
-// What operators did that holds, and a resource manager that is gone: said on every view, because it bears on all.
+// Shows on every view which actions of operators are in force, and whether the resource manager is gone, because both
+// affect all views.
 
 import { api } from "./api.js";
 import { el, reconcile, setAttribute, setText } from "./dom.js";
@@ -8,7 +9,7 @@ import { count, counted, moment } from "./units.js";
 
 const NAMED = 5;
 
-/** Emits `change`. `manager`: the resource manager and its open streams; null: none is registered, or nobody has said yet. */
+/** Emits `change`. `manager`: the resource manager and its open streams; null: none is registered, or it is not known yet. */
 class Holds extends EventTarget {
   manager = null;
 
@@ -20,7 +21,7 @@ class Holds extends EventTarget {
 
 export const holds = new Holds();
 
-/** Keep the list `root` up to date; it is hidden while there is nothing to say. */
+/** Keep the list `root` up to date; it is hidden while it is empty. */
 export function followHolds(root) {
   const poller = new Poller(async (signal) => {
     const found = await api.get("scheduler/holds", signal);

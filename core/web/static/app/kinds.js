@@ -1,15 +1,15 @@
-// The kinds of preemption as the core describes them: the page knows none by name.
+// Holds the kinds of preemption as the core describes them; the page itself knows none by name.
 
 import { api } from "./api.js";
 
 const PLAIN = { tone: "", leaves: false };
 
-/** Emits `change` when the list is another one. `list`: the kinds in the order in which they run, the governor last. */
+/** Emits `change` when the list has changed. `list`: the kinds in the order in which they run, the governor last. */
 class Kinds extends EventTarget {
   list = [];
   #byName = new Map();
 
-  /** Asks the core once. Whatever shows a decision waits for this first. */
+  /** Asks the core once. Code that shows a decision waits for this first. */
   async load(signal) {
     if (this.list.length) return;
     this.list = (await api.get("preemption-kinds", signal)).kinds;
@@ -17,7 +17,7 @@ class Kinds extends EventTarget {
     this.dispatchEvent(new Event("change"));
   }
 
-  /** Another core may answer: it is asked anew. */
+  /** Forget the kinds, because another core may answer now. */
   forget() {
     this.list = [];
   }
@@ -26,7 +26,7 @@ class Kinds extends EventTarget {
     return this.#byName.get(name)?.colour ?? "grey";
   }
 
-  /** How good or bad the outcome of a decision is, and whether its victims were told to leave. */
+  /** Returns how good or bad the outcome of a decision is, and whether its victims were told to leave. */
   ending(one) {
     return this.#byName.get(one.kind)?.outcomes[one.outcome] ?? PLAIN;
   }

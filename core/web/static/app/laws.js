@@ -16,7 +16,7 @@ export const LAWS = {
 
 const NAMED = /law \d+/g;
 
-/** A text of the core in which each law that is named leads to what it says. */
+/** Shows a text of the core, in which each law that is named is a link to its text. */
 export function lawText(text) {
   if (!text) return null;
   const parts = [];
@@ -27,7 +27,7 @@ export function lawText(text) {
     done = index + name.length;
   }
   const rest = text.slice(done);
-  // Where only the number stands, the law itself is said too.
+  // Where a text has only the number, the law itself is added.
   if (!rest.trim() && parts.length === 2 && !parts[0]) rest || parts.push(`: ${LAWS[text.trim()] ?? ""}`);
   return el("span", {}, ...parts, rest);
 }

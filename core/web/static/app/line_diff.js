@@ -1,8 +1,8 @@
-// What is different between two texts, line by line.
+// Finds the differences between two texts, line by line.
 
 const MOST_CELLS = 4_000_000;
 
-/** Lines as { sign, text, number }: sign " " in both, "-" only in the first, "+" only in the second. */
+/** Returns lines as { sign, text, number }. Sign " ": in both texts; "-": only in the first; "+": only in the second. */
 export function lineDiff(before, after) {
   const a = before.split("\n");
   const b = after.split("\n");
@@ -21,7 +21,7 @@ function middle(a, b) {
   const added = b.map((text) => ({ sign: "+", text }));
   if (!a.length || !b.length || a.length * b.length > MOST_CELLS) return [...removed, ...added];
   const width = b.length + 1;
-  // The longest common part of what is left from each pair of places on.
+  // For each pair of places, the length of the longest common part of the lines from there on.
   const longest = new Uint32Array((a.length + 1) * width);
   for (let i = a.length - 1; i >= 0; i -= 1) {
     for (let j = b.length - 1; j >= 0; j -= 1) {

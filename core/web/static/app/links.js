@@ -1,21 +1,21 @@
-// Where each kind of thing is shown, and links that lead there.
+// Knows where each kind of object is shown, and makes links to it.
 
 import { address } from "./address.js";
 import { el } from "./dom.js";
 
-/** The view in which the details of each kind are at home. Asks have none: they are explained beside any view. */
+/** The view beside which the details of each kind are shown. Asks have none: they are explained beside any view. */
 const HOMES = { queue: "queues", node: "nodes", user: "users", group: "users", ask: "applications", decision: "preemption", event: "events" };
 
 export const hrefOf = (kind, name) =>
   kind === "application" ? address.href("application", { id: name }) : address.href(HOMES[kind], { details: `${kind}:${name}` });
 
-/** A link to a thing; nothing to link to is a dash. */
+/** Makes a link to an object; without an object, a dash. */
 export function link(kind, name, text = name) {
   if (!name) return el("span", { class: "faint", text: "–" });
   return el("a", { class: "mono name", href: hrefOf(kind, name), title: name === text ? null : name, text, data: { kind, name } });
 }
 
-/** Set where a link leads and what it says, so that rows of a list can use it again. */
+/** Set the target and the text of a link, so that rows of a list can use it again. */
 export function setLink(anchor, kind, name, text = name) {
   if (anchor.dataset.kind === kind && anchor.dataset.name === name && anchor.textContent === text) return;
   anchor.dataset.kind = kind;
@@ -25,7 +25,7 @@ export function setLink(anchor, kind, name, text = name) {
   anchor.href = hrefOf(kind, name);
 }
 
-/** Show the details of a thing beside what is shown now, if they are at home here. */
+/** Show the details of an object: beside the present view if they belong to it, otherwise beside their own. */
 export function openDetails(kind, name) {
   if (kind === "application") address.go("application", { id: name });
   else if (kind === "ask" || HOMES[kind] === address.view) address.set({ details: `${kind}:${name}` });

@@ -1,4 +1,4 @@
-// Puts the page together: views by address, the header, and what keys do everywhere.
+// Puts the page together: the views by address, the header, and the keys that work in every view.
 
 import { address } from "./address.js";
 import { api } from "./api.js";
@@ -10,7 +10,8 @@ import { followHolds } from "./holds.js";
 import { rights } from "./rights.js";
 import { events, preemptions } from "./tails.js";
 
-/** By name: title, the module of the view, and whether it stands in the header. Modules are fetched when they are needed. */
+/** The views by name: the title, the module, and whether the header has a link to it. Modules are fetched when they are
+    needed. */
 const VIEWS = {
   overview: ["Overview", () => import("./views/overview.js").then((m) => m.OverviewView), true],
   queues: ["Queues", () => import("./views/queues.js").then((m) => m.QueuesView), true],
@@ -39,7 +40,7 @@ for (const [name, [title, , inHeader]] of Object.entries(VIEWS)) {
   if (inHeader) byId("tabs").append(el("a", { href: `#/${name}`, text: title, data: { view: name } }));
 }
 
-/** Links that lead away from the page: to what the documentation says of this view, and to Grafana. */
+/** The links that lead away from the page: to the documentation of this view, and to Grafana. */
 const elsewhere = ["Docs", "Grafana"].map((text) => el("a", { class: "elsewhere", target: "_blank", rel: "noreferrer", hidden: true, text }));
 byId("tabs").append(...elsewhere);
 
@@ -52,7 +53,7 @@ function linkElsewhere() {
   });
 }
 
-/** Show the view that the address names. A tab leads back to where its view was left. */
+/** Show the view that the address names. The link of a view leads back to where the view was left. */
 async function route() {
   const wanted = address.view in VIEWS ? address.view : "overview";
   lastOf.set(wanted, location.hash);
@@ -96,7 +97,7 @@ function withoutDetails(hash) {
   return parameters.size ? `${path}?${parameters}` : path;
 }
 
-/** What to say on the page of a core that does not lead. */
+/** Returns the sentence for the page of a core that does not lead. */
 function saidOfStanding({ role, behind, leader }) {
   const where = leader ? `The leader is at ${leader}.` : "No core leads at the moment.";
   if (role === "unfit") return `This core never leads, because its state differs from the leader's: do not trust what you see here. ${where}`;
@@ -125,7 +126,7 @@ function showConnection() {
 
 let dismissed = false;
 
-/** `problem`: what is wrong with the token that was given last. */
+/** Ask for a token. `problem`: what is wrong with the last one. */
 function openTokenDialog(problem = "") {
   byId("token-field").value = "";
   byId("token-forget").hidden = !api.token;
@@ -178,7 +179,7 @@ byId("theme-button").addEventListener("click", () => {
   try {
     localStorage.setItem("kornel.theme", next);
   } catch {
-    // It holds for as long as the page is open.
+    // It is kept as long as the page is open.
   }
   labelTheme();
 });

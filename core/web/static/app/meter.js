@@ -3,7 +3,7 @@
 import { el } from "./dom.js";
 import { amount, share } from "./units.js";
 
-/** A bar whose parts are set with `setMeter`. Decorative: say the numbers beside it. */
+/** Makes a bar whose parts are set with `setMeter`. It is decorative, so the numbers have to be written beside it. */
 export function meter() {
   const bar = el("span", { class: "meter", "aria-hidden": "true" });
   bar.parts = {};
@@ -11,7 +11,7 @@ export function meter() {
   return bar;
 }
 
-/** `whole`: what the full width stands for. `guaranteed` null: not asked for here. */
+/** Set the parts of a bar. `whole`: the amount for which the full width stands. `guaranteed` null: it is not shown. */
 export function setMeter(bar, { used = 0, pending = 0, guaranteed = null, whole = 0 }) {
   const within = guaranteed === null ? used : Math.min(used, guaranteed);
   put(bar.parts.used, share(within, whole));
@@ -25,7 +25,7 @@ function put(part, value) {
   part.style.setProperty("--share", Math.max(0, Math.min(1, value)).toFixed(4));
 }
 
-/** The same in words. */
+/** Returns the same in words. */
 export function meterWords(type, { used = 0, pending = 0, guaranteed = null, max = null }) {
   const parts = [`${amount(type, used)} used${max === null ? "" : ` of at most ${amount(type, max)}`}${guaranteed ? `${max === null ? " of" : ","} ${amount(type, guaranteed)} guaranteed` : ""}`];
   if (pending) parts.push(`${amount(type, pending)} pending`);

@@ -18,7 +18,8 @@ class Panel {
     });
   }
 
-  /** Show `title` and what `make` returns or resolves to: a list of elements. The focus moves there unless it is there. */
+  /** Show `title` and the list of elements that `make` returns or resolves to. The focus moves there unless it is there
+      already. */
   async open(title, make) {
     const turn = (this.#turn += 1);
     if (this.#root.hidden) this.#before = document.activeElement;

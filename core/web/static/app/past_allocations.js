@@ -1,5 +1,5 @@
-// What an application held that has ended, put together from the events of the stored history: they tell when each of its
-// allocations came and went, and on which node.
+// Finds the allocations of an application that has ended. The events of the stored history say when each allocation began
+// and ended, and on which node.
 
 import { api } from "./api.js";
 
@@ -13,7 +13,7 @@ const REMOVED = 3;
 const ALLOCATION = 200;
 const ENDINGS = { 500: "ended", 501: "preempted", 502: "timed out", 503: "replaced", 504: "its node was removed" };
 
-/** The allocations of `app`, a document of REST; `problem`: why there are none, or not all of them. */
+/** Returns the allocations of `app`, a document of REST. `problem`: why there are none, or not all of them. */
 export async function pastAllocations(app) {
   let status;
   try {
@@ -40,7 +40,7 @@ export async function pastAllocations(app) {
   return { allocations, problem: allocations.length ? "" : "The history has no allocation of this application." };
 }
 
-/** The node of an allocation is told by an event about the node. */
+/** The node of an allocation is in an event about the node. */
 async function findNode(one, range) {
   const [event] = await everyEvent({ type: NODE, referenceId: one.key }, range, 1);
   one.node = event?.objectId ?? "";

@@ -13,7 +13,7 @@ class PastDecisions {
     return this.#byId.get(id) ?? null;
   }
 
-  /** Decisions from `sinceNs` to `untilNs`, the newest first; `cut`: there were more records than are read. */
+  /** Returns the decisions from `sinceNs` to `untilNs`, the newest first. `cut`: there were more records than are read. */
   async load(sinceNs, untilNs, { queue = "" } = {}, signal = null) {
     const records = [];
     let token = "";

@@ -1,6 +1,6 @@
-// Asking again and again, politely: never twice at once, not while nobody looks, and less often if answers take long. What
-// is asked for on each view takes a quarter of a hundredth of the core's time, and no poller more than half of one, so that
-// an open page takes at most a hundredth.
+// Repeats a request: never twice at once, not while the page is hidden, and less often if answers take long. The requests
+// that every view makes take a quarter of a percent of the core's time, and no poller takes more than half a percent, so
+// that an open page takes at most one percent.
 
 import { api } from "./api.js";
 
@@ -15,7 +15,8 @@ export class Poller {
   #failures = 0;
   #paid = 0;
 
-  /** `act(signal)` is awaited; `every` in ms. The pause is at least two hundred times as long as the core worked. */
+  /** Makes a poller that awaits `act(signal)` again and again, `every` so many ms. The pause is at least two hundred times
+      as long as the core worked. */
   constructor(act, every) {
     this.#act = act;
     this.#every = every;
@@ -34,14 +35,14 @@ export class Poller {
     this.#stop = null;
   }
 
-  /** Ask at once, and forget an answer under way. */
+  /** Ask at once, and ignore an answer that is under way. */
   now() {
     this.stop();
     this.#failures = 0;
     this.#begin();
   }
 
-  /** Ask at once if this poller is at work at all. */
+  /** Ask at once if this poller is running. */
   wake() {
     if (this.#stop) this.now();
   }

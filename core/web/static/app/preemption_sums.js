@@ -1,4 +1,4 @@
-// Who took how much from whom: by queue, by user or by application, as a table.
+// Shows in a table how much preemption took from whom for whom, by queue, user or application.
 
 import { api } from "./api.js";
 import { DataTable } from "./data_table.js";
@@ -6,17 +6,17 @@ import { el } from "./dom.js";
 import { link, setLink } from "./links.js";
 import { amount, amounts, nameOf, typesOf } from "./units.js";
 
-/** By what sums are made: in the address, in words, and as the core calls it. */
+/** The ways to sum up: the word in the address, the text, and the core's word. */
 export const PARTIES = { "": ["By queue", ""], user: ["By user", "PREEMPTION_PARTY_USER"], application: ["By application", "PREEMPTION_PARTY_APPLICATION"] };
 
-/** Sums of the stored history. `times`: its range, as calls of HistoryService have it. */
+/** Returns sums from the stored history. `times`: the range, as calls of HistoryService have it. */
 export async function pastSums(party, { partition, queue = "", times }) {
   const by = PARTIES[party]?.[1];
   const { sums } = await api.call("HistoryService/SumPreemptions", { ...(by ? { by } : {}), preemptions: { page: times, partition, queue } });
   return sums.map((one) => ({ taker: one.takenBy, giver: one.takenFrom, victims: one.victimCount, left: one.leftCount, resource: one.resources }));
 }
 
-/** A table of sums: `show(sums, party)`. `name`: of its parameters in the address. */
+/** A table of sums, filled by `show(sums, party)`. `name`: the name of its parameters in the address. */
 export class SumsTable {
   constructor(name) {
     this.table = new DataTable({

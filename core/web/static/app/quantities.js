@@ -1,9 +1,9 @@
-// Amounts as people write them, read into what the core counts: vcore in thousandths, memory in bytes.
+// Reads amounts as people write them, and returns the core's units: thousandths for vcore, bytes for memory.
 
 const SUFFIXES = { "": 1, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50 };
 const ALIASES = { cpu: "vcore", cores: "vcore", core: "vcore", mem: "memory", gpu: "nvidia.com/gpu" };
 
-/** The amounts in a text such as `vcore=2, memory=4Gi`. Throws an Error that says what is wrong. */
+/** Returns the amounts in a text such as `vcore=2, memory=4Gi`. Throws an Error that says what is wrong. */
 export function readAmounts(text) {
   const found = {};
   for (const part of text.split(/[,;\n]/)) {

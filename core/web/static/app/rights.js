@@ -1,13 +1,14 @@
-// Who asks, as the core records it, and what they may change from here.
+// Knows who the reader is, as the core records it, and what the reader may change from this page.
 
 import { api } from "./api.js";
 
-/** Emits `change` when somebody else is asked for. */
+/** Emits `change` when the caller has changed. */
 class Rights extends EventTarget {
   #asked = null;
   #caller = null;
 
-  /** Who asks: name, permissions, and why nothing can be changed from here (`refusal`). Asked once for each token. */
+  /** The caller: name, permissions, and why nothing can be changed from here (`refusal`). The core is asked once for each
+      token. */
   async load() {
     this.#asked ??= api.get("caller");
     try {
@@ -24,7 +25,7 @@ class Rights extends EventTarget {
     this.dispatchEvent(new Event("change"));
   }
 
-  /** Why the caller may not do what takes `permission`, in a sentence; empty: they may. To be asked after `load`. */
+  /** Returns a sentence about why the caller lacks `permission`; empty: the caller has it. It is called after `load`. */
   refusal(permission) {
     const caller = this.#caller;
     if (!caller) return "The core has not said yet who you are.";
@@ -32,7 +33,7 @@ class Rights extends EventTarget {
     return caller.refusal ? `Nothing can be changed from here: ${caller.refusal}.` : "";
   }
 
-  /** Who will be recorded, in a sentence. */
+  /** Returns a sentence about who will be recorded. */
   get recorded() {
     return `You will be recorded as ${this.#caller?.name ?? "nobody yet"}.`;
   }

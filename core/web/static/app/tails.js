@@ -1,4 +1,4 @@
-// What has happened, fetched by number and kept for a while: events and decisions to preempt.
+// Fetches events and decisions to preempt by number, and keeps them for a while.
 
 import { api } from "./api.js";
 import { kinds } from "./kinds.js";
@@ -10,7 +10,7 @@ const EVENTS_AT_ONCE = 1_000;
 const FURTHEST_BEHIND = 3_000;
 const DECISIONS_KEPT = 2_000;
 
-/** Emits `more` with `detail`: how many entries are new. `entries`: the newest first. */
+/** Emits `more`; `detail` is the number of new entries. `entries`: the newest first. */
 class Tail extends EventTarget {
   entries = [];
   instance = "";
@@ -30,7 +30,7 @@ class Tail extends EventTarget {
     }, every);
   }
 
-  /** Keep fetching until as many `release` calls have come. */
+  /** Keep fetching until `release` has been called as often. */
   hold() {
     this.#wanted += 1;
     this.poller.start();
@@ -52,7 +52,7 @@ class Tail extends EventTarget {
     this.dispatchEvent(new CustomEvent("more", { detail: grown }));
   }
 
-  /** The entry with a number, once it is known what there is; null: there is none. */
+  /** Returns the entry with a number, once the entries are known; null: there is none. */
   async find(id) {
     if (!this.instance) {
       this.hold();
@@ -99,7 +99,8 @@ class EventTail extends Tail {
     const records = batch.EventRecords ?? [];
     let number = this.#next;
     this.#next += records.length;
-    // Whoever looks on wants to see now, not everything: too far behind means going on near the end.
+    // A reader who follows events wants to see the present ones, not all: if the page is too far behind, it goes on near
+    // the end.
     const nearest = Math.max(batch.LowestID, batch.HighestID - EVENTS_AT_ONCE + 1);
     if (this.#next < batch.LowestID || batch.HighestID - this.#next > FURTHEST_BEHIND) {
       this.skipped += nearest - this.#next;

@@ -5,7 +5,7 @@ import { moment, shortMoment } from "./units.js";
 
 const DAY_S = 86_400;
 
-/** A tick of the axis, as exact as the ticks are near to each other: the day at midnight, seconds where they matter. */
+/** Returns the label of a tick of the axis: the day at midnight, and seconds only if the ticks are that close. */
 function tickText(at, step) {
   const text = moment(at * 1e9);
   if (step >= DAY_S) return text.slice(5, 10);
@@ -114,7 +114,7 @@ export async function timeChart(parent, { range, x, series, format, zoom = null,
   };
 }
 
-/** A small triangle on the axis for each moment in sight. */
+/** Draws a small triangle on the axis for each visible moment. */
 function drawMarks(plot, marks) {
   const { ctx, bbox } = plot;
   const size = 4 * devicePixelRatio;

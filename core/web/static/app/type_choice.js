@@ -1,5 +1,5 @@
-// The resource types that the reader wants to see. A cluster may have dozens: the first three are shown until somebody
-// chooses others; the choice stands in the address, and is kept in the browser.
+// Keeps the resource types that the reader wants to see. A cluster may have dozens: the first three are shown until the
+// reader chooses others. The choice is in the address, and is kept in the browser.
 
 import { address } from "./address.js";
 import { el, setText } from "./dom.js";
@@ -11,7 +11,7 @@ const STORE = "kornel.types";
 class TypeChoice extends EventTarget {
   #all = [];
 
-  /** Say which types there are. */
+  /** Set the existing types. */
   offer(types) {
     if (types.join() === this.#all.join()) return;
     this.#all = types;
@@ -22,7 +22,7 @@ class TypeChoice extends EventTarget {
     return this.#all;
   }
 
-  /** The types to show, in their usual order. */
+  /** Returns the types to show, in their usual order. */
   get chosen() {
     const wanted = new Set((address.get("types") || stored()).split(",").filter(Boolean));
     const found = this.#all.filter((type) => wanted.has(type));
@@ -36,7 +36,7 @@ class TypeChoice extends EventTarget {
     try {
       localStorage.setItem(STORE, text);
     } catch {
-      // The address has it.
+      // The choice is in the address.
     }
     address.set({ types: text }, { replace: true });
     this.dispatchEvent(new Event("change"));
@@ -53,7 +53,7 @@ function stored() {
 
 export const typeChoice = new TypeChoice();
 
-/** A button that opens the list of types. */
+/** Makes a button that opens the list of types. */
 export function typeChooser() {
   const summary = el("summary", {});
   const list = el("div", { class: "choices" });

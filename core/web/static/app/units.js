@@ -12,7 +12,7 @@ const ORDER = ["vcore", "memory", "nvidia.com/gpu", "ephemeral-storage", "pods"]
 
 const rank = (type) => (ORDER.indexOf(type) + 1 || ORDER.length + 1);
 
-/** Resource types of several maps, the usual ones first. */
+/** Returns the resource types of several maps, the usual ones first. */
 export function typesOf(...maps) {
   const names = new Set(maps.flatMap((map) => Object.keys(map ?? {})));
   return [...names].sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
@@ -21,7 +21,7 @@ export function typesOf(...maps) {
 /** The unit of a type; empty: a count. */
 export const unitOf = (type) => UNITS[type] ?? "";
 
-/** What a type is called in a heading. */
+/** Returns the name of a type for a heading. */
 export const nameOf = (type) => ({ vcore: "CPU", memory: "Memory" })[type] ?? type;
 
 /** An amount without its unit. */

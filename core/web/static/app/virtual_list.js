@@ -41,7 +41,7 @@ export class VirtualList {
     return this.items[this.index] ?? null;
   }
 
-  /** Show `items`. `grown`: how many came in front; who has scrolled down keeps what they look at. */
+  /** Show `items`. `grown`: how many were added at the front; a reader who has scrolled down keeps the same rows in sight. */
   show(items, grown = 0) {
     this.items = items;
     this.space.style.height = `${items.length * this.options.height}px`;
@@ -49,7 +49,7 @@ export class VirtualList {
     this.draw();
   }
 
-  /** Make all rows anew, because rows are to look otherwise. */
+  /** Make all rows again, because rows have to look different. */
   renew() {
     this.space.replaceChildren();
     this.#rows.clear();

@@ -7,7 +7,7 @@ import { link } from "../links.js";
 import { events } from "../tails.js";
 import { amounts, moment } from "../units.js";
 
-/** What kind of event it is, in words. */
+/** Returns the kind of an event in words. */
 export function eventWords(event) {
   return [TYPES[event.type] ?? "", DETAILS[event.eventChangeDetail] ?? CHANGES[event.eventChangeType] ?? ""].filter(Boolean).join(" ");
 }
@@ -17,7 +17,7 @@ const ABOUT = { 1: "ask", 2: "application", 3: "node", 4: "queue", 5: "user" };
 
 export const amountsOf = (event) => amounts(Object.fromEntries(Object.entries(event.resource?.resources ?? {}).map(([type, { value = 0 }]) => [type, value])));
 
-/** A link to what an event is about; null: to nothing. */
+/** Returns a link to the object of an event; null: it has none. */
 export function objectLink(event) {
   return event.objectID ? link(ABOUT[event.type] ?? "ask", event.objectID) : null;
 }

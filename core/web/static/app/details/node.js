@@ -46,7 +46,7 @@ export async function node(name) {
   ];
 }
 
-/** What keeps the asks that wait off this node: one line for each first obstacle. */
+/** Shows what keeps waiting asks off this node: one line for each first obstacle. */
 function waitingTable({ waitingAsks, verdicts = [], lastPlaced }) {
   const placed = lastPlaced ? ` The last allocation was placed here ${since(lastPlaced)} ago.` : "";
   if (!waitingAsks) return el("p", { class: "muted", text: `Nothing waits.${placed}` });
@@ -56,7 +56,7 @@ function waitingTable({ waitingAsks, verdicts = [], lastPlaced }) {
   return el("div", {}, el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "number", text: "Asks" }), el("th", { scope: "col", text: "First obstacle" }), el("th", { scope: "col", text: "Such as" }))), el("tbody", {}, ...rows)), placed && el("p", { class: "muted", text: placed.trim() }));
 }
 
-/** One line for each device: what it is, how much of it is free, and who holds the rest. */
+/** Shows one line for each device: its type, how much of it is free, and which allocations hold the rest. */
 function deviceTable(devices) {
   const part = (share) => percent(share / 1000);
   const heading = ["Device", "Type", "Memory", "Link group", "Free", "Held by"].map((text) => el("th", { scope: "col", class: text === "Free" ? "number" : "", text }));

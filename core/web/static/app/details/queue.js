@@ -10,7 +10,7 @@ import { lawText } from "../laws.js";
 import { link } from "../links.js";
 import { amounts, count, moment } from "../units.js";
 
-/** What the core has for a queue in which nothing waits. */
+/** The priority that the core gives for a queue in which nothing waits. */
 const NO_PRIORITY = -(2 ** 31);
 
 export async function queue(path) {

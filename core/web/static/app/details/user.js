@@ -40,5 +40,5 @@ async function usage(kind, name) {
   ];
 }
 
-/** A queue's usage and those below. */
+/** Returns the usage in a queue and in all queues below it, as one list. */
 const all = (one) => [one, ...(one.children ?? []).flatMap(all)];

@@ -1,4 +1,4 @@
-// One application, also one that has ended or was turned away: why it waits, what it holds and held, and its course.
+// Shows one application, even if it has ended or was rejected: why it waits, what it holds and held, and its states.
 
 import { address } from "../address.js";
 import { amountTable } from "../amount_table.js";
@@ -114,7 +114,7 @@ export class ApplicationView {
     }
   }
 
-  /** Not in memory any more: the stored history may know its course. */
+  /** Shows an application that is no longer in memory, as far as the stored history knows it. */
   async #past(id, signal) {
     let records = [];
     try {
@@ -143,11 +143,11 @@ export class ApplicationView {
       },
       null,
     );
-    // What only the history knows does not change any more.
+    // Records that only the history has do not change any more.
     if (ENDED.includes(last.state)) this.poller.stop();
   }
 
-  /** What an application held that has ended is known to the events of the history. They do not change any more. */
+  /** Shows the allocations of an application that has ended, from the events of the history, which do not change any more. */
   async #showPast(app) {
     const wanted = `${app.applicationID} ${app.finishedTime}`;
     if (wanted === this.pastOf) return;
@@ -210,7 +210,7 @@ export class ApplicationView {
   }
 }
 
-/** Replace the content, unless a reader who has opened a part of it would see it close. */
+/** Replace the content, unless a part that the reader has opened would be closed by that. */
 function put(parent, content) {
   const open = [...parent.querySelectorAll("details")].map((one) => one.open);
   if (parent.contains(document.activeElement) && document.activeElement !== parent) return;

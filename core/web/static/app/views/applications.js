@@ -14,7 +14,7 @@ import { amount, moment, nameOf, since, typesOf } from "../units.js";
 const STEP = 200;
 const FIELDS = "applicationID,queueName,applicationState,user,usedResource,pendingResource,submissionTime,finishedTime,rejectedMessage";
 const ACTIVE = ["New", "Accepted", "Running", "Completing", "Failing", "Resuming"];
-/** The fields that the core sorts by; columns of amounts have the resource type behind a colon. */
+/** The fields by which the core sorts. Columns of amounts have the resource type after a colon. */
 const SORTED_BY = { id: "applicationID", queue: "queueName", user: "user", state: "applicationState", submitted: "submissionTime", ended: "finishedTime", used: "usedResource", waits: "pendingResource", because: "rejectedMessage" };
 
 export class ApplicationsView {
@@ -105,7 +105,7 @@ export class ApplicationsView {
   }
 }
 
-/** The columns of a list: what applications hold and want of the types that the reader has chosen, or how they ended. */
+/** Returns the columns of a list: the amounts that applications hold and want of the chosen types, or how they ended. */
 function applicationColumns(list, types) {
   const amountsIn = (field, key, title) =>
     types.map((type) => ({

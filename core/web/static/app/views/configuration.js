@@ -1,4 +1,5 @@
-// The queue configuration: edited with the checker's marks, previewed, applied; what it was before, compared and rolled back.
+// Shows the queue configuration. It can be edited with the checker's marks, previewed and applied; earlier versions can be
+// compared and put into force again.
 
 import { address } from "../address.js";
 import { api } from "../api.js";
@@ -88,7 +89,7 @@ export class ConfigurationView {
     await this.#loadVersions(versions);
   }
 
-  /** The versions of this run of the core, and what the stored history has of earlier ones. */
+  /** Load the versions of this run of the core, and those of earlier runs that the stored history has. */
   async #loadVersions(versions) {
     const own = versions.map((one) => ({ ...one, id: String(one.number), own: true }));
     let earlier = [];
@@ -201,7 +202,7 @@ export class ConfigurationView {
     );
   }
 
-  /** Show what is different between a version and the one that is in force, or another one. */
+  /** Show the differences between a version and the one in force, or another one. */
   async #compare() {
     const id = address.get("version");
     this.diffCard.hidden = !id;
@@ -263,7 +264,7 @@ export class ConfigurationView {
   }
 }
 
-/** Lines that changed with some around them; the others are said as a number. */
+/** Shows the changed lines with some lines around them; of the others, only the number. */
 function folded(lines) {
   const near = lines.map((line, at) => lines.slice(Math.max(0, at - AROUND), at + AROUND + 1).some((one) => one.sign !== " "));
   const shown = [];

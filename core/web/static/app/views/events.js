@@ -9,7 +9,7 @@ import { openDetails } from "../links.js";
 import { events } from "../tails.js";
 import { clock, count, moment, plural, words } from "../units.js";
 
-/** Details of events by which somebody had to leave. */
+/** The details of events that made an allocation leave. */
 const PREEMPTED = [407, 501];
 
 export class EventsView {

@@ -1,6 +1,5 @@
 // How full queues were, how long work waited and what was preempted, over hours and weeks: from the stored history, so it is
-// there after a reload and a restart. A part that is marked with the pointer is looked at closely; its range stands in the
-// address.
+// there after a reload and a restart. A part that is marked with the pointer is enlarged; its range is in the address.
 
 import { address } from "../address.js";
 import { api } from "../api.js";
@@ -76,7 +75,7 @@ export class HistoryView {
     this.#load();
   }
 
-  /** From midnight to midnight where the reader is. */
+  /** Set the range to the chosen day, from midnight to midnight in the reader's time zone. */
   #chooseDay() {
     const [year, month, day] = this.day.value.split("-").map(Number);
     if (!day) return address.set({ from: "", to: "" });
@@ -156,7 +155,7 @@ export class HistoryView {
     const turn = this.#turn;
     const { since, until, usage, queue } = this.found;
     const types = typeChoice.chosen;
-    // A share of the max where there is one, so that types with different units have one scale.
+    // The share of the max is drawn where there is a max, so that types with different units have one scale.
     const share = (point, field, type) => {
       const whole = point.max[type] ?? cluster.partition?.capacity?.capacity?.[type] ?? 0;
       return whole ? (100 * (point[field][type] ?? 0)) / whole : null;
@@ -177,7 +176,7 @@ export class HistoryView {
   }
 }
 
-/** The day that a range is, as a date field has it; empty: it is not exactly one. */
+/** Returns the day of a range in the form of a date field; empty: the range is not exactly one day. */
 function wholeDay(from, to) {
   const [begin, next] = [new Date(from), new Date(from)];
   next.setDate(next.getDate() + 1);
@@ -193,7 +192,7 @@ function sum(...maps) {
   return total;
 }
 
-/** All records of a range, up to a bound. */
+/** Returns all records of a range, up to a bound. */
 async function everyRecord(call, field, request, times) {
   const records = [];
   let pageToken = "";

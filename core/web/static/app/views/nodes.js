@@ -1,5 +1,5 @@
-// Nodes as a map: a cell each, darker the fuller, by racks or zones if the reader wants. Drawn on one canvas, so that
-// thousands cost nothing.
+// Shows nodes as a map with a cell for each node, which is darker if the node is fuller, and grouped by racks or zones on
+// request. It is drawn on one canvas, so that thousands of nodes cost almost nothing.
 
 import { address } from "../address.js";
 import { api } from "../api.js";
@@ -17,7 +17,7 @@ const FIELDS = "nodeID,schedulable,isReserved,capacity,allocated,occupied,draine
 const GAP = 2;
 const SMALLEST = 9;
 const LARGEST = 104;
-/** Cells of this size and more have room for a name. */
+/** Cells of at least this size have room for a name. */
 const NAMED = 72;
 /** The name above the nodes of a domain, and the space around them. */
 const LABEL = { width: 96, height: 18, gap: 12 };
@@ -120,7 +120,7 @@ export class NodesView {
     this.#arrange();
   }
 
-  /** Lets the reader group the nodes by the levels of the topology on which any of them stands in a domain. */
+  /** Lets the reader group the nodes by the levels of the topology at which any node is in a domain. */
   #offerLevels() {
     const levels = levelsOf(this.#nodes);
     if (levels.join() === [...this.by.options].slice(1).map((option) => option.value).join()) return;
@@ -266,7 +266,7 @@ export class NodesView {
 
 const compare = new Intl.Collator("en", { numeric: true }).compare;
 
-/** How full a node is: of one type, or of the type it has least left of. */
+/** Returns how full a node is: of one type, or of the type of which it has the smallest part left. */
 function load(node, type) {
   const of = (one) => share((node.allocated?.[one] ?? 0) + (node.occupied?.[one] ?? 0), node.capacity?.[one] ?? 0);
   return type ? of(type) : Math.max(0, ...Object.keys(node.capacity ?? {}).map(of));
@@ -279,8 +279,8 @@ function shade(load) {
 }
 
 /**
- * The largest square cells that fit: their `size`, the `places` of the nodes, the `labels` of domains, and the `height` of
- * all. Many nodes get small cells, and the map scrolls.
+ * Finds the largest square cells that fit. Returns their `size`, the `places` of the nodes, the `labels` of domains, and the
+ * `height` of all. If there are very many nodes, the cells are small and the map scrolls.
  */
 function fitted(nodes, level, width, height) {
   const groups = level ? groupsOf(nodes, level) : [{ label: "", count: nodes.length }];
@@ -293,7 +293,7 @@ function fitted(nodes, level, width, height) {
   return { size, places, labels, height: flow.height };
 }
 
-/** The domains in which *nodes* stand, which are sorted by domain: what is written above each, and how many stand there. */
+/** Returns the domains of *nodes*, which are sorted by domain: the label and the number of nodes of each. */
 function groupsOf(nodes, level) {
   const groups = [];
   for (const node of nodes) {
@@ -305,7 +305,8 @@ function groupsOf(nodes, level) {
   return groups.map(({ domain, count, load }) => ({ label: `${domain || `no ${level}`}: ${percent(load / count)}`, count }));
 }
 
-/** Where blocks of cells go: one that fills the width, or one for each domain, side by side, with its label above. */
+/** Returns where blocks of cells are drawn: one that fills the width, or one for each domain, side by side, each below its
+    label. */
 function flowOf(groups, width, size) {
   const step = size + GAP;
   const most = Math.max(1, Math.floor((width + GAP) / step));
@@ -322,7 +323,7 @@ function flowOf(groups, width, size) {
   return { blocks, height: Math.max(step, lowest) };
 }
 
-/** The node nearest to the one at *at* in the next row below (*way* 1) or above (-1); *at* itself where there is none. */
+/** Returns the node nearest to the one at *at* in the next row below (*way* 1) or above (-1); *at* itself if there is none. */
 function neighbour(places, at, way) {
   const from = places[at];
   if (!from) return 0;
@@ -336,13 +337,13 @@ function neighbour(places, at, way) {
   return best;
 }
 
-/** The name of the domain of *level* in which a node stands; empty: it stands in none. */
+/** Returns the name of the domain of *level* in which a node is; empty: it is in none. */
 const domainOf = (node, level) => node.domains?.find((domain) => domain.level === level)?.name ?? "";
 
-/** Orders domains by name; nodes that stand in none come last. */
+/** Orders domains by name; nodes that are in none come last. */
 const compareDomains = (one, other) => (one && other ? compare(one, other) : Number(!one) - Number(!other));
 
-/** The levels of the topology on which any of *nodes* stands in a domain, the outermost first. */
+/** Returns the levels of the topology at which any of *nodes* is in a domain, the outermost first. */
 function levelsOf(nodes) {
   const deepest = nodes.reduce((found, node) => ((node.domains?.length ?? 0) > found.length ? node.domains : found), []);
   return deepest.map((domain) => domain.level);
@@ -367,13 +368,13 @@ function write(paint, node, x, y, size, shades) {
   paint.fillText(percent(node.load), x + 8, y + size - 10, size - 16);
 }
 
-/** Black or white, whichever is easier to read on a colour such as #3b62d6. */
+/** Returns black or white, whichever is easier to read on a colour such as #3b62d6. */
 function legible(hex) {
   const [red, green, blue] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
   return red * 0.299 + green * 0.587 + blue * 0.114 > 140 ? "#10141a" : "#ffffff";
 }
 
-/** Two rings, one for light cells and one for dark ones. */
+/** Draws two rings, so that one is visible on light cells and the other on dark ones. */
 function outline(paint, x, y, size, corner, outer, inner) {
   paint.lineWidth = 2;
   paint.strokeStyle = outer;
@@ -387,7 +388,7 @@ function outline(paint, x, y, size, corner, outer, inner) {
   paint.stroke();
 }
 
-/** The innermost domain in which a node stands, as "rack a/r7"; empty: it stands in none. */
+/** Returns the innermost domain in which a node is, such as "rack a/r7"; empty: it is in none. */
 function innermost(node) {
   const domain = node.domains?.at(-1);
   return domain ? `${domain.level} ${domain.name}` : "";
@@ -413,7 +414,7 @@ function legend() {
   );
 }
 
-/** The columns of the list: a bar for each type that the reader has chosen. */
+/** Returns the columns of the list, with a bar for each chosen type. */
 function nodeColumns(types, levels = []) {
   const used = (node, type) => (node.allocated?.[type] ?? 0) + (node.occupied?.[type] ?? 0);
   return [

@@ -128,7 +128,7 @@ export class OverviewView {
     this.#feed(this.latestEvents, events.entries, eventRow, "No events yet.");
   }
 
-  /** Shares of what the cluster has, from second to second; a new plot only when it is to look otherwise. */
+  /** Draws shares of the cluster's capacity over time. A new plot is made only if its appearance has to change. */
   async #drawChart(types) {
     const { samples } = cluster;
     const now = (samples.at(-1)?.at ?? Date.now()) / 1000;
@@ -226,7 +226,7 @@ export class OverviewView {
   }
 }
 
-/** The shortest span that shows all there is, or the longest. */
+/** Returns the shortest span that shows all samples, or the longest span. */
 function spanOf(samples) {
   const long = (samples.at(-1)?.at ?? 0) - (samples[0]?.at ?? 0);
   return SPANS_MS.find((span) => span >= long) ?? SPANS_MS.at(-1);
@@ -236,7 +236,8 @@ function pendingWords(pending) {
   return typesOf(pending).slice(0, 2).map((type) => (unitOf(type) ? amount(type, pending[type]) : `${bare(type, pending[type])} ${type}`)).join(", ");
 }
 
-/** What the list of applications calls a state: active ones by name, the others by how they ended. */
+/** Returns the filter of the list of applications for a state: the name of an active state, otherwise how the applications
+    ended. */
 const stateOf = (state) => (["Completed", "Failed", "Expired"].includes(state) ? "completed" : state === "Rejected" ? "rejected" : `active/${state}`);
 
 const TILE_VIEWS = { Nodes: "nodes", Applications: "applications", Allocations: "queues", Preempted: "preemption", Refused: "refusals", Events: "events" };
@@ -268,7 +269,7 @@ function legend() {
   return el("span", { class: "legend" }, el("span", {}, el("i", { class: "used" }), "used"), el("span", {}, el("i", { class: "wait" }), "pending"));
 }
 
-/** Checks that fail because something was refused, by what that was. */
+/** The checks that fail because something was refused, each with the kind of what was refused. */
 const REFUSED_CHECKS = { "Scheduling errors": "ask", "Failed nodes": "node" };
 
 function checkRow() {

@@ -1,5 +1,6 @@
-// Preemption over time: who had to leave, for whom, by which kind of decision and law, and what came of it. What happens
-// now comes as it happens; what happened before, also before this tab was open, comes from the stored history.
+// Shows preemption over time: which allocations had to leave, for which ask, by which kind of decision and law, and with
+// what result. New decisions are shown as they are made; earlier ones, even from before this tab was open, come from the
+// stored history.
 
 import { address } from "../address.js";
 import { DataTable } from "../data_table.js";
@@ -100,7 +101,7 @@ export class PreemptionsView {
     clearInterval(this.ticking);
   }
 
-  /** Decisions of a range from the stored history; without one, those that the core remembers. */
+  /** Load the decisions of a range from the stored history; without a range, those that the core remembers. */
   async #load(range) {
     this.#asked = range;
     this.#past = null;
@@ -137,7 +138,7 @@ export class PreemptionsView {
     this.draw();
   }
 
-  /** Sums by queue are made here, of what is shown; who owned what is known to the history. */
+  /** Sums by queue are computed here from the decisions shown; sums by user or application come from the history. */
   async #sum(decisions) {
     const victims = decisions.reduce((sum, one) => sum + one.victims.length, 0);
     setText(this.sumWords, `${counted(decisions.length, "decision")}, ${counted(victims, "victim")}`);
@@ -169,7 +170,7 @@ export class PreemptionsView {
     return decisions.reduce((least, one) => Math.min(least, one.time / 1e6), Date.now()) - 1;
   }
 
-  /** The kinds to choose from are those that the core has. */
+  /** Offers the kinds of preemption that the core has. */
   #choices() {
     const named = kinds.list.map(({ name }) => el("option", { value: name, text: words(name) }));
     this.kind.replaceChildren(this.kind.firstChild, ...named);
@@ -197,7 +198,7 @@ export class PreemptionsView {
       paint.moveTo(LEFT, level);
       paint.lineTo(width, level);
       paint.stroke();
-      // Who only bounds the others stands back until it has decided something.
+      // A source that only bounds the others is not shown until it has decided something.
       paint.fillStyle = laws.length || items.some((one) => one.kind === name) ? muted : colour("--faint");
       paint.fillText(words(name), 0, level);
     });
@@ -255,7 +256,7 @@ const COLUMNS = [
   { key: "victims", title: "Victims", value: (one) => (one.victims ?? []).length, number: true, width: "70px", wide: true },
 ];
 
-/** How many of the victims are known to have left; -1: only the history knows, and it was not asked. */
+/** Returns how many of the victims are known to have left; -1: only the history knows, and it was not asked. */
 function leftCount(one) {
   const victims = one.victims ?? [];
   return victims.some((victim) => victim.leftTime !== undefined) ? victims.filter((victim) => victim.leftTime).length : -1;

@@ -114,7 +114,7 @@ export class QueuesView {
     this.list.show(items);
   }
 
-  /** A button for each column; queues are sorted among those of the same parent. */
+  /** Makes a button for each column; queues are sorted among those of the same parent. */
   #drawHead() {
     const columns = [["name", "Queue", false], ...this.#types.map((type) => [`type:${type}`, `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`, true]), ["apps", "Apps", true]];
     const sort = address.get("sort");
@@ -159,7 +159,7 @@ export class QueuesView {
     this.#keepOpen();
   }
 
-  /** The opened queues stand in the address, unless they are those that are open at first, or too many for one. */
+  /** The open queues are in the address, unless they are those that are open at first, or too many for an address. */
   #keepOpen() {
     const text = [...this.#open].sort().join();
     const atFirst = [...opened(this.#tree)].sort().join();
@@ -183,7 +183,8 @@ export class QueuesView {
     this.#keepOpen();
   }
 
-  /** As trees do: right opens, then goes in; left closes, then goes out. */
+  /** Handles arrow keys like other trees: right opens a queue, then goes to its first child; left closes it, then goes to
+      its parent. */
   #arrow(event, item) {
     if (!item || (event.key !== "ArrowRight" && event.key !== "ArrowLeft")) return false;
     const isOpen = item.open;
@@ -214,7 +215,8 @@ function opened(tree) {
 
 const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
-/** How the children of a queue are compared; null: as they come. `type`: the one that orders without a type go by. */
+/** Returns how the children of a queue are compared; null: they keep their order. `type`: the type for orders that name
+    none. */
 function ordering(sort, type) {
   const [, descending, name, of = ""] = /^(-?)([a-z]*):?(.*)$/.exec(sort);
   if (name === "name") return (a, b) => (descending ? -1 : 1) * collator.compare(a.queuename, b.queuename);
@@ -234,7 +236,7 @@ function walk(queue, act) {
   for (const child of queue.children ?? []) walk(child, act);
 }
 
-/** The rows in sight: all below open queues, or, with a filter, what matches and what leads there. */
+/** Returns the visible rows: all children of open queues or, with a filter, the queues that match and those above them. */
 function flat(tree, open, wanted, all, order) {
   const items = [];
   const visit = (queue, level, place, siblings, seen, scale) => {
@@ -253,7 +255,7 @@ function flat(tree, open, wanted, all, order) {
   return items;
 }
 
-/** By type, the most that one of `queues` uses or is guaranteed. */
+/** Returns, by type, the most that one of `queues` uses or is guaranteed. */
 function largest(queues) {
   const most = {};
   for (const { allocatedResource = {}, guaranteedResource = {} } of queues) {
@@ -286,7 +288,8 @@ function meterCell(row) {
   return cell;
 }
 
-/** `otherwise`: what the full width stands for where a queue has no max: its siblings stay comparable. */
+/** Fills a cell. `otherwise`: the amount for which the full width stands if a queue has no max, so that siblings can be
+    compared. */
 function setCell(cell, type, queue, otherwise) {
   const used = queue.allocatedResource?.[type] ?? 0;
   const pending = queue.pendingResource?.[type] ?? 0;

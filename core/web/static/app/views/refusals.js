@@ -62,7 +62,7 @@ export class RefusalsView {
   }
 }
 
-/** What became of a refused thing is told where things of its kind are at home. */
+/** The state of a refused object is shown where objects of its kind are shown. */
 function openRefused(one) {
   if (one.kind === "configuration") address.go("configuration", { version: one.name });
   else if (one.applicationID) openDetails("application", one.applicationID);

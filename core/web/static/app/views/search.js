@@ -1,4 +1,4 @@
-// What has a text in its name: applications, also ended ones, queues, nodes, users, asks and allocations.
+// Finds everything whose name contains a text: applications (also ended ones), queues, nodes, users, asks and allocations.
 
 import { address } from "../address.js";
 import { api } from "../api.js";

@@ -126,7 +126,7 @@ function columns(types) {
   ];
 }
 
-/** The queues in which a limit holds. */
+/** Returns the queues in which a limit applies. */
 function limited(one) {
   const found = [];
   const visit = (usage) => {

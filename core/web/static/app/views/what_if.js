@@ -1,4 +1,5 @@
-// What would happen if: asks came, a queue had other limits, an ask another priority, or a node was lost. Nothing changes.
+// Shows what would happen if asks came, if a queue had other limits or an ask another priority, or if a node was lost.
+// Nothing changes.
 
 import { address } from "../address.js";
 import { api } from "../api.js";
@@ -9,7 +10,7 @@ import { readAmounts } from "../quantities.js";
 
 const lower = (text) => text.trim();
 
-/** By name: title, fields, and the request that they make. */
+/** The forms by name: the title, the fields, and the request that they make. */
 const FORMS = {
   ask: {
     title: "New asks arrive",

@@ -1,0 +1,136 @@
+"""The gRPC services of a core: which there are, what they need, and which of them a core has that stands by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection
+from structlog.typing import FilteringBoundLogger
+
+from kornel.core.archive.history_service import HistoryService
+from kornel.core.service.admin_service import AdminService
+from kornel.core.service.callback_service import CallbackService
+from kornel.core.service.clock import Clock, ManualClock
+from kornel.core.service.clock_service import TestClockService
+from kornel.core.service.configuration_service import ConfigurationService
+from kornel.core.service.event_journal import EventJournal
+from kornel.core.service.event_service import EventService
+from kornel.core.service.explain_service import ExplainService
+from kornel.core.service.health import HealthKeeper
+from kornel.core.service.health_service import HealthService
+from kornel.core.service.manager_service import ManagerService
+from kornel.core.service.managers import Managers
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.read_service import ReadService
+from kornel.core.service.refusals import RefusalKeeper
+from kornel.core.service.resolvers.lookups import GroupLookups
+from kornel.core.service.rpc import Handler
+from kornel.core.service.scheduler_service import SchedulerService
+from kornel.core.service.standing import Standing
+from kornel.core.service.status_service import StatusService
+from kornel.si.v1 import si_pb2
+from kornel.v1 import (
+    admin_pb2,
+    callback_pb2,
+    configuration_pb2,
+    events_pb2,
+    explain_pb2,
+    history_pb2,
+    manager_pb2,
+    read_pb2,
+    status_pb2,
+    test_clock_pb2,
+)
+
+_SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
+_CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
+_CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
+_HISTORY: Final = history_pb2.DESCRIPTOR.services_by_name["HistoryService"].full_name
+_EVENTS: Final = events_pb2.DESCRIPTOR.services_by_name["EventService"].full_name
+_EXPLAIN: Final = explain_pb2.DESCRIPTOR.services_by_name["ExplainService"].full_name
+_STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
+_READ: Final = read_pb2.DESCRIPTOR.services_by_name["ReadService"].full_name
+_ADMIN: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+_MANAGER: Final = manager_pb2.DESCRIPTOR.services_by_name["ManagerService"].full_name
+_TEST_CLOCK: Final = test_clock_pb2.DESCRIPTOR.services_by_name["TestClockService"].full_name
+_HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+
+READING: Final = frozenset({_HISTORY, _EVENTS, _EXPLAIN, _STATUS, _READ})
+"""The services of a core that stands by."""
+
+
+Services = Mapping[str, Mapping[str, Handler]]
+"""The handlers by service and method."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceParts:
+    """The parts of a core that its services use. *moves_clock* tells whether callers may move the clock."""
+
+    managers: Managers
+    lookups: GroupLookups
+    events: EventJournal
+    history: HistoryService
+    health: HealthKeeper
+    refusals: RefusalKeeper
+    standing: Standing
+    clock: Clock
+    metrics: ServiceMetrics
+    logger: FilteringBoundLogger
+    version: str
+    callback_timeout_ns: int
+    moves_clock: bool
+
+
+def make_services(parts: ServiceParts) -> dict[str, Mapping[str, Handler]]:
+    """Returns the services of a core, except the health service."""
+    managers, clock, metrics, logger = parts.managers, parts.clock, parts.metrics, parts.logger
+    services: dict[str, Mapping[str, Handler]] = {
+        _SCHEDULER: SchedulerService(
+            managers, lookups=parts.lookups, metrics=metrics, logger=logger, clock=clock, standing=parts.standing
+        ).handlers(),
+        _CONFIGURATION: ConfigurationService(managers, logger=logger).handlers(),
+        _CALLBACKS: CallbackService(
+            managers, clock=clock, metrics=metrics, logger=logger, timeout_ns=parts.callback_timeout_ns
+        ).handlers(),
+        _STATUS: StatusService(
+            managers, metrics=metrics, logger=logger, clock=clock, version=parts.version, standing=parts.standing
+        ).handlers(),
+        _EXPLAIN: ExplainService(managers, logger=logger).handlers(),
+        _HISTORY: parts.history.handlers(),
+        _EVENTS: EventService(parts.events, clock=clock, logger=logger).handlers(),
+        _MANAGER: ManagerService(
+            managers, logger=logger, on_unregistered=lambda place, said: place.tell(said)
+        ).handlers(),
+        _READ: ReadService(managers, parts.health, parts.refusals, logger=logger).handlers(),
+        _ADMIN: AdminService(managers, logger=logger).handlers(),
+    }
+    if parts.moves_clock:
+        assert isinstance(clock, ManualClock), "only a clock that stands still can be moved"
+        services[_TEST_CLOCK] = TestClockService(managers, clock, logger=logger).handlers()
+    return services
+
+
+def health_handlers(health: HealthService) -> Services:
+    """Returns the health service."""
+    return {_HEALTH: health.handlers()}
+
+
+def name_calls(services: Services) -> dict[str, Handler]:
+    """Returns the handlers by service and method, such as ``AdminService/DrainNode``."""
+    return {
+        f"{name.rpartition('.')[2]}/{method}": handler
+        for name, handlers in services.items()
+        for method, handler in handlers.items()
+    }
+
+
+def add_services(server: grpc.aio.Server, services: Services) -> None:
+    """Makes *server* serve *services*, and describe them to clients."""
+    for name, handlers in services.items():
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, dict(handlers)),))
+    reflection.enable_server_reflection((*services, reflection.SERVICE_NAME), server)
