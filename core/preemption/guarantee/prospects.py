@@ -49,6 +49,10 @@ distinguished."""
 SINGLE: Final = 2
 """The effort for a node on which a single ordinary victim is enough, where a glance is 1."""
 
+MISSES: Final = 3
+"""The number of nodes in one step, beyond those on which a single victim is enough, after which the others are judged
+the longer way at once."""
+
 _CLASS: Final = 7
 """The bits of ``Allocation.standing`` that hold the class, below the priority."""
 
@@ -185,6 +189,7 @@ class Prospects:
     def _judge_nodes(self, terms_of: Mapping[Queue, LeafTerms], laws: Terms, effort: int) -> int:
         """Computes the bounds of stale nodes until *effort* is spent. Returns what is left of it."""
         batch: list[Node] = []
+        misses = 0
         for node in self._stale:
             if effort <= 0:
                 break
@@ -194,13 +199,16 @@ class Prospects:
             bound: Bound | None = None
             if not short:
                 effort -= 1
-            elif (bound := self._find_single(node, short, terms_of, laws)) is not None:
+            elif misses < MISSES and (bound := self._find_single(node, short, terms_of, laws)) is not None:
                 effort -= SINGLE
+                misses -= misses > 0
             elif self._out_of_reach(node, short, terms_of):
                 effort -= 1
+                misses += 1
                 self._hopeless[node] = "need left"
             else:
                 effort -= GLANCES
+                misses += 1
                 bound = self._find_bound(node, short, terms_of, laws)
             self._replace_bound(node, bound)
         for node in batch:
