@@ -37,7 +37,7 @@ export class PreemptionsView {
     kinds.addEventListener("change", () => this.#choices());
     this.effect = el("input", { type: "checkbox", on: { change: () => address.set({ effective: this.effect.checked ? "yes" : "" }) } });
     this.said = el("span", { class: "muted", role: "status" });
-    this.canvas = el("canvas", { role: "img", on: { click: (event) => this.#click(event) } });
+    this.canvas = el("canvas", { role: "img", "aria-label": "Decisions over time", on: { click: (event) => this.#click(event) } });
     this.table = new DataTable({
       label: "Decisions to preempt, the newest first",
       noun: "decision",
