@@ -26,7 +26,6 @@ from kornel.core.archive.link import Assignment, Report
 from kornel.core.archive.records import (
     RECORD_BYTES,
     Kept,
-    UsageSample,
     count_bytes,
     count_entries,
     encode_batch,
@@ -39,6 +38,7 @@ from kornel.core.archive.set_aside import Refused, SetAside
 from kornel.core.archive.settings import HistorySettings
 from kornel.core.archive.spool import Place, SpoolWriter
 from kornel.core.archive.supervisor import Supervisor
+from kornel.core.archive.usage_samples import UsageSample
 from kornel.core.domain.effects import Effect
 from kornel.core.service.configuration_history import Version
 

@@ -34,7 +34,7 @@ from kornel.core.preemption.registry import SOURCES
 from kornel.core.service.configuration_history import Origin, Version
 from kornel.core.service.configuration_wire import version_message
 from kornel.core.service.rpc import Encoded, Handler, unary
-from kornel.core.service.status_codes import HistoryOff, InvalidRequest, TooMany
+from kornel.core.service.status_codes import InvalidRequest, TooMany
 from kornel.v1 import history_pb2 as pb
 
 MOST_WAITING: Final = 64
@@ -64,9 +64,9 @@ BuildAll: TypeAlias = Callable[[HistoryReader, Sequence[Any]], Iterator[MessageT
 
 
 class HistoryService:
-    """Serves the stored history. *archive* and *reader* ``None``: no history is kept."""
+    """Serves the stored history."""
 
-    def __init__(self, archive: Archive | None, reader: HistoryReader | None, *, logger: FilteringBoundLogger) -> None:
+    def __init__(self, archive: Archive, reader: HistoryReader, *, logger: FilteringBoundLogger) -> None:
         self._archive = archive
         self._reader = reader
         self._logger = logger
@@ -88,8 +88,7 @@ class HistoryService:
     def close(self) -> None:
         """Accepts no more queries."""
         self._thread.shutdown(wait=False, cancel_futures=True)
-        if self._reader is not None:
-            self._reader.close()
+        self._reader.close()
 
     async def _applications(self, request: pb.ListPastApplicationsRequest) -> Encoded:
         table = "applications"
@@ -176,8 +175,6 @@ class HistoryService:
         )
 
     async def _status(self, _request: pb.GetHistoryStatusRequest) -> pb.GetHistoryStatusResponse:
-        if self._archive is None:
-            return pb.GetHistoryStatusResponse(enabled=False)
         status = self._archive.status()
         return pb.GetHistoryStatusResponse(
             enabled=True,
@@ -217,8 +214,6 @@ class HistoryService:
 
     async def _run_query(self, query: Callable[[HistoryReader], AnswerT]) -> AnswerT:
         """Returns the answer of *query*, which blocks, from a thread that may wait."""
-        if self._reader is None:
-            raise HistoryOff("this core keeps no history, it was started with --history off or could not begin one")
         if self._waiting >= MOST_WAITING:
             raise TooMany(f"{self._waiting} queries of the history wait already")
         self._waiting += 1

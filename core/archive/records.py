@@ -11,11 +11,12 @@ from functools import partial
 from itertools import chain, compress, groupby
 from operator import is_, itemgetter, not_
 from sys import getsizeof
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import orjson
 
 from kornel.core.archive.tables import TABLES
+from kornel.core.archive.usage_samples import UsageSample
 from kornel.core.config.problems import Problem
 from kornel.core.domain.effects import (
     ApplicationAccepted,
@@ -48,19 +49,6 @@ from kornel.core.service.configuration_history import Version
 
 RECORD_BYTES: Final = 128
 """The approximate memory of a record without its texts."""
-
-
-class UsageSample(NamedTuple):
-    """The use of a queue at one time. Amounts are JSON objects, as the table has them."""
-
-    at_ns: int
-    partition: str
-    queue: str
-    applications: int
-    used: str
-    pending: str
-    guaranteed: str
-    max: str
 
 
 Kept: TypeAlias = (

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
-
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from typing import TYPE_CHECKING, Final
 
 from kornel.core.archive.defaults import DEFAULT_SPOOL_BYTES
 from kornel.core.archive.state_files import find_own_place
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
 
 SECOND_NS: Final = 10**9
 DAY_S: Final = 86_400
@@ -170,6 +170,9 @@ def _parse_rows(entry: str, text: str) -> int:
 
 def parse_database_url(where: str, what: str = "history") -> URL:
     """Returns the database that *where*, a file or a URL, names for *what*. Raises :class:`HistorySettingsError`."""
+    from sqlalchemy.engine import URL, make_url  # noqa: PLC0415 - a core without a database need not import it
+    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
+
     if "://" not in where:
         if not where or where.endswith("/"):
             raise HistorySettingsError(f"{where!r} names no file for the {what}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 from structlog.typing import FilteringBoundLogger
@@ -15,10 +15,9 @@ from kornel.core.cli.configuration_file import check_text, read_file
 from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
 from kornel.core.cli.terminal import print_error
 from kornel.core.journal.calls import Beginning
-from kornel.core.journal.journal import Journal, JournalUnusable
 from kornel.core.journal.settings import OFF, JournalSettingsError, journal_settings
-from kornel.core.journal.standby import Standby
 from kornel.core.journal.sync import JournalSync
+from kornel.core.journal.unusable import JournalUnusable
 from kornel.core.partition.defaults import RESERVATION_DELAY_NS
 from kornel.core.partition.engine import Engine
 from kornel.core.process import entry
@@ -40,6 +39,10 @@ from kornel.core.service.connections import ConnectionLimits
 from kornel.core.service.logs import LevelSwitch, LogFormat, LogLevel, build_logger
 from kornel.core.service.resolvers.ldap_settings import LdapSettingsError
 from kornel.core.service.resolvers.sources import find_sources
+
+if TYPE_CHECKING:
+    from kornel.core.journal.journal import Journal
+    from kornel.core.journal.standby import Standby
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +181,10 @@ def _make_engine(options: ServeOptions, logger: FilteringBoundLogger) -> _Made:
             return Engine(reservation_delay_ns=delay_ns, reservation_percent=options.reserved_nodes_percent)
 
         return _Made(make_engine(), make_engine=make_engine)
+    # Imported here, because a core without a journal needs no database.
+    from kornel.core.journal.journal import Journal  # noqa: PLC0415
+    from kornel.core.journal.standby import Standby  # noqa: PLC0415
+
     beginning = Beginning(core_version(), False, delay_ns, options.reserved_nodes_percent)
     logger.info("a journal is kept", journal=settings.shown)
     if settings.shared:

@@ -29,6 +29,7 @@ from kornel.core.journal.snapshot_store import opened_snapshots
 from kornel.core.journal.starting import Started, play_all
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
+from kornel.core.journal.unusable import JournalUnusable
 from kornel.core.service.durations import Durations
 
 WHAT_TO_DO: Final = "start with --journal-afresh, or with another journal: the shim registers again then"
@@ -37,10 +38,6 @@ WHAT_TO_DO_ABOUT_VERSIONS: Final = (
     "start that version once more and end it with SIGTERM, so that it leaves a snapshot, or start this one with"
     " --journal-afresh: the shim registers again then"
 )
-
-
-class JournalUnusable(Exception):
-    """The journal cannot be written, or the engine cannot be made from it."""
 
 
 @contextmanager

@@ -26,13 +26,14 @@ from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning
 from kornel.core.journal.copying import copy_records
 from kornel.core.journal.following import Follower
-from kornel.core.journal.journal import Journal, JournalUnusable
+from kornel.core.journal.journal import Journal
 from kornel.core.journal.places import JournalPlace
 from kornel.core.journal.refusing import split_command
 from kornel.core.journal.settings import JournalSettings
 from kornel.core.journal.snapshot_store import opened_snapshots
 from kornel.core.journal.starting import play_all
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, describe_error
+from kornel.core.journal.unusable import JournalUnusable
 
 MOST_BUNDLES: Final = 5
 """The most bundles that are kept, which are the newest ones."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Final
-
-from sqlalchemy.engine import URL
+from typing import TYPE_CHECKING, Final
 
 from kornel.core.archive.settings import HistorySettingsError, parse_age, parse_database_url
 from kornel.core.journal.snapshot_choices import DEFAULT_KEEP, DEFAULT_SNAPSHOT_MINUTES
 from kornel.core.journal.sync import JournalSync
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
 
 OFF: Final = "off"
 

@@ -20,7 +20,7 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.journal.calls import Beginning
 from kornel.core.journal.following import FetchedBlock, Follower, Obstacle
-from kornel.core.journal.journal import Journal, JournalUnusable, NextEpoch, follow_to_end, naming_problems
+from kornel.core.journal.journal import Journal, NextEpoch, follow_to_end, naming_problems
 from kornel.core.journal.lease import LeaseKeeper, LeaseTable, LeaseView, is_gone, name_holder
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.replay import Configured, ReplayedPlace
@@ -30,6 +30,7 @@ from kornel.core.journal.snapshots import SnapshotUnusable
 from kornel.core.journal.starting import Started, list_usable
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreMoved, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
+from kornel.core.journal.unusable import JournalUnusable
 from kornel.core.service.configuration_keeping import ConfigurationState
 from kornel.core.service.standing import Role, Standing
 

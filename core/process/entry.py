@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.journal.journal import Journal
-from kornel.core.journal.standby import Standby
 from kornel.core.process.event_loop import loop_factory
 from kornel.core.process.server import KornelServer
 from kornel.core.process.server_settings import ServerSettings
@@ -25,6 +23,8 @@ from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.resolvers.sources import Sources
 
 if TYPE_CHECKING:
+    from kornel.core.journal.journal import Journal
+    from kornel.core.journal.standby import Standby
     from kornel.core.tracing.tracing import Tracing
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.archive.archive import Archive, ArchiveStatus
+from kornel.core.archive.absent_history import AbsentHistory
 from kornel.core.archive.defaults import DEFAULT_SPOOL_BYTES
-from kornel.core.archive.history_service import HistoryService
-from kornel.core.archive.reader import HistoryReader
-from kornel.core.archive.records import UsageSample
 from kornel.core.archive.settings import (
     HistorySettings,
     HistorySettingsError,
@@ -21,11 +18,16 @@ from kornel.core.archive.settings import (
     history_settings,
 )
 from kornel.core.archive.spool import SpoolUnusable
+from kornel.core.archive.usage_samples import UsageSample
 from kornel.core.config.event_settings import keeps_history
 from kornel.core.domain.effects import Effect
 from kornel.core.service.clock import Clock
 from kornel.core.service.configuration_history import Version
 from kornel.core.service.observers import EffectObserver
+
+if TYPE_CHECKING:
+    from kornel.core.archive.archive import Archive, ArchiveStatus
+    from kornel.core.archive.history_service import HistoryService
 
 __all__ = [
     "History",
@@ -112,11 +114,10 @@ class History:
         keeps_events: Callable[[], bool] = lambda: True,
     ) -> None:
         self._archive: Archive | None = None
-        reader: HistoryReader | None = None
+        self.service: HistoryService | AbsentHistory = AbsentHistory(logger)
         if choice.settings is not None:
             try:
-                reader = HistoryReader(choice.settings)
-                self._archive = Archive(choice.settings, now_ns=clock.now_ns, logger=logger, keeps_events=keeps_events)
+                self._archive, self.service = _open_history(choice.settings, clock, logger, keeps_events)
             except ImportError as error:
                 raise HistoryUnusable(
                     f"{choice.settings.shown}: {error}; {choice.settings.missing_driver_hint}"
@@ -124,9 +125,7 @@ class History:
             except SpoolUnusable as error:
                 if choice.required:
                     raise HistoryUnusable(f"history: {error}") from error
-                reader = None
                 logger.warning("no history is kept, the place for it cannot be used", reason=str(error))
-        self.service = HistoryService(self._archive, reader, logger=logger)
 
     @property
     def kept(self) -> bool:
@@ -159,3 +158,16 @@ class History:
         self.service.close()
         if self._archive is not None:
             self._archive.close(patience_s)
+
+
+def _open_history(
+    settings: HistorySettings, clock: Clock, logger: FilteringBoundLogger, keeps_events: Callable[[], bool]
+) -> tuple[Archive, HistoryService]:
+    # Imported here, because a core without a history needs no database.
+    from kornel.core.archive.archive import Archive  # noqa: PLC0415
+    from kornel.core.archive.history_service import HistoryService  # noqa: PLC0415
+    from kornel.core.archive.reader import HistoryReader  # noqa: PLC0415
+
+    reader = HistoryReader(settings)
+    archive = Archive(settings, now_ns=clock.now_ns, logger=logger, keeps_events=keeps_events)
+    return archive, HistoryService(archive, reader, logger=logger)

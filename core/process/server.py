@@ -20,11 +20,8 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.events import shorten_event_text
-from kornel.core.journal.journal import Journal, JournalUnusable
-from kornel.core.journal.places import JournalPlace
 from kornel.core.journal.recording import RecordingEngine
-from kornel.core.journal.restoring import EngineRestorer
-from kornel.core.journal.standby import Followed, Standby
+from kornel.core.journal.unusable import JournalUnusable
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
@@ -77,6 +74,10 @@ from kornel.core.telling.reader import PartitionReader
 from kornel.si.v1 import si_pb2
 
 if TYPE_CHECKING:
+    from kornel.core.journal.journal import Journal
+    from kornel.core.journal.places import JournalPlace
+    from kornel.core.journal.restoring import EngineRestorer
+    from kornel.core.journal.standby import Followed, Standby
     from kornel.core.tracing.tracing import Tracing  # It is an extra, which need not be installed.
 
 AUDITED_AT_END: Final = 20_000
@@ -439,6 +440,14 @@ class KornelServer:
             gate.open(kept.gate)
         return gate
 
+    def _make_restorer(self, engine: EnginePort) -> EngineRestorer | None:
+        """Returns what restores *engine* from the journal, or ``None`` if this core never has one."""
+        if self.journal is None and self.standby is None:
+            return None
+        from kornel.core.journal.restoring import EngineRestorer  # noqa: PLC0415 - it needs a database
+
+        return EngineRestorer(engine, lambda: self.journal, self._logger)
+
     def _find_kept(self, engine: EnginePort) -> JournalPlace | None:
         """Returns the part of the journal that belongs to the place of *engine*, or ``None`` if there is none."""
         return self.journal.find_place(engine) if self.journal is not None else None
@@ -624,7 +633,7 @@ class KornelServer:
             untold=kept.untold if kept is not None else (),
             progress=kept.progress if kept is not None else None,
             on_receipt=engine.note_receipt if isinstance(engine, RecordingEngine) else lambda receipt: None,
-            restorer=EngineRestorer(engine, lambda: self.journal, logger),
+            restorer=self._make_restorer(engine),
             under_way=lambda: (found := self._find_kept(engine)) is not None and found.has_work_under_way(),
             on_submit=None if self._tracing is None else self._tracing.note_submitted,
         )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import grpc
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.archive.history_service import HistoryService
+from kornel.core.archive.absent_history import AbsentHistory
 from kornel.core.service.admin_service import AdminService
 from kornel.core.service.callback_service import CallbackService
 from kornel.core.service.clock import Clock, ManualClock
@@ -46,6 +46,9 @@ from kornel.v1 import (
     test_clock_pb2,
 )
 
+if TYPE_CHECKING:
+    from kornel.core.archive.history_service import HistoryService
+
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
 _CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
@@ -74,7 +77,7 @@ class ServiceParts:
     managers: Managers
     lookups: GroupLookups
     events: EventJournal
-    history: HistoryService
+    history: HistoryService | AbsentHistory
     health: HealthKeeper
     refusals: RefusalKeeper
     standing: Standing

@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.archive.records import UsageSample
+from kornel.core.archive.usage_samples import UsageSample
 from kornel.core.domain.resources import Resources, clamp_int64
 from kornel.core.rest.turns import gather_items
 from kornel.core.service.clock import SECOND_NS, Clock, Timer

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Final
-
-from cryptography import x509
-from cryptography.x509.oid import NameOID
+from typing import TYPE_CHECKING, Final
 
 from kornel.core.service.clock import SECOND_NS
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 PREFIXES: Final = ("uri", "dns", "cn", "o", "oidc", "oidc-group", "token", "token-group")
 
@@ -50,6 +50,9 @@ def of_certificate(der: bytes) -> Identity | None:
 
     Raises ValueError for bytes that are not a certificate.
     """
+    from cryptography import x509  # noqa: PLC0415 - most cores have no TLS, and it takes long to import
+    from cryptography.x509.oid import NameOID  # noqa: PLC0415
+
     certificate = x509.load_der_x509_certificate(der)
     uris: list[str] = []
     hosts: list[str] = []

@@ -24,7 +24,6 @@ from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
-import jwt
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.security.errors import SecurityError
@@ -74,6 +73,8 @@ class SigningKey:
     def made_for(self, algorithm: str) -> Any:
         """Returns the key in the form that the library needs; ``None``: it is not a valid key."""
         if algorithm not in self._made:
+            import jwt  # noqa: PLC0415 - most cores have no issuer, and it takes long to import
+
             try:
                 self._made[algorithm] = jwt.PyJWK(self._said, algorithm=algorithm).key
             except Exception:  # noqa: BLE001 - an issuer may publish anything

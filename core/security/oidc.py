@@ -19,8 +19,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import jwt
-
 from kornel.core.security.identity import Identity, fingerprint
 from kornel.core.security.jwks import KEY_TYPES, KeySet, SigningKey
 from kornel.core.service.clock import SECOND_NS
@@ -74,6 +72,9 @@ class OidcVerifier:
     """Verifies the tokens of one issuer."""
 
     def __init__(self, settings: OidcSettings, keys: KeySet) -> None:
+        import jwt  # noqa: PLC0415 - most cores have no issuer, and it takes long to import
+
+        self._library: Final = jwt
         self.settings: Final = settings
         self._keys = keys
         self._proved: OrderedDict[bytes, tuple[_Claims, SigningKey]] = OrderedDict()
@@ -189,7 +190,7 @@ class OidcVerifier:
     def _check_signature(self, token: str, algorithm: str, key: SigningKey) -> None:
         options: Any = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "require": ["iss", "aud", "exp"]}
         try:
-            jwt.decode(
+            self._library.decode(
                 token,
                 key.made_for(algorithm),
                 algorithms=[algorithm],

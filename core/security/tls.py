@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import grpc
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.security.errors import SecurityError
@@ -46,6 +44,8 @@ class _Loaded:
     """One reading of the files."""
 
     def __init__(self, files: TlsFiles) -> None:
+        from cryptography import x509  # noqa: PLC0415 - most cores have no TLS, and it takes long to import
+
         self.context = _make_context(files)
         certificate, key = _read(files.certificate), _read(files.key)
         root = _read(files.client_ca) if files.client_ca is not None else None
@@ -122,6 +122,9 @@ def peer_certificate(connection: ssl.SSLObject | None) -> bytes | None:
 @lru_cache(maxsize=1024)
 def der_of(pem: bytes) -> bytes:
     """Returns a certificate as gRPC hands it out, in DER. Raises ValueError."""
+    from cryptography import x509  # noqa: PLC0415 - most cores have no TLS, and it takes long to import
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415
+
     return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
 
 

@@ -464,9 +464,10 @@ PREEMPTION: Final = (
     Kept(notices.Taken, "at_ns held futile served", name="TakenByMonitor"),
     Kept(
         Notices,
-        "checkpoints entries generation held lacking now_ns observed of_application offered open"
+        "checkpoints entries generation held lacking left_out_ns now_ns observed of_application offered open"
         " places rounds settings slices taken",
         under_way="steps",
+        defaults={"left_out_ns": None},
     ),
     Kept(Place, "ask node victims"),
     Kept(pace.Taken, "at_ns served victims", name="TakenInInterval"),

@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from kornel.core.domain.commands import UpdateAllocations
-from kornel.core.journal.journal import JournalUnusable
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.standby import Standby
+from kornel.core.journal.unusable import JournalUnusable
 from kornel.core.service.clock import SECOND_NS, ManualClock
 from kornel.core.service.standing import Role
 from kornel.v1 import (

@@ -62,6 +62,7 @@ def follow_settings(state: PartitionState, now_ns: int) -> None:
     notices.lacking = {}
     notices.taken.clear()
     notices.places = ()
+    notices.left_out_ns = None
     if settings is None or settings.observe_only:
         _withdraw(state, list(notices.entries), now_ns)
     if settings is not None:
@@ -89,14 +90,38 @@ def advance_round(state: PartitionState, now_ns: int, budget: int) -> int:
     return spent
 
 
+def resume_rounds(state: PartitionState, now_ns: int) -> None:
+    """Gives the next round its time if rounds were left out and something waits now.
+
+    The times of rounds are as if none had been left out, so that an ask does not meet a round sooner than otherwise.
+    """
+    notices = state.notices
+    if notices.left_out_ns is None or not has_use_for_round(state):
+        return
+    interval_ns = notices.settings.interval_ns
+    intervals = max(1, -((notices.left_out_ns - now_ns) // interval_ns))
+    _schedule(state, notices.left_out_ns + intervals * interval_ns)
+    notices.left_out_ns = None
+
+
+def has_use_for_round(state: PartitionState) -> bool:
+    """Tells whether a round could change anything now: an ask waits, which may have a reservation or be refused, or an
+    earlier round has left something to do."""
+    return bool(state.root.waiting > 0 or state.reservations or state.refused or state.notices.have_use_for_round)
+
+
 def _schedule(state: PartitionState, when_ns: int) -> None:
     state.run_at(when_ns, partial(_begin_round, state, state.notices.generation))
 
 
-def _begin_round(state: PartitionState, generation: int, _now_ns: int) -> None:
+def _begin_round(state: PartitionState, generation: int, now_ns: int) -> None:
     notices = state.notices
-    if notices.generation == generation and notices.settings is not None:
+    if notices.generation != generation or notices.settings is None:
+        return
+    if has_use_for_round(state):
         notices.steps = _run_round(state, notices.settings)
+    else:
+        notices.left_out_ns = now_ns
 
 
 def _run_round(state: PartitionState, settings: MonitorSettings) -> Generator[int, None, None]:

@@ -24,6 +24,7 @@ MONITOR: Final = Kind(
         configured=monitor.follow_settings,
         is_busy=monitor.is_round_under_way,
         advance=monitor.advance_round,
+        end_slice=monitor.resume_rounds,
         repeat_notices=noticing.repeat_notices,
         note_answer=noticing.note_answer,
     ),

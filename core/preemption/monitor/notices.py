@@ -72,8 +72,8 @@ class Notices:
     """All notices of one partition, and the round under way. ``settings`` is ``None`` if the policy is off."""
 
     __slots__ = (
-        "checkpoints", "entries", "generation", "held", "lacking", "now_ns", "observed", "of_application", "offered",
-        "open", "places", "rounds", "settings", "slices", "steps", "taken",
+        "checkpoints", "entries", "generation", "held", "lacking", "left_out_ns", "now_ns", "observed",
+        "of_application", "offered", "open", "places", "rounds", "settings", "slices", "steps", "taken",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -85,6 +85,9 @@ class Notices:
         """The number of rounds that have selected victims."""
         self.steps: Generator[int, None, None] | None = None
         """The round under way."""
+        self.left_out_ns: int | None = None
+        """The time of the round that was left out because nothing could come of it; no further round has a time until
+        something waits. ``None``: the next round has its time, or is under way."""
         self.slices = 0
         """The number of slices in which a round has done something."""
         self.now_ns = 0
@@ -114,6 +117,12 @@ class Notices:
         """The amounts that each leaf was short of at the last round, by type."""
         self.taken: Final[dict[str, Taken]] = {}
         """The last loss of each leaf."""
+
+    @property
+    def have_use_for_round(self) -> bool:
+        """Tells whether a round could change anything even if no ask waits: notices are open, or what the last round
+        found is out of date."""
+        return bool(self.open or self.entries or self.offered or self.places or self.lacking or self.observed)
 
     @property
     def decision(self) -> str:

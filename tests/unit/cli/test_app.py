@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -238,6 +239,44 @@ print([name for name in {unwanted} if name in sys.modules], len(sys.modules), fi
 """
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     found, _, count = done.stderr.splitlines()[-1].rpartition(" ")
+    assert found == "[]"
+    assert int(count) <= most
+
+
+NEEDED_FOR_WHAT_IS_OFF = ("sqlalchemy", "alembic", "psycopg", "sqlite3", "cryptography", "jwt", "opentelemetry")
+"""What a core imports for a database, for TLS and tokens, and for tracing."""
+
+
+@pytest.mark.parametrize(
+    ("options", "unwanted", "most"),
+    [(["--history", "off"], NEEDED_FOR_WHAT_IS_OFF, 1_240), ([], NEEDED_FOR_WHAT_IS_OFF[4:], 1_345)],
+    ids=["history off", "history on"],
+)
+def test_a_core_imports_only_what_it_serves_with(
+    options: list[str], unwanted: tuple[str, ...], most: int, tmp_path: Path
+) -> None:
+    """The modules take most of the time until a core listens."""
+    code = f"""
+import sys
+from kornel.core.cli.entry import main
+from kornel.core.process.server import KornelServer
+async def stop_at_once(self, stop):
+    print(self.address, [name for name in {unwanted} if name in sys.modules], len(sys.modules))
+    await self.stop()
+    return True
+KornelServer.serve = stop_at_once
+main()
+"""
+    arguments = ["serve", "--grpc", "127.0.0.1:0", "--rest-address", "127.0.0.1:0", *options]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path), "STATE_DIRECTORY": ""},
+    )
+    address, found, count = done.stdout.split()[0], *done.stdout.strip().partition(" ")[2].rsplit(" ", 1)
+    assert address.startswith("127.0.0.1:")
     assert found == "[]"
     assert int(count) <= most
 

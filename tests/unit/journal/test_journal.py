@@ -18,11 +18,12 @@ from kornel.core.domain.commands import CommandRefused, UpdateConfiguration
 from kornel.core.domain.effects import Allocated
 from kornel.core.journal.calls import CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.export import Pseudonyms, write_line
-from kornel.core.journal.journal import Journal, JournalUnusable
+from kornel.core.journal.journal import Journal
 from kornel.core.journal.reading import read_records, verify_store
 from kornel.core.journal.records import Block, BlockWriter, RecordDamaged, read_block
 from kornel.core.journal.replay import Replay
 from kornel.core.journal.store import JournalStore
+from kornel.core.journal.unusable import JournalUnusable
 from kornel.core.service.status_codes import JournalFull, JournalUnavailable
 from tests.examples import mark_rest_long
 from tests.history_databases import database, postgres, postgres_server

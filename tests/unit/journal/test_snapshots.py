@@ -17,7 +17,7 @@ import structlog
 from kornel.core.domain.commands import SetOperatorDrain
 from kornel.core.journal.copying import copy_records
 from kornel.core.journal.following import Follower
-from kornel.core.journal.journal import Journal, JournalUnusable
+from kornel.core.journal.journal import Journal
 from kornel.core.journal.reading import read_records
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.retention import Stretch, choose_kept, prune_journal
@@ -27,6 +27,7 @@ from kornel.core.journal.snapshot_store import SnapshotStore, open_snapshots
 from kornel.core.journal.snapshots import SnapshotHead, SnapshotUnusable, check_snapshot, read_head
 from kornel.core.journal.starting import begin_replay
 from kornel.core.journal.store import JournalStore
+from kornel.core.journal.unusable import JournalUnusable
 from tests.history_databases import database, postgres, postgres_server
 from tests.properties.test_snapshots import trace
 from tests.unit.journal.made import (
