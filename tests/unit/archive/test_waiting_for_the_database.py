@@ -104,7 +104,7 @@ def test_database_that_hangs_without_a_word_is_told(tmp_path: Path) -> None:
         os.kill(program, signal.SIGSTOP)
         try:
             archive.observe(events(1, 1))
-            until(lambda: "taken nothing for 0.3 s" in archive.status().problem, "the silence to be noticed")
+            until(lambda: "accepted nothing for 0.3 s" in archive.status().problem, "the silence to be noticed")
             assert archive.status().stored == 2
         finally:
             os.kill(program, signal.SIGCONT)
