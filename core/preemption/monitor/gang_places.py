@@ -48,6 +48,8 @@ class GangPlanner:
         self._run: Final = run
         self._planner: Final = planner
         self._tries = MOST_TRIES
+        self.several = False
+        """Tells whether several gangs may leave for one ask, because no single one is enough."""
         self._last: Final = [place for place in run.memory.places if find_whole_gangs(place.victims)]
         """The places of the last round for which a gang was to leave."""
 
@@ -118,7 +120,11 @@ class GangPlanner:
         for place in self._last:
             if place.ask is want.ask:
                 gangs = self._gangs_of(place)
-                if gangs and self._try_node(want, place.node, gangs, on_nodes.get(place.node, ())):
+                if (
+                    gangs
+                    and (self.several or len(gangs) == 1)
+                    and self._try_node(want, place.node, gangs, on_nodes.get(place.node, ()))
+                ):
                     return True
         return False
 
@@ -134,12 +140,12 @@ class GangPlanner:
     def _place_want(
         self, want: Want, gangs: Sequence[_Gang], ranked: Sequence[Candidate], on_nodes: dict[Node, list[Candidate]]
     ) -> Generator[int, None, bool]:
-        """Gives *want* the first place for which one gang makes room, or else several gangs on one node do."""
+        """Gives *want* the first place for which one gang makes room, or several on one node do."""
         spent = 0
         full = self._planner.node_with_room(want) if want.needs else None
         there: dict[Node, list[_Gang]] = {}
         for gang in islice(gangs, MOST_GANGS):
-            if full is not None:
+            if full is not None and not self.several:
                 candidate = GangCandidate(gang.members, gang.leaf, full)
                 self._tries -= 1
                 yield LOOKS_PER_TRY + len(ranked) // LOOKS_PER_TRY
@@ -147,6 +153,8 @@ class GangPlanner:
                     return True
             for node in _nodes_of(gang.members):
                 there.setdefault(node, []).append(gang)
+                if self.several:
+                    continue
                 spent += LOOKS_PER_TRY + len(on_nodes.get(node, ()))
                 if self._try_node(want, node, [gang], on_nodes.get(node, ())):
                     yield spent
@@ -156,7 +164,7 @@ class GangPlanner:
             yield spent
             spent = 0
         for node, several in there.items():
-            if len(several) > 1:
+            if self.several and len(several) > 1:
                 yield LOOKS_PER_TRY * len(several) + len(on_nodes.get(node, ()))
                 if self._try_node(want, node, several, on_nodes.get(node, ())):
                     return True
@@ -172,7 +180,16 @@ class GangPlanner:
     def _try_candidates(
         self, want: Want, node: Node, candidates: Sequence[Candidate], *, anywhere: bool = False
     ) -> bool:
-        chosen = self._planner.choice.choose_victims(want, node, candidates, Whom.GIVING, anywhere=anywhere)
+        # A gang that leaves as a whole takes its surplus along, which must not count twice.
+        whole = {candidate.allocation.application for candidate in candidates if isinstance(candidate, GangCandidate)}
+        usable = [
+            candidate
+            for candidate in candidates
+            if isinstance(candidate, GangCandidate)
+            or candidate.allocation.application not in whole
+            or not is_bound(candidate.allocation)
+        ]
+        chosen = self._planner.choice.choose_victims(want, node, usable, Whom.GIVING, anywhere=anywhere)
         if not chosen:
             return False
         self._planner.commit(want, node, chosen)

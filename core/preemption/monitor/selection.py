@@ -83,14 +83,15 @@ def select_victims(
         run.begin_selection(targets, settings.max_wait_ns)
         yield from _serve(run, planner)
     if gangs.has_gangs():
-        yield len(run.picture.leaves_by_path())
-        run.most, run.declared = None, False
-        run.begin_selection(shares, settings.max_wait_ns)
-        yield from _serve(run, planner, gangs)
-        for declared in (False, True):
-            targets = yield from run.find_owed(declared=declared)
-            run.begin_selection(targets, settings.max_wait_ns)
+        for gangs.several in (False, True):
+            yield len(run.picture.leaves_by_path())
+            run.most, run.declared = None, False
+            run.begin_selection(shares, settings.max_wait_ns)
             yield from _serve(run, planner, gangs)
+            for declared in (False, True):
+                targets = yield from run.find_owed(declared=declared)
+                run.begin_selection(targets, settings.max_wait_ns)
+                yield from _serve(run, planner, gangs)
     if settings.balance:
         targets = yield from run.find_targets(balance=True, without_reserved=settings.reserved_first)
         run.most, run.declared = None, False

@@ -8,6 +8,9 @@ from kornel.core.domain.commands import AllocationSpec, ApplicationSpec, UpdateA
 from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
+from kornel.core.laws.verdict import Law
+from kornel.core.preemption.monitor import laws
+from kornel.core.preemption.monitor.plan import DuePlace, DueVictim, MonitorPlan
 from tests.scenarios.preemption.monitor_stage import PARTITION, Stage, decided, killed, placed
 from tests.scenarios.preemption.test_monitor import AT_ONCE, ONE, guaranteed
 
@@ -130,3 +133,38 @@ def test_a_single_task_that_comes_later_spares_the_gang() -> None:
     effects = stage.run_to(40)
     assert killed(effects) == ["later"]
     assert sorted(decided(effects, Outcome.WITHDRAWN)["a"]) == members("g", 6)
+
+
+def due_plan(stage: Stage, *victims: str) -> MonitorPlan:
+    """The plan to take *victims*, all of them due, for b1 on n1."""
+    requests = stage.state.requests
+    due = tuple(DueVictim(requests[key], 0, 1, 1) for key in victims)
+    return MonitorPlan(1, stage.state.notices.now_ns, 0, (DuePlace(requests["b1"], stage.state.nodes["n1"], due),))
+
+
+def test_the_laws_judge_a_gang_as_one_victim() -> None:
+    """A part of a gang is a breach; all of it is none, whether or not each member is needed; beside enough others it
+    is."""
+    stage = two_nodes(a=1, b=4)
+    run_gang(stage, "g", "a", "n1 n2")
+    stage.submit("app-a", ["a1", "a2", "a3"], ONE, node_id="n1")
+    stage.submit("app-a", ["a4", "a5", "a6"], ONE, node_id="n2")
+    stage.submit("app-b", ["b1"], ONE)
+
+    def broken(*victims: str) -> set[Law]:
+        return {violation.law for violation in laws.check(stage.state, due_plan(stage, *victims))}
+
+    assert broken("g-1") == {Law.GANG_WHOLE}
+    assert broken("g-1", "g-2") == set()
+    assert broken("g-1", "g-2", "a1") == {Law.MINIMAL}
+
+
+def test_law_2_counts_all_members_of_a_gang() -> None:
+    """The queue holds 8 and is guaranteed 7: one member could go, two may not."""
+    stage = two_nodes(a=7, b=1)
+    run_gang(stage, "g", "a", "n1 n2")
+    stage.submit("app-a", ["a1", "a2", "a3"], ONE, node_id="n1")
+    stage.submit("app-a", ["a4", "a5", "a6"], ONE, node_id="n2")
+    stage.submit("app-b", ["b1"], ONE)
+    found = laws.check(stage.state, due_plan(stage, "g-1", "g-2"))
+    assert {violation.law for violation in found} == {Law.GUARANTEE_KEPT}
