@@ -53,14 +53,16 @@ class GangPlanner:
         self._last: Final = [place for place in run.memory.places if find_whole_gangs(place.victims)]
         """The places of the last round for which a gang was to leave."""
 
-    def has_gangs(self) -> bool:
-        """Tells whether a gang runs in a leaf that the monitor may take from."""
-        return any(
-            application.leaves_whole and application.allocations
-            for leaf in self._run.picture.leaves_by_path()
-            if not leaf.disabled
-            for application in leaf.queue.applications.values()
-        )
+    def has_gangs(self) -> Generator[int, None, bool]:
+        """Returns whether a gang runs in a leaf that the monitor may take from."""
+        for leaf in self._run.picture.leaves_by_path():
+            if leaf.disabled:
+                continue
+            for application in leaf.queue.applications.values():
+                if application.leaves_whole and application.allocations:
+                    return True
+            yield 1 + len(leaf.queue.applications) // 4
+        return False
 
     def fill_places(self, ranked: Sequence[Candidate]) -> Generator[int, None, None]:
         """Finds places for asks with whole gangs and, where these are not enough, with *ranked* besides."""

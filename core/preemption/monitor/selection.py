@@ -82,7 +82,7 @@ def select_victims(
         targets = yield from run.find_owed(declared=declared)
         run.begin_selection(targets, settings.max_wait_ns)
         yield from _serve(run, planner)
-    if gangs.has_gangs():
+    if (yield from gangs.has_gangs()):
         for gangs.several in (False, True):
             yield len(run.picture.leaves_by_path())
             run.most, run.declared = None, False
