@@ -91,6 +91,7 @@ _UNTOLD: Final = frozenset(Outcome) - {
     Outcome.OBSERVED,
     Outcome.SHADOW,
     Outcome.VICTIM_STUCK,
+    Outcome.UNIT_CALLED_OFF,
     Outcome.LAW_BROKEN,
     Outcome.BUDGET_SPENT,
     Outcome.COOLING_DOWN,

@@ -149,7 +149,10 @@ class Node:
     def could_hold(self, pairs: Pairs) -> bool:
         """Tells whether the empty node would hold *pairs*."""
         capacity = self.capacity
-        return all(capacity[t] >= amount for t, amount in pairs)
+        for t, amount in pairs:
+            if capacity[t] < amount:
+                return False
+        return True
 
     def could_hold_shape(self, shape: Shape) -> bool:
         """Tells whether the empty node would hold *shape*, with its devices."""

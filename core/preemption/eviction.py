@@ -27,7 +27,7 @@ from kornel.core.partition.waiting.rooms import look_again
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption import pacing
 from kornel.core.preemption.attempts import RETRY_NS, may_ever_preempt, set_due, watch
-from kornel.core.preemption.gang_losses import describe_torn, is_bound, members_of
+from kornel.core.preemption.gang_losses import describe_torn, describe_whole, is_bound, members_of
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 
 REARM_MAX_NS: Final = 600 * 10**9
@@ -60,7 +60,7 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
     (preemption.md B.7)."""
     ask = plan.ask
     # This precedes the marking, because marked allocations count as gone.
-    torn = describe_torn(plan.victims)
+    whole, torn = describe_whole(plan.victims), describe_torn(plan.victims)
     evict_victims(
         state,
         plan.victims,
@@ -76,7 +76,7 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
     state.preemptions += 1
     pacing.count_taken(state, plan, now_ns)
     _watch_exits(state, plan, now_ns)
-    detail = "; ".join([_describe_plan(plan), *torn.values()]) if torn else ""
+    detail = _describe_plan(plan, *whole, *torn.values())
     record_decision(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, detail, plan)
 
 
@@ -320,9 +320,9 @@ def record_decision(
     )
 
 
-def _describe_plan(plan: PreemptionPlan) -> str:
-    weighed = f"; weighed: {plan.weighed}" if plan.weighed else ""
-    return f"needs {plan.needs}, fence {plan.fence.path}{weighed}"
+def _describe_plan(plan: PreemptionPlan, *notes: str) -> str:
+    weighed = (f"weighed: {plan.weighed}",) if plan.weighed else ()
+    return "; ".join([f"needs {plan.needs}, fence {plan.fence.path}", *notes, *weighed])
 
 
 def victim_records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:

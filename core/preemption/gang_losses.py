@@ -12,6 +12,7 @@ from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.gangs import HARD
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.preemption.victim_index import age_of
@@ -118,6 +119,15 @@ def list_parcels(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:
         else:
             parcels[victim] = (victim,)
     return list(parcels.values())
+
+
+def describe_whole(victims: Sequence[Allocation]) -> tuple[str, ...]:
+    """Returns a sentence for each gang of several members that leaves as a whole with *victims*, which still run."""
+    return tuple(
+        f"gang {application.application_id} leaves as a whole: {format_count(len(members), 'member')}"
+        for application, members in find_whole_gangs(victims).items()
+        if len(members) > 1
+    )
 
 
 def describe_torn(victims: Sequence[Allocation]) -> dict[Application, str]:

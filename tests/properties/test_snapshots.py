@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from copy import copy
 from random import Random
 from typing import Final
 
 import pytest
 
 from kornel.core.domain.commands import Command
-from kornel.core.domain.effects import Effect
+from kornel.core.domain.effects import Effect, Released
 from kornel.core.domain.event_records import unpack_effects
 from kornel.core.journal.effect_sums import write_effects
 from kornel.core.partition.engine import CycleResult, Engine
@@ -18,6 +19,7 @@ from kornel.core.snapshot.engines import ENGINE, has_work_under_way, restore_eng
 from kornel.core.snapshot.schema import SCHEMA
 from kornel.core.snapshot.writing import FoundObjects, WorkUnderWay, check_fields
 from kornel.v1 import snapshot_pb2 as pb
+from tests.bench.gang_preemption import SECOND, Cluster
 from tests.examples import scale_examples
 from tests.properties.machine import driver
 from tests.properties.machine.world import World
@@ -156,3 +158,24 @@ def test_restored_engines_go_on_alike(seed: int) -> None:
 def test_long_runs_of_restored_engines_go_on_alike(seed: int) -> None:
     """The same for long, with runs that together show everything that the engine can say."""
     assert _check_run(f"determinism/{seed}", 600).compared
+
+
+def test_a_gang_preempts_alike_in_a_restored_engine() -> None:
+    """What attempts keep for later ones comes along: the same victims after the same number of slices."""
+    cluster = Cluster(600, 2)
+    cluster.now_ns += 2 * SECOND
+    cluster.ask_for_gang("first", 4)
+    assert cluster.settle() == (4, 4)
+    first = len(cluster.slices)
+    twin = copy(cluster)
+    twin.engine, twin.slices = restore(cluster.engine), []
+    cluster.slices = []
+    told: list[list[str]] = []
+    for each in (cluster, twin):
+        each.now_ns += 2 * SECOND
+        each.ask_for_gang("second", 4)
+        effects = each.run_slices()
+        assert sum(isinstance(effect, Released) for effect in effects) == 4
+        told.append(list(map(repr, effects)))
+    assert told[0] == told[1]
+    assert len(cluster.slices) == len(twin.slices) < first

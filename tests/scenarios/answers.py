@@ -94,8 +94,10 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
         case PreemptionDecided(outcome=Outcome.SHADOW | Outcome.VICTIM_STUCK as outcome, key=key, victims=victims):
             return f"refuse {key} {outcome} {','.join(victim.key for victim in victims)}"
         case PreemptionDecided(outcome=Outcome.TRIGGERED, key=key, node_id=node_id, detail=detail):
-            _, _, torn = detail.partition("; gang ")
-            return f"reserve {node_id} for={key}" + (f"; gang {torn}" if torn else "")
+            said, _, gangs = detail.partition("; weighed: ")[0].partition("; gang ")
+            _, _, domains = said.partition(" places in ")
+            where = f" in {domains}" if domains else ""
+            return f"reserve {node_id} for={key}{where}" + (f"; gang {gangs}" if gangs else "")
         case PreemptionDecided(key=key, outcome=outcome):
             return f"refuse {key} {outcome}"
     raise AssertionError(f"nobody knows how to show {effect!r}")

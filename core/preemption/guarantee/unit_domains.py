@@ -100,6 +100,19 @@ def bind_groups(topology: Topology | None, members: Sequence[Allocation]) -> lis
     return found
 
 
+def name_domains(topology: Topology | None, places: Mapping[Allocation, Node]) -> str:
+    """Returns the domains in which *places* are for the members that require one, such as "rack a/r7"; empty: none
+    does."""
+    bound = bind_groups(topology, list(places))
+    named = {
+        domain.name: None
+        for group in ([] if isinstance(bound, str) else bound)
+        for domain in [group.domain_of(places[ask]) for ask in group.asks]
+        if domain is not None
+    }
+    return ", ".join(named)
+
+
 def _nodes_of_others(asks: Sequence[Allocation]) -> Iterator[Node]:
     """Yields the nodes on which others of the task group of *asks* run or hold room."""
     first, chosen = asks[0], set(asks)

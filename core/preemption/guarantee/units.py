@@ -31,6 +31,7 @@ from kornel.core.partition.waiting.gathering import forms_unit
 from kornel.core.partition.waiting.rooms import UNSERVED, look_again
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.attempts import RETRY_NS, set_due
+from kornel.core.preemption.gang_losses import describe_whole
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.guarantee import cycle_limit, drive, unit_domains, unit_laws
 from kornel.core.preemption.guarantee.planner import KIND
@@ -214,6 +215,8 @@ def _approve_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> UnitPla
 def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
     """Makes the victims of *plan* leave, and holds a place for every member, in one decision (B.7)."""
     application, number = plan.application, len(plan.places)
+    # This precedes the marking, because marked allocations count as gone.
+    whole = describe_whole(plan.victims)
     relied_on = [a for place in plan.places for a in place.node.allocations.values() if a.preempted]
     if plan.victims:
         governing.charge_victims(state, plan.victims, application.queue.path, now_ns)
@@ -236,12 +239,14 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
         place.ask.outcome = Outcome.TRIGGERED
         failing.note_preemption(place.ask, Outcome.TRIGGERED, now_ns)
         hold.members[place.ask] = None
+    domains = unit_domains.name_domains(state.topology, {place.ask: place.node for place in plan.places})
+    got = f"{format_count(number, 'member')} of a gang get {'other places' if plan.mends else 'places'}"
+    detail = "; ".join([f"{got} in {domains}" if domains else got, *whole])
     for place in plan.places:
         reservations.reserve_node(state, place.ask, place.node, now_ns)
         if place.devices and place.node.devices is not None:
             place.node.devices.keep(place.ask, place.devices)
         if place.victims or not plan.victims:
-            detail = f"{format_count(number, 'member')} of a gang {'get other places' if plan.mends else 'get places'}"
             eviction.record_decision(state, KIND, place.ask, now_ns, Outcome.TRIGGERED, detail, place)
     state.gangs.broken.pop(application, None)
     hold.relied_on.update(dict.fromkeys(relied_on))

@@ -23,6 +23,8 @@ async def test_nodes_are_grouped_by_rack(browser: Browser) -> None:
         await expect(group.locator("option")).to_have_text(["Not grouped", "By zone", "By rack"])
         await group.select_option("rack")
         assert "by=rack" in page.url
+        free = "; ".join(f"{rack}: 0 %, 16 of 16 cores free" for rack in ("a/r1", "a/r2", "b/r3", "b/r4"))
+        await expect(page.locator(".node-map")).to_have_accessible_description(free)
         nodes = await page.evaluate("document.querySelector('.tools .count').textContent")
         seen = []
         await page.locator(".node-map").focus()
@@ -36,7 +38,7 @@ async def test_nodes_are_grouped_by_rack(browser: Browser) -> None:
         await shown.picture("nodes-by-rack-light")
         await page.keyboard.press("Home")
         await page.keyboard.press("ArrowUp")
-        assert await page.locator("#node-active").inner_text() == seen[0]
+        await expect(page.locator("#node-active")).to_have_text(seen[0])
         await page.reload()
         await expect(group).to_have_value("rack")
         await page.get_by_role("button", name="Show as list").click()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from kornel.core.domain.commands import NodeAction, NodeSpec
 from kornel.core.domain.devices import DEVICES_ATTRIBUTE, DeviceSpec, InvalidDevices, read_devices
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.devices import Device
 from kornel.core.model.nodes import Node
 from tests.properties.machine.view import ContractBroken, NodeView, PartitionView, RequestView
 
@@ -94,12 +95,12 @@ def finds_devices(node: Node, ask: Allocation) -> bool:
         if not device.leaving and (not wanted.types or device.spec.type in wanted.types)
     ]
     if wanted.number:
-        whole = [device.spec for device in usable if not device.holders]
+        whole = [device.spec for device in usable if not device.holders and not _kept_for_others(device, node, ask)]
         if not wanted.linked:
             return len(whole) >= wanted.number
         return wanted.number == 1 <= len(whole) or any(_size(whole, link) >= wanted.number for link in _links(whole))
     for device in usable:
-        left = 1000 - sum(device.holders.values())
+        left = 1000 - sum(device.holders.values()) - _kept_for_others(device, node, ask)
         share = wanted.share
         if wanted.memory:
             if device.spec.memory < wanted.memory:
@@ -108,6 +109,12 @@ def finds_devices(node: Node, ask: Allocation) -> bool:
         if share <= left:
             return True
     return False
+
+
+def _kept_for_others(device: Device, node: Node, ask: Allocation) -> int:
+    """The thousandths of *device* that others than *ask* have preempted for and hold room for on *node*."""
+    holding = [r.ask for r in node.reservations.values() if r.ask is not ask]
+    return sum(share for other, share in device.kept.items() if other in holding)
 
 
 def _links(devices: Iterable[DeviceSpec]) -> set[str]:

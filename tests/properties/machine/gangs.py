@@ -98,10 +98,15 @@ def _leaves_as_a_whole(state: PartitionState, application: Application) -> bool:
     return hard and bool(left) and len(left) == len(members) and not any(a.key in own for a in left)
 
 
-def judge_successors(leaving: Gangs, effects: Sequence[Effect]) -> None:
-    """Raises for a member of a gang that *effects* place although all others of it were *leaving* before."""
+def judge_successors(leaving: Gangs, states: Iterable[PartitionState], effects: Sequence[Effect]) -> None:
+    """Raises for a member of a gang that *effects* place although all others of it were *leaving* before and are still
+    expected to leave."""
+    stuck = {(state.name, victim.application.application_id) for state in states for victim in state.stuck}
     for effect in effects:
-        if isinstance(effect, Allocated) and effect.spec.application_id in leaving.get(effect.spec.partition, ()):
+        if not isinstance(effect, Allocated):
+            continue
+        owner = effect.spec.partition, effect.spec.application_id
+        if owner[1] in leaving.get(owner[0], ()) and owner not in stuck:
             raise ContractBroken("pointless member", f"{effect.spec.key!r} was placed while all of its gang leave")
 
 

@@ -137,7 +137,7 @@ class World:
             effects, more = result.effects, result.more
         self._count(effects)
         gangs.judge_losses(self.states(), effects)
-        gangs.judge_successors(leaving, effects)
+        gangs.judge_successors(leaving, self.states(), effects)
         self.contract.hear_decisions(effects, self.now_ns, self._known(before))
         return more
 

@@ -1,16 +1,20 @@
 // Describes decisions to preempt in words: which allocations leave, for which ask, and with what result.
 
 import { el } from "./dom.js";
+import { victimGroups } from "./gang_plans.js";
 import { kinds } from "./kinds.js";
 import { counted, words } from "./units.js";
 
 /** Tells whether allocations really had to leave: notices, shadow decisions and withdrawals name victims too. */
 export const taken = (one) => Boolean(one.victims) && kinds.ending(one).leaves;
 
-export const outcomeWord = (one) => (one.outcome === "TRIGGERED" ? "Preempted" : words(one.outcome));
+export function outcomeWord(one) {
+  if (one.gang?.calledOff) return "Called off";
+  return one.outcome === "TRIGGERED" ? "Preempted" : words(one.outcome);
+}
 
 export function outcomeBadge(one) {
-  return el("span", { class: "badge", "data-tone": kinds.ending(one).tone || null, text: outcomeWord(one) });
+  return el("span", { class: "badge", "data-tone": kinds.ending(one.gang?.calledOff ?? one).tone || null, text: outcomeWord(one) });
 }
 
 /** Returns one line about the allocations that leave. */
@@ -18,12 +22,14 @@ export function victimWords(one) {
   const victims = one.victims ?? [];
   if (!victims.length) return "nobody";
   const queues = [...new Set(victims.map((victim) => victim.queueName))];
-  const first = victims.length === 1 ? victims[0].allocationKey : counted(victims.length, "allocation");
+  const groups = victimGroups(one);
+  const first = victims.length === 1 ? victims[0].allocationKey : groups.length === 1 && groups[0].whole ? `gang ${groups[0].application}, all ${counted(victims.length, "member")}` : counted(victims.length, "allocation");
   return `${first} of ${queues.length === 1 ? queues[0] : counted(queues.length, "queue")}`;
 }
 
 /** Returns one line about the ask or queue for which they leave. */
 export function servedWords(one) {
+  if (one.gang) return `gang ${one.applicationID} of ${one.queueName}`;
   return one.allocationKey ? `${one.allocationKey} of ${one.queueName}` : one.queueName || "its queue";
 }
 

@@ -2,6 +2,7 @@
 // put together again, in the shape that the live ones have.
 
 import { api } from "./api.js";
+import { planOf } from "./gang_plans.js";
 
 const PAGE = 1_000;
 const MOST_RECORDS = 20_000;
@@ -9,8 +10,10 @@ const MOST_RECORDS = 20_000;
 class PastDecisions {
   #byId = new Map();
 
+  /** Returns the decision with a number, with the whole plan if it is part of one for a gang; null: it was not read. */
   find(id) {
-    return this.#byId.get(id) ?? null;
+    const one = this.#byId.get(id);
+    return one ? planOf(id, [...this.#byId.values()].filter((other) => other.applicationID === one.applicationID).sort((a, b) => b.time - a.time)) : null;
   }
 
   /** Returns the decisions from `sinceNs` to `untilNs`, the newest first. `cut`: there were more records than are read. */

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from collections.abc import Mapping
+
 import pytest
 
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
 from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee.prospects import GLANCES, NODES_AT_ONCE, KnownProspects, Prospects, Unprepared
+from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
+from kornel.core.preemption.guarantee.prospects import (
+    GLANCES,
+    NODES_AT_ONCE,
+    SINGLE,
+    Bound,
+    KnownProspects,
+    Prospects,
+    Unprepared,
+)
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from tests.preemption_notation import QueueCase, TaskCase
+from tests.properties.test_preemption_plan import random_case
 from tests.unit.policies.preemption.world import NOW_NS, World
 
 
@@ -28,15 +44,74 @@ def chosen(world: World, known: KnownProspects) -> str:
     return plan.victims[0].key
 
 
+A_STEP = NODES_AT_ONCE * GLANCES // SINGLE
+"""As many nodes are looked at in one step if one victim is enough on each."""
+
+
 def test_many_nodes_take_several_steps() -> None:
     """Each look goes on where the last one ended; then it decides as if everything had been looked at at once."""
-    world, known = full(2 * NODES_AT_ONCE + 1), KnownProspects()
+    world, known = full(2 * A_STEP + 1), KnownProspects()
     for _ in range(2):
         with pytest.raises(Unprepared):
             chosen(world, known)
         assert known.behind
-    assert chosen(world, known) == f"v{2 * NODES_AT_ONCE:04}"
+    assert chosen(world, known) == f"v{2 * A_STEP:04}"
     assert not known.behind
+
+
+def test_changes_between_the_steps_are_seen() -> None:
+    """Of three steps, the first has judged a node when its victim leaves, another has gone before its turn, and a third
+    is new."""
+    world, known = full(2 * A_STEP + 1), KnownProspects()
+    with pytest.raises(Unprepared):
+        chosen(world, known)
+    world.remove(world.allocations["v0000"])
+    world.run(TaskCase("v", "young", {"f": 1}, "n0000", tick=2 * A_STEP + 7))
+    last = f"n{2 * A_STEP:04}"
+    world.remove(world.allocations[f"v{2 * A_STEP:04}"])
+    del world.nodes[last]
+    world.node("new", {"f": 1})
+    world.run(TaskCase("v", "younger", {"f": 1}, "new", tick=2 * A_STEP + 8))
+    with pytest.raises(Unprepared):
+        chosen(world, known)
+    assert chosen(world, known) == "younger"
+    for key in ("younger", "young"):
+        node = world.allocations[key].node
+        assert node is not None
+        world.remove(world.allocations[key])
+        del world.nodes[node.node_id]
+        assert chosen(world, known) == ("young" if key == "younger" else f"v{2 * A_STEP - 1:04}")
+
+
+def test_one_victim_is_judged_as_several_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one ordinary victim is enough, the bound of a node is found in one pass; where none is, that pass says so.
+    On random nodes it is the bound that the longer way finds."""
+    seen: Counter[bool] = Counter()
+    in_one_pass = Prospects._find_single
+
+    def compare(
+        self: Prospects, node: Node, short: list[tuple[int, int]], terms_of: Mapping[Queue, LeafTerms], laws: Terms
+    ) -> Bound | None:
+        found = in_one_pass(self, node, short, terms_of, laws)
+        bound = self._find_bound(node, short, terms_of, laws)
+        seen[found is not None] += 1
+        if found is not None:
+            assert found == bound
+        else:
+            assert bound is None or bound[:3] != (False, False, 1)
+        return found
+
+    monkeypatch.setattr(Prospects, "_find_single", compare)
+    for seed in range(1_000):
+        case, source = random_case(random.Random(seed)), random.Random(seed)
+        world, known = World.of(case), KnownProspects()
+        for allocation in world.allocations.values():
+            allocation.spec = allocation.spec._replace(placeholder=source.random() < 0.2)
+        for step in case.steps:
+            plan = guarantee.plan_preemption(world, world.ask(step.ask), known=known, now_ns=NOW_NS)
+            if isinstance(plan, PreemptionPlan):
+                world.apply(plan)
+    assert min(seen[True], seen[False]) > 100
 
 
 def test_nodes_that_cannot_give_enough_take_a_glance(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,8 @@ const LARGEST = 104;
 const NAMED = 72;
 /** The name above the nodes of a domain, and the space around them. */
 const LABEL = { width: 96, height: 18, gap: 12 };
+/** The width of a letter of a label, roughly. */
+const LETTER = 6;
 const STEPS = [0, 0.2, 0.4, 0.6, 0.8, 0.95];
 
 export class NodesView {
@@ -171,12 +173,13 @@ export class NodesView {
     const width = this.map.clientWidth - 28;
     const room = this.map.clientHeight - 24;
     if (!this.root.isConnected || width <= 0 || !this.#shown.length) return;
-    const { size, places, labels, height } = (this.#layout = fitted(this.#shown, this.by.value, width, room));
+    const { size, places, labels, height } = (this.#layout = fitted(this.#shown, this.by.value, address.get("of") || typesOf(this.#shown[0].capacity)[0], width, room));
     const paint = freshCanvas(this.canvas, width, height);
     const shades = STEPS.map((_, place) => colour(`--heat-${place}`));
     const [text, ground, mark] = ["--text", "--surface", "--over"].map(colour);
     const corner = Math.min(4, size / 5);
-    for (const { x, y, room, label } of labels) writeLabel(paint, x, y, room, label, text);
+    for (const { x, y, room, label, long } of labels) writeLabel(paint, x, y, room, long.length * LETTER <= room ? long : label, text);
+    setAttribute(this.map, "aria-description", labels.map(({ long }) => long).join("; ") || null);
     this.#shown.forEach((node, at) => {
       const { x, y } = places[at];
       paint.fillStyle = shades[shade(node.load)];
@@ -282,27 +285,34 @@ function shade(load) {
  * Finds the largest square cells that fit. Returns their `size`, the `places` of the nodes, the `labels` of domains, and the
  * `height` of all. If there are very many nodes, the cells are small and the map scrolls.
  */
-function fitted(nodes, level, width, height) {
-  const groups = level ? groupsOf(nodes, level) : [{ label: "", count: nodes.length }];
+function fitted(nodes, level, type, width, height) {
+  const groups = level ? groupsOf(nodes, level, type) : [{ label: "", long: "", count: nodes.length }];
   let size = LARGEST;
   let flow = flowOf(groups, width, size);
   while (flow.height > height && size > SMALLEST) flow = flowOf(groups, width, (size -= 1));
   const step = size + GAP;
   const places = flow.blocks.flatMap(({ x, y, columns, count }) => Array.from({ length: count }, (_, at) => ({ x: x + (at % columns) * step, y: y + Math.floor(at / columns) * step })));
-  const labels = level ? flow.blocks.map(({ x, y, room, label }) => ({ x, y: y - LABEL.height, room, label })) : [];
+  const labels = level ? flow.blocks.map(({ x, y, room, label, long }) => ({ x, y: y - LABEL.height, room, label, long })) : [];
   return { size, places, labels, height: flow.height };
 }
 
-/** Returns the domains of *nodes*, which are sorted by domain: the label and the number of nodes of each. */
-function groupsOf(nodes, level) {
+/** Returns the domains of *nodes*, which are sorted by domain: of each the label, a longer one that says how much is free,
+    and the number of nodes. */
+function groupsOf(nodes, level, type) {
   const groups = [];
   for (const node of nodes) {
     const domain = domainOf(node, level);
-    if (groups.at(-1)?.domain !== domain) groups.push({ domain, count: 0, load: 0 });
-    groups.at(-1).count += 1;
-    groups.at(-1).load += node.load;
+    if (groups.at(-1)?.domain !== domain) groups.push({ domain, count: 0, load: 0, free: 0, capacity: 0 });
+    const group = groups.at(-1);
+    group.count += 1;
+    group.load += node.load;
+    group.capacity += node.capacity?.[type] ?? 0;
+    group.free += node.schedulable ? Math.max(0, (node.capacity?.[type] ?? 0) - (node.allocated?.[type] ?? 0) - (node.occupied?.[type] ?? 0)) : 0;
   }
-  return groups.map(({ domain, count, load }) => ({ label: `${domain || `no ${level}`}: ${percent(load / count)}`, count }));
+  return groups.map(({ domain, count, load, free, capacity }) => {
+    const label = `${domain || `no ${level}`}: ${percent(load / count)}`;
+    return { label, long: `${label}, ${bare(type, free)} of ${amount(type, capacity)}${unitOf(type) ? "" : ` ${type}`} free`, count };
+  });
 }
 
 /** Returns where blocks of cells are drawn: one that fills the width, or one for each domain, side by side, each below its
@@ -311,11 +321,11 @@ function flowOf(groups, width, size) {
   const step = size + GAP;
   const most = Math.max(1, Math.floor((width + GAP) / step));
   let [x, y, lowest] = [0, 0, 0];
-  const blocks = groups.map(({ label, count }) => {
+  const blocks = groups.map(({ label, long, count }) => {
     const columns = label ? Math.min(most, Math.max(Math.floor(LABEL.width / step), Math.ceil(Math.sqrt(count * 1.6)), 1)) : most;
     const room = Math.max(LABEL.width, columns * step);
     if (x > 0 && x + room > width) [x, y] = [0, lowest + LABEL.gap];
-    const block = { x, y: y + (label ? LABEL.height : 0), columns, room, label, count };
+    const block = { x, y: y + (label ? LABEL.height : 0), columns, room, label, long, count };
     lowest = Math.max(lowest, block.y + Math.ceil(count / columns) * step);
     x += room + LABEL.gap;
     return block;
@@ -353,7 +363,7 @@ function writeLabel(paint, x, y, room, label, text) {
   paint.fillStyle = text;
   paint.textBaseline = "top";
   paint.font = "11px ui-sans-serif, system-ui, sans-serif";
-  const most = Math.floor(room / 6);
+  const most = Math.floor(room / LETTER);
   paint.fillText(label.length > most ? `…${label.slice(1 - most)}` : label, x, y + 2, room);
 }
 

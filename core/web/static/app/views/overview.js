@@ -5,6 +5,7 @@ import { api } from "../api.js";
 import { cluster, inPartition } from "../cluster.js";
 import { blank, el, inNextFrame, reconcile, setAttribute, setText } from "../dom.js";
 import { badge, kindMark } from "../explain.js";
+import { joinPlans } from "../gang_plans.js";
 import { holds } from "../holds.js";
 import { meter, meterWords, setMeter } from "../meter.js";
 import { Poller } from "../poller.js";
@@ -124,7 +125,7 @@ export class OverviewView {
       (type) => el("span", {}, el("i", { class: type === "preempted" ? "mark" : `series-${(types.indexOf(type) % 3) + 1}` }), type === "preempted" ? "preemption" : nameOf(type)),
       () => {},
     );
-    this.#feed(this.latestDecisions, preemptions.entries, decisionRow, "No recent preemptions.");
+    this.#feed(this.latestDecisions, joinPlans(preemptions.entries), decisionRow, "No recent preemptions.");
     this.#feed(this.latestEvents, events.entries, eventRow, "No events yet.");
   }
 

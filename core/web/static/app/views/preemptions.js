@@ -4,9 +4,10 @@
 
 import { address } from "../address.js";
 import { DataTable } from "../data_table.js";
-import { outcomeBadge, outcomeWord, sumsByQueue, taken, victimWords } from "../decisions.js";
+import { outcomeBadge, outcomeWord, servedWords, sumsByQueue, taken, victimWords } from "../decisions.js";
 import { cluster } from "../cluster.js";
 import { colour, el, freshCanvas, inNextFrame, setAttribute, setText } from "../dom.js";
+import { joinPlans, memberWords, victimGroups } from "../gang_plans.js";
 import { kinds } from "../kinds.js";
 import { lawText } from "../laws.js";
 import { link, openDetails } from "../links.js";
@@ -44,7 +45,7 @@ export class PreemptionsView {
       empty: "No allocation was preempted.",
       keyOf: (one) => one.id,
       open: (one) => openDetails("decision", String(one.id)),
-      describe: (one) => `${clock(one.time)}, ${words(one.kind)}: ${victimWords(one)} for ${one.allocationKey || one.queueName}, ${outcomeWord(one)}`,
+      describe: (one) => `${clock(one.time)}, ${words(one.kind)}: ${victimWords(one)} for ${one.gang ? servedWords(one) : one.allocationKey || one.queueName}, ${outcomeWord(one)}`,
       columns: COLUMNS,
     });
     this.timeline = el("div", { class: "card timeline" }, this.canvas);
@@ -127,11 +128,11 @@ export class PreemptionsView {
     const kind = address.get("kind");
     const effective = address.get("effective");
     const fits = (one) => (!kind || one.kind === kind) && (!effective || taken(one));
-    const all = this.#past ?? preemptions.entries;
+    const all = joinPlans(this.#past ?? preemptions.entries);
     const plain = !kind && !effective;
     const items = plain ? all : all.filter(fits);
     this.#shown = items;
-    const fresh = this.#past ? 0 : plain ? grown : preemptions.entries.slice(0, grown).filter(fits).length;
+    const fresh = this.#past || !grown ? 0 : joinPlans(preemptions.entries.slice(0, grown)).filter(fits).length;
     this.grown = 0;
     this.table.show(items, { grown: fresh, problem: this.#past ? "" : preemptions.problem });
     this.#sum(items.filter(taken));
@@ -249,12 +250,17 @@ const COLUMNS = [
   { key: "time", title: "Time", value: (one) => one.time, text: (one) => shortMoment(one.time), draw: drawTime, width: "66px" },
   { key: "kind", title: "Kind", value: (one) => words(one.kind), draw: drawKind, width: "116px", wide: true },
   { key: "who", title: "Victims", value: victimWords, draw: drawWho, width: "minmax(84px, 1.1fr)" },
-  { key: "whom", title: "For", value: (one) => [one.allocationKey, one.applicationID, one.queueName, one.nodeID].filter(Boolean).join(" "), draw: drawWhom, width: "minmax(84px, 1.1fr)" },
+  { key: "whom", title: "For", value: whomWords, draw: drawWhom, width: "minmax(84px, 1.1fr)" },
   { key: "law", title: "Law", value: (one) => one.law ?? readable(one.detail), draw: drawLaw, width: "minmax(140px, 1.5fr)", wide: true },
   { key: "outcome", title: "Outcome", value: outcomeWord, draw: drawOutcome, width: "96px" },
   { key: "left", title: "Left", value: leftCount, text: leftWords, number: true, width: "70px", wide: true },
   { key: "victims", title: "Victims", value: (one) => (one.victims ?? []).length, number: true, width: "70px", wide: true },
 ];
+
+function whomWords(one) {
+  const parts = one.gang ? [`gang ${one.applicationID}`, memberWords(one), one.gang.domains, one.queueName] : [one.allocationKey, one.applicationID, one.queueName, one.nodeID];
+  return parts.filter(Boolean).join(" ");
+}
 
 /** Returns how many of the victims are known to have left; -1: only the history knows, and it was not asked. */
 function leftCount(one) {
@@ -289,13 +295,20 @@ function drawWho(cell, one) {
   once(cell, one, () => {
     const victims = one.victims ?? [];
     if (!victims.length) return pair("nobody", "");
-    const apps = [...new Set(victims.map((victim) => victim.applicationID))];
+    const groups = victimGroups(one);
+    const apps = groups.map(({ application }) => application);
     const queues = [...new Set(victims.map((victim) => victim.queueName))].join(", ");
+    const whole = groups.filter((group) => group.whole);
+    if (whole.length && whole.length === groups.length) {
+      return pair(whole.length === 1 ? `gang ${apps[0]}` : counted(whole.length, "whole gang"), `all ${counted(victims.length, "member")}, in ${queues}`);
+    }
+    if (whole.length) return pair(counted(victims.length, "allocation"), `gang ${whole.map(({ application }) => application).join(", ")} as a whole and others in ${queues}`);
     return pair(victims.length === 1 ? link("ask", victims[0].allocationKey) : counted(victims.length, "allocation"), `${apps.length === 1 ? apps[0] : counted(apps.length, "application")} in ${queues}`);
   });
 }
 
 function drawWhom(cell, one) {
+  if (one.gang) return once(cell, one, () => pair(`gang ${one.applicationID}`, [memberWords(one), one.gang.domains && `in ${one.gang.domains}`, one.queueName && `in ${one.queueName}`].filter(Boolean).join(" ")));
   once(cell, one, () => pair(one.allocationKey ? link("ask", one.allocationKey) : "its queue", [one.applicationID, one.queueName && `in ${one.queueName}`, one.nodeID && `on ${one.nodeID}`].filter(Boolean).join(" ")));
 }
 
