@@ -106,6 +106,21 @@ def find_whole_gangs(victims: Sequence[Allocation]) -> dict[Application, tuple[A
     }
 
 
+def list_parcels(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:
+    """Returns *victims* as they leave: each alone, except for the members of a gang that leaves as a whole, which stand
+    together where the first of them stood."""
+    whole = find_whole_gangs(victims)
+    if not whole:
+        return [(victim,) for victim in victims]
+    parcels: dict[object, tuple[Allocation, ...]] = {}
+    for victim in victims:
+        if is_bound(victim) and victim.application in whole:
+            parcels[victim.application] = whole[victim.application]
+        else:
+            parcels[victim] = (victim,)
+    return list(parcels.values())
+
+
 def describe_whole(victims: Sequence[Allocation]) -> tuple[str, ...]:
     """Returns a sentence for each gang of several members that leaves as a whole with *victims*, which still run."""
     return tuple(

@@ -32,8 +32,8 @@ MODULES = {
         *(
             f"preemption.monitor.{name}"
             for name in (
-                "candidates", "figures", "ideal", "node_rooms", "node_selectors", "passages", "place_order", "places",
-                "round", "selection", "settings", "victim_choice",
+                "candidates", "figures", "gang_places", "ideal", "node_rooms", "node_selectors", "passages",
+                "place_order", "places", "round", "selection", "settings", "victim_choice",
             )
         ),
     ),

@@ -3,11 +3,13 @@ freed for each ask (preemption.md E.5)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Pairs
 from kornel.core.preemption.monitor.figures import QueueFigures
 from kornel.core.preemption.victim_index import reluctance_of
 
@@ -40,9 +42,66 @@ class Candidate:
         self.allocation: Final = allocation
         self.leaf: Final = leaf
         self.node: Final = node
-        self.pairs: Final = allocation.shape.pairs
-        self.kind: Final = reluctance_of(allocation)
+        self.pairs: Pairs = allocation.shape.pairs
+        self.kind = reluctance_of(allocation)
         self.taken = False
+
+    @property
+    def members(self) -> tuple[Allocation, ...]:
+        """The allocations that leave with the candidate."""
+        return (self.allocation,)
+
+    @property
+    def here(self) -> Pairs:
+        """The amounts that the candidate frees on its node."""
+        return self.pairs
+
+    @property
+    def originating(self) -> Pairs:
+        """The amounts of originators among those that leave, if the candidate is of their class."""
+        return self.pairs
+
+
+class GangCandidate(Candidate):
+    """A gang that may have to leave as a whole, looked at on one of the nodes where its members run.
+
+    ``pairs`` are the amounts of all members. ``allocation`` is the member with the highest priority, because law 6
+    protects the gang if it protects one member.
+    """
+
+    __slots__ = ("_here", "_members", "_originating")
+
+    def __init__(self, members: Sequence[Allocation], leaf: QueueFigures, node: Node) -> None:
+        super().__init__(max(members, key=lambda member: member.spec.priority), leaf, node)
+        self.pairs = sum_amounts(members)
+        self.kind = max(map(reluctance_of, members))
+        self._members: Final = tuple(members)
+        self._here: Final = sum_amounts([member for member in members if member.node is node])
+        self._originating: Final = sum_amounts([member for member in members if member.spec.originator])
+
+    @property
+    def members(self) -> tuple[Allocation, ...]:
+        """The allocations that leave with the candidate."""
+        return self._members
+
+    @property
+    def here(self) -> Pairs:
+        """The amounts that the members on the node free there."""
+        return self._here
+
+    @property
+    def originating(self) -> Pairs:
+        """The amounts of originators among the members."""
+        return self._originating
+
+
+def sum_amounts(allocations: Iterable[Allocation]) -> Pairs:
+    """Returns the amounts of all *allocations* together."""
+    total: dict[int, int] = {}
+    for allocation in allocations:
+        for t, amount in allocation.shape.pairs:
+            total[t] = total.get(t, 0) + amount
+    return tuple(total.items())
 
 
 class Want:
@@ -77,9 +136,11 @@ def leave_out(chosen: list[Candidate], lack: Lack, needs: Needs) -> None:
 
 def count_freed(candidate: Candidate, lack: Lack, needs: Needs, times: int) -> None:
     """Subtracts what *candidate* frees from what is lacking; with *times* -1, adds it back."""
-    for t, amount in candidate.pairs:
+    for t, amount in candidate.here:
         if t in lack:
             lack[t] -= amount * times
-        for queue, need in needs:
-            if t in need and queue in candidate.leaf.lineage:
-                need[t] -= amount * times
+    if needs:
+        for t, amount in candidate.pairs:
+            for queue, need in needs:
+                if t in need and queue in candidate.leaf.lineage:
+                    need[t] -= amount * times

@@ -23,7 +23,7 @@ from kornel.core.partition.asks import reservations
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
-from kornel.core.preemption.gang_losses import SpareMembers
+from kornel.core.preemption.gang_losses import SpareMembers, can_leave_whole, find_whole_gangs
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.monitor import laws as monitor_laws
 from kornel.core.preemption.monitor import noticing
@@ -158,6 +158,7 @@ def _carry_out(
     new: dict[Application, list[tuple[Allocation, int]]] = {}
     due: list[DuePlace] = []
     looked_at = 0
+    whole = False
     law = monitor_laws.RoundLimit(state.types.names, selection.limits)
     for place in selection.places:
         law.count_place(place)
@@ -170,7 +171,9 @@ def _carry_out(
             due_victim = _enter_victim(state, settings, selection, victim, new)
             if due_victim is not None:
                 there.append(due_victim)
-        if len(there) == len(place.victims):
+        if len(there) < len(place.victims):
+            whole = whole or bool(find_whole_gangs(place.victims))
+        else:
             due.append(DuePlace(place.ask, place.node, tuple(there)))
     for application, risks in new.items():
         for start_ in range(0, len(risks), NOTICES_A_PIECE):
@@ -184,7 +187,8 @@ def _carry_out(
             state, state.root, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in law.broken)
         )
         return
-    yield from _take_due(state, settings, selection, due, began)
+    # Later places may use what a whole gang leaves over, so they may not stand alone if it stays for now.
+    yield from _take_due(state, settings, selection, due, None if whole else began)
 
 
 def _enter_victim(
@@ -222,9 +226,12 @@ def _enter_victim(
 
 
 def _take_due(
-    state: PartitionState, settings: MonitorSettings, selection: Selection, due: Sequence[DuePlace], began: int
+    state: PartitionState, settings: MonitorSettings, selection: Selection, due: Sequence[DuePlace], began: int | None
 ) -> Generator[int, None, None]:
-    """Takes the victims of places that are due, in bounded pieces, except from leaves that are spared now."""
+    """Takes the victims of places that are due, in bounded pieces, except from leaves that are spared now.
+
+    *began*: the slice in which they were selected; ``None``: they are only a part of what was selected.
+    """
     notices = state.notices
     freed: set[Node | None] = set()
     """The nodes where a victim may leave now. An ask without victims that uses the remaining room of such a node
@@ -254,6 +261,8 @@ def _take_due(
                     taken[leaf] = noted
             stays = stays or paused[leaf]
         if stays:
+            if find_whole_gangs([due_victim.allocation for due_victim in place.victims]):
+                began = None
             continue
         piece.append(place)
         cost += 1 + len(place.victims)
@@ -331,14 +340,7 @@ def _take_places(
     work since they were selected."""
     notices = state.notices
     spare = SpareMembers()
-    piece = [
-        place
-        for place in piece
-        if all(
-            _still_there(state, due_victim.allocation) and spare.may_leave(due_victim.allocation)
-            for due_victim in place.victims
-        )
-    ]
+    piece = [place for place in piece if _can_take(state, place, spare)]
     if not any(place.victims for place in piece):
         return
     number, now_ns = notices.rounds, notices.now_ns
@@ -383,6 +385,19 @@ def _take_places(
         _record_decision(state, leaf, allocations, Outcome.TRIGGERED, f"round {number}, to give up {target}")
 
 
+def _can_take(state: PartitionState, place: DuePlace, spare: SpareMembers) -> bool:
+    """Tells whether all victims of *place* still run, and none of them is a member that its gang needs, unless the
+    whole gang leaves."""
+    victims = [due_victim.allocation for due_victim in place.victims]
+    if not all(_still_there(state, victim) for victim in victims):
+        return False
+    kept = [victim for victim in victims if not spare.may_leave(victim)]
+    if not kept:
+        return True
+    whole = find_whole_gangs(victims)
+    return all(victim.application in whole and can_leave_whole(whole[victim.application]) for victim in kept)
+
+
 def _allow_place(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePlace]:
     """Returns the places in *piece* that the governor allows, and books their cost.
 
@@ -405,8 +420,13 @@ def _allow_place(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePl
             denied.add(id(place))
         elif victims:
             governing.charge_victims(state, victims, preemptor, now_ns, decision)
-    kept = {place.node for place in piece if id(place) in denied}
+    kept = {node for place in piece if id(place) in denied for node in _nodes_of(place)}
     return [place for place in piece if id(place) not in denied and (place.victims or place.node not in kept)]
+
+
+def _nodes_of(place: DuePlace) -> set[Node | None]:
+    """Returns the node of *place* and those of its victims, where later places may use what is left over."""
+    return {place.node, *(due_victim.allocation.node for due_victim in place.victims)}
 
 
 def _evict_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation], now_ns: int) -> None:

@@ -12,8 +12,10 @@ from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
+from kornel.core.laws import whole_gangs
 from kornel.core.laws.verdict import Law, Violation, net_of
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts
@@ -32,9 +34,12 @@ def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
     names = view.types.names
     victims = [due.allocation for place in plan.places for due in place.victims]
     found = [*_check_eligible(victims), *_check_notified(plan), *_over_guarantee(victims)]
+    found += whole_gangs.check(victims)
     after = _After(view)
     for place in plan.places:
         gone = [due.allocation for due in place.victims]
+        if len(gone) < len(victims):
+            found += whole_gangs.check(gone)  # Each place may be denied by itself.
         if not _is_waiting(place.ask):
             found.append(Violation(Law.ENTITLED, f"{place.ask.key} does not wait, or may not preempt"))
         if gone and not plan.balance and not _is_entitled(place.ask, gone, after):
@@ -189,6 +194,16 @@ def _find_trespass(ask: Allocation, victim: Allocation) -> Violation | None:
     return None
 
 
+def _list_units(victims: Sequence[Allocation], gangs: Mapping[Allocation, Application]) -> list[tuple[Allocation, ...]]:
+    """Returns *victims* as they leave: each alone, but the members of each of *gangs* together."""
+    alone = [(victim,) for victim in victims if victim not in gangs]
+    together = [
+        tuple(victim for victim in victims if gangs.get(victim) is application)
+        for application in dict.fromkeys(gangs.values())
+    ]
+    return [*alone, *together]
+
+
 class _Level:
     """One queue with what the places checked so far take from it and add to it, by type."""
 
@@ -241,6 +256,8 @@ class _After:
             if level.queue.max:
                 before.update({(level, t): level.held_amount(t) for t, _ in pairs if t in level.queue.max})
         free, open_to_it = self._room_on(node), self._open_to(ask, node)
+        gangs = whole_gangs.leave_whole(victims) if victims else {}
+        with_it = {gangs[victim] for victim in gangs if victim.node is node}
         for victim in victims:
             freed, there = victim.shape.pairs, victim.node
             if there is node:
@@ -249,7 +266,8 @@ class _After:
                 if open_to_it is not free:
                     book_amounts(free, freed)
             elif there is not None:
-                if any(open_to_it[t] < amount for t, amount in pairs):
+                comes_along = victim in gangs and gangs[victim] in with_it
+                if not comes_along and any(open_to_it[t] < amount for t, amount in pairs):
                     found.append(Violation(Law.ON_NODE, f"{victim.key} is not on {node.node_id}"))
                 book_amounts(self._room_on(there), freed)
             for level in self.limited_above(victim.application.queue):
@@ -269,9 +287,10 @@ class _After:
                 found.append(Violation(Law.SUFFICIENT, f"{ask.key} does not fit {node.node_id} then"))
         if before or ask.application.accounts:
             found += self._beyond_quota(ask, before)
-        for victim in victims:
-            if not self._is_needed(victim, pairs, open_to_it if victim.node is node else None, before):
-                found.append(Violation(Law.MINIMAL, f"{ask.key} runs on {node.node_id} without {victim.key} leaving"))
+        for unit in _list_units(victims, gangs):
+            if not self._is_needed(unit, pairs, node, open_to_it, before):
+                name = unit[0].key if len(unit) == 1 else f"gang {unit[0].application.application_id}"
+                found.append(Violation(Law.MINIMAL, f"{ask.key} runs on {node.node_id} without {name} leaving"))
         for t, amount in pairs:
             free[t] -= amount
         if ask.reservation is not None:
@@ -324,18 +343,25 @@ class _After:
 
     def _is_needed(
         self,
-        victim: Allocation,
+        unit: Sequence[Allocation],
         wanted: Pairs,
-        open_to_it: Vector | None,
+        node: Node,
+        open_to_it: Vector,
         before: Mapping[tuple[_Level, int], int],
     ) -> bool:
-        """Tells whether *wanted* would lack room, on its node or in a queue, if *victim* stayed."""
-        leaving = dict(victim.shape.pairs)
-        if open_to_it is not None:
-            for t, amount in wanted:
-                if t in leaving and open_to_it[t] - leaving[t] < amount:
-                    return True
-        path = victim.queue.lineage()
+        """Tells whether *wanted* would lack room, on *node* or in a queue, if all of *unit*, which leave together,
+        stayed."""
+        leaving: dict[int, int] = {}
+        leaving_node: dict[int, int] = {}
+        for victim in unit:
+            for t, amount in victim.shape.pairs:
+                leaving[t] = leaving.get(t, 0) + amount
+                if victim.node is node:
+                    leaving_node[t] = leaving_node.get(t, 0) + amount
+        for t, amount in wanted:
+            if t in leaving_node and open_to_it[t] - leaving_node[t] < amount:
+                return True
+        path = unit[0].queue.lineage()
         return any(
             level.queue in path and t in leaving and level.held_amount(t) + leaving[t] > max(level.queue.max[t], held)
             for (level, t), held in before.items()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kornel.core.preemption.gang_losses import list_parcels
+from kornel.core.preemption.monitor.candidates import sum_amounts
 from kornel.core.preemption.monitor.plan import Place
 
 
@@ -18,10 +20,10 @@ def rearrange_places(places: Sequence[Place], left: Sequence[int]) -> list[Place
     over = {t: left[t] for t in asked}
     dropped: set[str] = set()
     for place in reversed(places):
-        for victim in reversed(place.victims):
-            pairs = [(t, amount) for t, amount in victim.shape.pairs if t in asked]
+        for parcel in reversed(list_parcels(place.victims)):
+            pairs = [(t, amount) for t, amount in sum_amounts(parcel) if t in asked]
             if all(over[t] >= amount for t, amount in pairs):
-                dropped.add(victim.key)
+                dropped.update([victim.key for victim in parcel])
                 for t, amount in pairs:
                     over[t] -= amount
     if not dropped:
@@ -63,4 +65,7 @@ def _runs_by_its_own(place: Place, room: dict[int, int]) -> bool:
                 lack[t] -= amount
     if any(amount > 0 for amount in lack.values()):
         return False
-    return all(any(t in lack and lack[t] + amount > 0 for t, amount in victim.shape.pairs) for victim in place.victims)
+    return all(
+        any(t in lack and lack[t] + amount > 0 for t, amount in sum_amounts(parcel))
+        for parcel in list_parcels(place.victims)
+    )

@@ -19,6 +19,7 @@ from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
 from kornel.core.policies.application_order import application_key
+from kornel.core.preemption.gang_losses import find_whole_gangs
 from kornel.core.preemption.monitor.candidates import (
     ORIGINATORS,
     Candidate,
@@ -150,6 +151,8 @@ class Planner:
                 yield 32 * 2 * LOOKS_PER_TRY
             if not place.victims or any(victim.application in exchanging for victim in place.victims):
                 continue
+            if find_whole_gangs(place.victims):
+                continue  # Whole gangs are looked at only once it is known that nobody else is enough.
             want = self._still_wanted(place.ask)
             if want is None or not self._plan_again(want, place):
                 memory.places.append(place)
@@ -365,7 +368,7 @@ class Planner:
     def _place_want(self, want: Want, ranked: Sequence[Candidate], progress: _Progress) -> Generator[int, None, bool]:
         """Give *want* the first place for which the candidates examined so far, or the next ones, make room."""
         if want.needs:
-            node = self._node_with_room(want)
+            node = self.node_with_room(want)
             if node is not None:
                 chosen = self.choice.choose_victims(want, node, ranked, Whom.GIVING, anywhere=True)
                 yield len(self._run.picture.queues) + len(ranked) // LOOKS_PER_TRY
@@ -446,7 +449,7 @@ class Planner:
             return False
         return admits(candidate.leaf, pairs, want.leaf, pairs, declared=run.declared)
 
-    def _node_with_room(self, want: Want) -> Node | None:
+    def node_with_room(self, want: Want) -> Node | None:
         """Returns the first node that has room for *want* without any victim: then only a queue on the path is full."""
         if want.ask.shape.no_room:
             return None
@@ -467,24 +470,53 @@ class Planner:
             room[t] -= amount
         for candidate in chosen:
             candidate.taken = True
-            self._going.setdefault(candidate.node, []).append(candidate)
-            there = room if candidate.node is node else self._rooms.left_over(candidate.node)
-            for t, amount in candidate.pairs:
-                there[t] += amount
+            self._count_victims(candidate, node)
             spare = self._spare.get(candidate.leaf) if candidate.kind >= ORIGINATORS else None
             if spare is not None:
-                for t, amount in candidate.pairs:
+                for t, amount in candidate.originating:
                     spare[t] -= amount
-            if candidate.node is not node:
-                self._crossing = True
-                self._changed.append(candidate.node)
         for account in want.ask.application.accounts:
             planned = self._accounts.setdefault(account, {})
             for t, amount in want.pairs:
                 planned[t] = planned.get(t, 0) + amount
-        place = Place(want.ask, node, tuple(candidate.allocation for candidate in chosen))
-        self._run.commit(place, want.leaf, [candidate.leaf for candidate in chosen])
+        place = Place(want.ask, node, tuple(member for candidate in chosen for member in candidate.members))
+        self._run.commit(place, want.leaf, [candidate.leaf for candidate in chosen for _ in candidate.members])
         for t, _ in want.pairs:
             if room[t] > 0:
                 self._changed.append(node)
                 break
+
+    def _count_victims(self, candidate: Candidate, node: Node) -> None:
+        """Counts what leaves with *candidate* as room on its nodes, for an ask on *node*."""
+        for victim in candidate.members:
+            there = victim.node
+            if there is None:
+                continue
+            going = self._going.setdefault(there, [])
+            if candidate not in going[-1:]:
+                going.append(candidate)
+            room = self._rooms.left_over(there)
+            for t, amount in victim.shape.pairs:
+                room[t] += amount
+            if there is not node:
+                self._crossing = True
+                self._changed.append(there)
+
+    def list_wants(self) -> Generator[int, None, list[Want]]:
+        """Returns what asks still want that are owed a place, one of each kind, in the order in which leaves take
+        turns."""
+        found: list[Want] = []
+        for leaf in sorted(self._run.short, key=lambda leaf: self._turn_of(leaf)[:3]):
+            yield from self._gather_asks(leaf)
+            if not is_positive(self._run.short[leaf]):
+                continue
+            kinds: dict[_Search, None] = {}
+            for ask in self._waiting[leaf]:
+                if ask.key not in self._places and self._is_owed(leaf, ask):
+                    want = self.want_of(ask, leaf)
+                    search = self._search_of(want)
+                    if search not in kinds:
+                        kinds[search] = None
+                        found.append(want)
+            yield len(self._waiting[leaf])
+        return found

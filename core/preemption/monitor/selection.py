@@ -17,6 +17,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.monitor.candidates import Candidate
 from kornel.core.preemption.monitor.figures import Amounts, MonitorView, QueueFigures, draw_picture
+from kornel.core.preemption.monitor.gang_places import GangPlanner
 from kornel.core.preemption.monitor.node_selectors import serve_important, serve_reserved
 from kornel.core.preemption.monitor.places import Planner
 from kornel.core.preemption.monitor.plan import Selection
@@ -61,6 +62,7 @@ def select_victims(
     figures = yield from draw_picture(view)
     run = Round(view, settings, figures, memory or Memory(), spared)
     planner = Planner(run)
+    gangs = GangPlanner(run, planner)
     if settings.reserved_first:
         targets = yield from run.find_targets(natural=False, reserved_as_used=True)
         run.begin_selection(targets, settings.max_wait_ns)
@@ -74,11 +76,22 @@ def select_victims(
         run.begin_selection(targets, settings.max_wait_ns)
         if settings.queue_priority:
             yield from serve_important(run, planner, now_ns)
+    shares = targets
     yield from _serve(run, planner)
     for declared in (False, True):
         targets = yield from run.find_owed(declared=declared)
         run.begin_selection(targets, settings.max_wait_ns)
         yield from _serve(run, planner)
+    if (yield from gangs.has_gangs()):
+        for gangs.several in (False, True):
+            yield len(run.picture.leaves_by_path())
+            run.most, run.declared = None, False
+            run.begin_selection(shares, settings.max_wait_ns)
+            yield from _serve(run, planner, gangs)
+            for declared in (False, True):
+                targets = yield from run.find_owed(declared=declared)
+                run.begin_selection(targets, settings.max_wait_ns)
+                yield from _serve(run, planner, gangs)
     if settings.balance:
         targets = yield from run.find_targets(balance=True, without_reserved=settings.reserved_first)
         run.most, run.declared = None, False
@@ -88,9 +101,9 @@ def select_victims(
     return run.selection
 
 
-def _serve(run: Round, planner: Planner) -> Generator[int, None, None]:
+def _serve(run: Round, planner: Planner, gangs: GangPlanner | None = None) -> Generator[int, None, None]:
     """Finds places for asks with what leaves have to give up: first the places planned before, then with the newest
-    tasks, then with all tasks."""
+    tasks, then with all tasks, and at last with whole *gangs*, if there are any."""
     if not run.left or not run.short:
         return
     yield from planner.replan_last()
@@ -104,6 +117,8 @@ def _serve(run: Round, planner: Planner) -> Generator[int, None, None]:
                 yield from _collect_tasks(run, planner, leaf, dict(left), rows, everybody=everybody)
         ranked = list(chain.from_iterable(rows[row] for row in sorted(rows)))
         yield from planner.fill_places(ranked)
+        if everybody and gangs is not None:
+            yield from gangs.fill_places(ranked)
 
 
 def _collect_tasks(

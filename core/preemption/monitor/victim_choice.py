@@ -98,7 +98,7 @@ class VictimChoice:
                     continue
                 if leaf not in spare:
                     spare[leaf] = dict(self._spare.get(leaf, {}))
-                if not all(spare[leaf].get(t, 0) > 0 for t, _ in pairs):
+                if not all(spare[leaf].get(t, 0) > 0 for t, _ in candidate.originating):
                     continue
             if whom is Whom.WITHIN and not self._is_whole(leaf, pairs, chosen):
                 continue
@@ -109,7 +109,7 @@ class VictimChoice:
             chosen.append(candidate)
             count_freed(candidate, lack, needs, 1)
             if candidate.kind >= ORIGINATORS:
-                for t, amount in pairs:
+                for t, amount in candidate.originating:
                     spare[leaf][t] -= amount
             if is_met(lack, needs):
                 covered = True
@@ -206,15 +206,14 @@ class VictimChoice:
         anywhere: bool,
     ) -> bool:
         leaf, gives = candidate.leaf, self._run.gives_up
-        for t, _ in candidate.pairs:
-            lacking = not anywhere and lack.get(t, 0) > 0
-            if not (lacking or needs) or (whom is not Whom.ANYBODY and not gives(leaf, t)):
-                continue
-            if lacking:
+        for t, _ in () if anywhere else candidate.here:
+            if lack.get(t, 0) > 0 and (whom is Whom.ANYBODY or gives(leaf, t)):
                 return True
-            for queue, need in needs:
-                if need.get(t, 0) > 0 and queue in leaf.lineage:
-                    return True
+        for t, _ in candidate.pairs if needs else ():
+            if whom is Whom.ANYBODY or gives(leaf, t):
+                for queue, need in needs:
+                    if need.get(t, 0) > 0 and queue in leaf.lineage:
+                        return True
         return False
 
     def _is_whole(self, leaf: QueueFigures, pairs: Pairs, chosen: list[Candidate]) -> bool:

@@ -1,0 +1,202 @@
+"""Finds places for asks that only a whole gang can make room for, after all that may leave singly was looked at.
+
+A gang leaves with all of its members, and the work of all of them is lost. So a gang is looked at only for asks that
+have no place otherwise: one gang before two, the smallest of the least important class first. Rules: preemption.md
+B.10, E.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import Node
+from kornel.core.preemption.gang_losses import can_leave_whole, find_whole_gangs, is_bound, members_of
+from kornel.core.preemption.monitor.candidates import Candidate, GangCandidate, Want, Whom
+from kornel.core.preemption.monitor.figures import QueueFigures
+from kornel.core.preemption.monitor.places import Planner
+from kornel.core.preemption.monitor.plan import Place
+from kornel.core.preemption.monitor.round import Round
+from kornel.core.preemption.victim_index import age_of, reluctance_of
+
+MOST_GANGS: Final = 64
+"""The most gangs that are looked at for one ask, in their order."""
+MOST_TRIES: Final = 2_000
+"""The most times that a node is looked at for an ask and gangs in one round."""
+LOOKS_PER_TRY: Final = 10
+
+
+class _Gang(NamedTuple):
+    """A gang all of whose members may leave. The smallest one in the order of the fields leaves first."""
+
+    reluctance: int
+    priority: int
+    size: int
+    age: int
+    name: str
+    leaf: QueueFigures
+    members: tuple[Allocation, ...]
+
+
+class GangPlanner:
+    """Plans places for whose asks whole gangs leave, in one round."""
+
+    def __init__(self, run: Round, planner: Planner) -> None:
+        self._run: Final = run
+        self._planner: Final = planner
+        self._tries = MOST_TRIES
+        self.several = False
+        """Tells whether several gangs may leave for one ask, because no single one is enough."""
+        self._last: Final = [place for place in run.memory.places if find_whole_gangs(place.victims)]
+        """The places of the last round for which a gang was to leave."""
+
+    def has_gangs(self) -> Generator[int, None, bool]:
+        """Returns whether a gang runs in a leaf that the monitor may take from."""
+        for leaf in self._run.picture.leaves_by_path():
+            if leaf.disabled:
+                continue
+            for application in leaf.queue.applications.values():
+                if application.leaves_whole and application.allocations:
+                    return True
+            yield 1 + len(leaf.queue.applications) // 4
+        return False
+
+    def fill_places(self, ranked: Sequence[Candidate]) -> Generator[int, None, None]:
+        """Finds places for asks with whole gangs and, where these are not enough, with *ranked* besides."""
+        run = self._run
+        on_nodes: dict[Node, list[Candidate]] = {}
+        for candidate in ranked:
+            on_nodes.setdefault(candidate.node, []).append(candidate)
+        yield len(ranked)
+        while run.left and self._tries > 0:
+            gangs = self._find_gangs()
+            yield sum(len(gang.members) for gang in gangs)
+            if not gangs:
+                return
+            wants = yield from self._planner.list_wants()
+            served = False
+            for want in wants:
+                served = self._place_again(want, on_nodes) or (
+                    yield from self._place_want(want, gangs, ranked, on_nodes)
+                )
+                if served:
+                    break
+            if not served:
+                return
+            # What a gang leaves on other nodes may be room for asks that need nobody else to leave.
+            yield from self._planner.fill_places(ranked)
+
+    def _find_gangs(self) -> list[_Gang]:
+        """Returns the gangs that may leave as a whole, and of which nobody is selected yet, in their order."""
+        run = self._run
+        found: list[_Gang] = []
+        for leaf in run.left:
+            for application in leaf.queue.applications.values():
+                if application.leaves_whole and leaf.queue not in run.spared and not leaf.disabled:
+                    gang = self._make_gang(application, leaf)
+                    if gang is not None:
+                        found.append(gang)
+        return sorted(found, key=lambda gang: gang[:5])
+
+    def _make_gang(self, application: Application, leaf: QueueFigures) -> _Gang | None:
+        members = members_of(application)
+        if not members or not can_leave_whole(members) or not all(map(is_bound, members)):
+            return None
+        if any(member.key in self._run.selection.waits for member in members):
+            return None
+        return _Gang(
+            max(map(reluctance_of, members)),
+            max(member.spec.priority for member in members),
+            len(members),
+            max(map(age_of, members)),
+            application.application_id,
+            leaf,
+            tuple(members),
+        )
+
+    def _place_again(self, want: Want, on_nodes: dict[Node, list[Candidate]]) -> bool:
+        """Gives *want* the place for which a gang was to leave already in the last round, if nothing forbids it."""
+        for place in self._last:
+            if place.ask is want.ask:
+                gangs = self._gangs_of(place)
+                if (
+                    gangs
+                    and (self.several or len(gangs) == 1)
+                    and self._try_node(want, place.node, gangs, on_nodes.get(place.node, ()))
+                ):
+                    return True
+        return False
+
+    def _gangs_of(self, place: Place) -> list[_Gang]:
+        found: list[_Gang] = []
+        for application in find_whole_gangs(place.victims):
+            leaf = self._run.picture.of.get(application.queue)
+            gang = None if leaf is None or leaf not in self._run.left else self._make_gang(application, leaf)
+            if gang is not None:
+                found.append(gang)
+        return found
+
+    def _place_want(
+        self, want: Want, gangs: Sequence[_Gang], ranked: Sequence[Candidate], on_nodes: dict[Node, list[Candidate]]
+    ) -> Generator[int, None, bool]:
+        """Gives *want* the first place for which one gang makes room, or several on one node do."""
+        spent = 0
+        full = self._planner.node_with_room(want) if want.needs else None
+        there: dict[Node, list[_Gang]] = {}
+        for gang in islice(gangs, MOST_GANGS):
+            if full is not None and not self.several:
+                candidate = GangCandidate(gang.members, gang.leaf, full)
+                self._tries -= 1
+                yield LOOKS_PER_TRY + len(ranked) // LOOKS_PER_TRY
+                if self._try_candidates(want, full, [candidate, *ranked], anywhere=True):
+                    return True
+            for node in _nodes_of(gang.members):
+                there.setdefault(node, []).append(gang)
+                if self.several:
+                    continue
+                spent += LOOKS_PER_TRY + len(on_nodes.get(node, ()))
+                if self._try_node(want, node, [gang], on_nodes.get(node, ())):
+                    yield spent
+                    return True
+                if self._tries <= 0:
+                    return False
+            yield spent
+            spent = 0
+        for node, several in there.items():
+            if self.several and len(several) > 1:
+                yield LOOKS_PER_TRY * len(several) + len(on_nodes.get(node, ()))
+                if self._try_node(want, node, several, on_nodes.get(node, ())):
+                    return True
+        return False
+
+    def _try_node(self, want: Want, node: Node, gangs: Iterable[_Gang], single: Sequence[Candidate]) -> bool:
+        """Places *want* on *node* if *gangs* make room there, with candidates in *single* as far as these are
+        needed."""
+        self._tries -= 1
+        together = [GangCandidate(gang.members, gang.leaf, node) for gang in gangs]
+        return self._try_candidates(want, node, [*together, *single])
+
+    def _try_candidates(
+        self, want: Want, node: Node, candidates: Sequence[Candidate], *, anywhere: bool = False
+    ) -> bool:
+        # A gang that leaves as a whole takes its surplus along, which must not count twice.
+        whole = {candidate.allocation.application for candidate in candidates if isinstance(candidate, GangCandidate)}
+        usable = [
+            candidate
+            for candidate in candidates
+            if isinstance(candidate, GangCandidate)
+            or candidate.allocation.application not in whole
+            or not is_bound(candidate.allocation)
+        ]
+        chosen = self._planner.choice.choose_victims(want, node, usable, Whom.GIVING, anywhere=anywhere)
+        if not chosen:
+            return False
+        self._planner.commit(want, node, chosen)
+        return True
+
+
+def _nodes_of(members: Iterable[Allocation]) -> list[Node]:
+    return [node for node in dict.fromkeys(member.node for member in members) if node is not None]
