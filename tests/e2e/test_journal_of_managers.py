@@ -372,7 +372,7 @@ async def test_a_core_that_is_fenced_ends_with_all_its_managers(tmp_path: Path) 
 
 
 async def test_a_flood_of_one_manager_is_written_beside_the_calls_of_another(tmp_path: Path) -> None:
-    """Both get all that they asked for; how the room ahead of the store is shared is judged in unit/journal/test_places."""
+    """Both get all that they asked for; unit/journal/test_places judges how they share the room ahead of the store."""
     asks = 10_000
     async with journalling(tmp_path) as core, AsyncExitStack() as stack:
         flooding, other = [await stack.enter_async_context(managing(core, name, vcore=10**6)) for name in NAMES]
