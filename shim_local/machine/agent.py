@@ -42,11 +42,23 @@ CONTROL_AGAIN_S: Final = 0.02
 START_AGAIN_S: Final = 1.0
 ROUNDING: Final = 1e-6
 LOG_PIECE_BYTES: Final = 256 * 1024
+LOCK_WAIT_S: Final = 1.0
+"""A process that a killed agent was about to start keeps the agent's lock until it runs its program."""
+LOCK_POLL_S: Final = 0.01
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 class AgentBusy(Exception):
     """Another agent works in the folder."""
+
+
+def _try_lock(file: int) -> bool:
+    """Returns false if another process holds the lock."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @dataclass(slots=True)
@@ -103,11 +115,12 @@ class Agent:
         for folder in (self._live, self._done):
             folder.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(self._folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            raise AgentBusy(f"another agent works in {self._folder}") from None
+        until = time.monotonic() + LOCK_WAIT_S
+        while not _try_lock(self._lock):
+            if time.monotonic() > until:
+                os.close(self._lock)
+                raise AgentBusy(f"another agent works in {self._folder}")
+            await asyncio.sleep(LOCK_POLL_S)
         identity = self._folder / "identity"
         if not identity.exists():
             identity.write_text(uuid.uuid4().hex, encoding="ascii")

@@ -235,8 +235,8 @@ async def test_a_caller_that_goes_away_leaves_a_consistent_history(reg: Core) ->
     await asyncio.sleep(0)
     call.cancel()
     await asyncio.gather(asking, return_exceptions=True)
-    versions = await history(reg)
     now = await status(reg)
+    versions = await history(reg)
     assert versions[now.configuration_version - 1].checksum == now.configuration_checksum
 
 
