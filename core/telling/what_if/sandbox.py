@@ -348,6 +348,19 @@ class Sandbox:
         self._keep_node(plan.node)
         for victim in plan.victims:
             self._keep_allocation(victim)
+        for application in dict.fromkeys(victim.application for victim in plan.victims):
+            if application.task_groups:
+                self._keep_gang(application)
+
+    def _keep_gang(self, application: Application) -> None:
+        """Keeps the asks of a gang, which give back the room that is held for them if all members that run leave."""
+        for ask in application.asks.values():
+            self._keep_ask(ask)
+            ask.dialogue = None  # The shim is not told that its answers are no longer needed.
+            if ask.held_on is not None:
+                self._keep_node(ask.held_on)
+            if ask.reservation is not None:
+                self._keep_node(ask.reservation.node)
 
     def _keep_allocation(self, allocation: Allocation) -> None:
         self.journal.keep_record(allocation)
