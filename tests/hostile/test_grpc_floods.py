@@ -173,7 +173,7 @@ def bombs(kind: str) -> Iterator[bytes]:
 def put_up_with(attack: Any, connections: int) -> Any:
     """The bounds of headers that unfold: what gRPC has written out before anybody can look cannot be had smaller."""
     if connections == 1:
-        return attack(memory_mib=176, health_s=2.5, processor_s=3)
+        return attack(memory_mib=192, health_s=2.5, processor_s=3)
     return attack(memory_mib=768, health_s=10.5, processor_s=6)
 
 
