@@ -119,6 +119,7 @@ def play(rack: Rack) -> tuple[bool, list[tuple[frozenset[str], str]]]:
 
 @example(seed=2_544_367_610).via("the queue holds 3 of its 4 and may reach 6")
 @example(seed=1_001_766).via("a scan takes two of one, though a later one of two would do (B.6)")
+@example(seed=2_013_773).via("who waits for its victim must not start in a rack without room for the others")
 @given(st.integers(0, 2**32))
 @settings(max_examples=scale_examples(150), deadline=None)
 def test_a_member_takes_the_fewest_victims_in_a_lawful_domain_or_nobody(seed: int) -> None:
