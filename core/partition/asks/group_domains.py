@@ -32,6 +32,12 @@ def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
         taken = count_taken(state, ask, depth, first_only=_is_one_slice(request))
         rooms = rooms_for(topology, ask, depth, taken)
         missing = count_missing(ask)
+        beside = 0 if taken or request.wish != Wish.REQUIRED else _count_waiting_beside(ask)
+        if request.slice_size:
+            beside = min(beside, request.slice_size - 1)
+        if beside and ask.reservation is not None:
+            own = tuple(domain.path for domain in ask.reservation.node.domains[depth - 1 : depth])
+            rooms = [room for room in rooms if room.path in own or room.room > beside]
         found = choose_domains(rooms, missing, request)
         if isinstance(found, Shortfall) and (some := _fewer_members(request, taken, found.room, missing)):
             found = choose_domains(rooms, some, request)
@@ -89,6 +95,17 @@ def count_missing(ask: Allocation) -> int:
     if not group.is_unit:
         return group.size
     return sum(together_of(other.spec) == together_of(ask.spec) for other in group.unordered_asks())
+
+
+def _count_waiting_beside(ask: Allocation) -> int:
+    """Returns how many members wait with *ask* while it holds room and so stands in no group: it may move only within
+    its domain, or to one that has room for them too."""
+    if ask.group is not None:
+        return 0
+    for other in ask.application.asks.values():
+        if other.group is not None and other.shape is ask.shape and stand_together(other.spec, ask.spec):
+            return count_missing(other)
+    return 0
 
 
 def nodes_for_victims(state: PartitionState, ask: Allocation) -> list[Node] | None:
