@@ -207,7 +207,10 @@ func TestAllCallsOfAClientNameOneSession(t *testing.T) {
 		}
 		core.Stop() // the next calls come over another connection
 		core.Serve()
-		next(t, session, func(update Update) bool { return update == StreamReopened{Stream: NodeStream} })
+		next(t, session, func(update Update) bool {
+			reopened, isOne := update.(StreamReopened)
+			return isOne && reopened.Stream == NodeStream
+		})
 		if _, err := client.UpdateConfiguration(withDeadline(t), "", "queues", nil); err != nil {
 			t.Fatal(err)
 		}
