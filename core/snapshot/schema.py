@@ -416,7 +416,7 @@ PARTITIONS: Final = (
         "as_units broken called_off gathering holds leaving lost placed rooms timed_out to_match totals vetting"
         " waiting_for_turn without_room",
     ),
-    Kept(GangHold, "evicted freed kind made_ns members mended relied_on wait_from_ns"),
+    Kept(GangHold, "evicted freed kind lost made_ns members mended relied_on wait_from_ns"),
     Kept(EndedGroup, "name made resources replaced timed_out"),
     Kept(
         EndedApplication, "spec queue user state submitted_ns started_ns ended_ns states most_used groups spent reason"
