@@ -222,7 +222,8 @@ def watch(siege: Siege, minutes: int) -> list[Minute]:
         found.append(minute)
         print(
             f"minute {number:3}: {minute.memory_mib:6.1f} MiB ({native_mib:.1f} of C),"
-            f" {minute.allocations / 60:7,.0f} allocations/s, longest health answer {minute.health_s * 1e3:5.0f} ms, {minute.attacks} attacks,"
+            f" {minute.allocations / 60:7,.0f} allocations/s,"
+            f" longest health answer {minute.health_s * 1e3:5.0f} ms, {minute.attacks} attacks,"
             f" {minute.garbage.collected:,} objects of cycles freed in {minute.garbage.collections} collections,"
             f" {minute.garbage.uncollectable} not to be freed",
             flush=True,
