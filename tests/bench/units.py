@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 
 from kornel.core.domain.topology import Wish
 from tests.bench import domains, gangs
+from tests.bench.placing import run
 from tests.bench.processes import apart
 from tests.bench.table import Row
 
@@ -16,7 +16,7 @@ def p14(runs: int, *, quick: bool) -> Iterator[Row]:
     """Members per second."""
     gang = gangs.Workload(gangs=200 if quick else 1_000)
     what = f"{gang.gangs:,} gangs of {gang.members}, confirmed members"
-    yield Row("P14", f"{what}, over gRPC", "/s", [asyncio.run(gangs.over_grpc(gang)) for _ in range(runs)], 4_000)
+    yield Row("P14", f"{what}, over gRPC", "/s", [run(gangs.over_grpc(gang)) for _ in range(runs)], 4_000)
     alone = [apart(gangs.engine_alone, gang) for _ in range(runs)]
     yield Row("P14", f"{what}, engine alone", "/s", alone, 7_000)
     racked = domains.Workload(gangs=200 if quick else 1_000)
