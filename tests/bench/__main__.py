@@ -45,22 +45,22 @@ Workloads = dict[str, list[tuple[Callable[..., Iterator[Row]], int]]]
 def main() -> int:
     options = _options()
     runs: int = options.runs or (QUICK_RUNS if options.quick else RUNS)
-    # What takes minutes by itself is measured less often: growth at the largest sizes, and churn.
+    # What takes minutes by itself is measured less often, growth at the largest sizes and churn for instance.
     workloads: Workloads = {
         "P1": [(placing.p1, runs)],
         "P2": [(placing.p2, runs), (responsiveness.rows, runs)],
         "P3": [(placing.p3, runs)],
-        "P4": [(growth.p4, min(3, runs))],
+        "P4": [(growth.p4, min(2, runs))],
         "P5": [(waiting.p5, min(3, runs))],
-        "P5b": [(unsatisfied.p5b, min(3, runs))],
+        "P5b": [(unsatisfied.p5b, 1)],
         "P6": [(single_asks.p6, min(3, runs))],
         "P7": [(partial(churn.p7, seconds=options.churn or _churn_s(options)), 1)],
-        "P8": [(memory.p8, min(3, runs))],
+        "P8": [(memory.p8, min(2, runs))],
         "P9": [(partial(trace.p9, options.trace), runs)],
         "P10": [(preempting.p10, min(3, runs))],
         "P11": [(shared_nodes.p11, min(3, runs))],
         "P12": [(surroundings.p12, runs)],
-        "P13": [(many_applications.p13, runs)],
+        "P13": [(many_applications.p13, min(3, runs))],
         "P14": [(units.p14, min(3, runs))],
         "P15": [(starting.p15, runs)],
     }
