@@ -1,4 +1,4 @@
-"""The table of the workloads P1 to P15: ``python -m tests.bench [--quick] [--only P2,P6] [--json FILE] [--record]``.
+"""The table of the workloads P1 to P17: ``python -m tests.bench [--quick] [--only P2,P6] [--json FILE] [--record]``.
 
 Every figure over gRPC stands beside that of a bare echo of the same messages in the same run. Exit status 1 when a
 target is missed. The benchmarks of single features are in ``python -m tests.bench.features``.
@@ -18,6 +18,7 @@ from tests.bench import (
     churn,
     costs,
     growth,
+    journal,
     many_applications,
     memory,
     pages,
@@ -28,6 +29,7 @@ from tests.bench import (
     responsiveness,
     shared_nodes,
     single_asks,
+    standby,
     starting,
     surroundings,
     trace,
@@ -59,10 +61,12 @@ def main() -> int:
         "P9": [(partial(trace.p9, options.trace), runs)],
         "P10": [(preempting.p10, min(3, runs))],
         "P11": [(shared_nodes.p11, min(3, runs))],
-        "P12": [(surroundings.p12, runs)],
-        "P13": [(many_applications.p13, min(3, runs))],
-        "P14": [(units.p14, min(3, runs))],
-        "P15": [(starting.p15, runs)],
+        "P12": [(journal.p12, min(3, runs))],
+        "P13": [(standby.p13, 1)],
+        "P14": [(surroundings.p14, runs)],
+        "P15": [(many_applications.p15, min(3, runs))],
+        "P16": [(units.p16, min(3, runs))],
+        "P17": [(starting.p17, runs)],
     }
     wanted = options.only.split(",") if options.only else list(workloads)
     if unknown := set(wanted) - set(workloads):

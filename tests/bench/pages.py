@@ -69,8 +69,8 @@ def _grown(found: Recorded) -> dict[str, str]:
         "100,000 nodes": _value(found, "P4", "100,000 nodes"),
         "1,000,000 waiting asks": _value(found, "P4", "1,000,000 asks"),
         "queues nested": flat / nested if flat and nested else None,
-        "100,000 applications": _value(found, "P13", "100,000 applications to 1,000"),
-        "10,000 queues": _value(found, "P13", "10,000 queues to 100"),
+        "100,000 applications": _value(found, "P15", "100,000 applications to 1,000"),
+        "10,000 queues": _value(found, "P15", "10,000 queues to 100"),
     }
     return {beginning: f"{times:.2f} times" for beginning, times in texts.items() if times is not None}
 

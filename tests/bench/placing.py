@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import grpc.aio
@@ -43,9 +41,9 @@ async def set_up(sender: Sender, workload: Workload) -> None:
     await sender.add_applications(workload.application_requests())
 
 
-async def over_core(workload: Workload) -> Placed:
-    """*workload* over gRPC, by a core of its own."""
-    return (await measure_burst(workload)).placed
+async def over_core(workload: Workload, journal: str = "") -> Placed:
+    """*workload* over gRPC, by a core of its own, which keeps a journal at *journal*; empty: none."""
+    return (await measure_burst(workload, journal=journal)).placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +55,23 @@ class Burst:
     core_us: float
 
 
-async def measure_burst(workload: Workload, *, history: bool = True, journal: bool = False) -> Burst:
-    """*workload* over gRPC, by a core of its own, with a journal (``written``) or without."""
-    with tempfile.TemporaryDirectory() as scratch:
-        kept = str(Path(scratch, "journal.db")) if journal else ""
-        served = running_core(history=history, journal=kept, sync="written")
-        async with served as (address, pid), connection(address) as channel:
-            sender = Sender(channel, RM)
-            await sender.register(workload.config)
-            await sender.report_nodes(workload.node_infos())
-            applications = workload.application_requests()
-            began = time.perf_counter()
-            await sender.add_applications(applications)
-            registered = len(applications) / (time.perf_counter() - began)
-            messages = list(workload.ask_messages(RM))
-            with undisturbed():
-                used_s = processor_s(pid)
-                placed = await sender.place_asks(messages)
-                used_s = processor_s(pid) - used_s
-        return Burst(placed, registered, used_s / workload.asks * 1e6)
+async def measure_burst(workload: Workload, *, history: bool = True, journal: str = "", sync: str = "full") -> Burst:
+    """*workload* over gRPC, by a core of its own; see :func:`over_core`. *sync*: what its decisions wait for."""
+    served = running_core(history=history, journal=journal, sync=sync)
+    async with served as (address, pid), connection(address) as channel:
+        sender = Sender(channel, RM)
+        await sender.register(workload.config)
+        await sender.report_nodes(workload.node_infos())
+        applications = workload.application_requests()
+        began = time.perf_counter()
+        await sender.add_applications(applications)
+        registered = len(applications) / (time.perf_counter() - began)
+        messages = list(workload.ask_messages(RM))
+        with undisturbed():
+            used_s = processor_s(pid)
+            placed = await sender.place_asks(messages)
+            used_s = processor_s(pid) - used_s
+    return Burst(placed, registered, used_s / workload.asks * 1e6)
 
 
 async def over_echo(messages: Sequence[si.AllocationRequest]) -> Placed:

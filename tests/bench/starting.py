@@ -1,4 +1,4 @@
-"""P15: what a core costs that begins, and one that has nothing to do for a day."""
+"""P17: what a core costs that begins, and one that has nothing to do for a day."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ MONITOR: Final = "    preemption: {monitor: {enabled: true, interval_ms: 1000}}\
 """Rounds of preemption are due each second by default; the monitor's then are as well."""
 
 
-def p15(runs: int, *, quick: bool) -> Iterator[Row]:
+def p17(runs: int, *, quick: bool) -> Iterator[Row]:
     """Processor time of a command, time until a core serves, and processor time of an idle day."""
-    yield Row("P15", "kornel version, processor time", "s", [_version() for _ in range(runs)], 0.15, at_most=True)
+    yield Row("P17", "kornel version, processor time", "s", [_version() for _ in range(runs)], 0.15, at_most=True)
     started = [asyncio.run(_serve()) for _ in range(runs)]
-    yield Row("P15", "kornel serve: ready after", "s", [ready for ready, _ in started], 1.0, at_most=True)
-    yield Row("P15", "kornel serve: processor time until ready", "s", [used for _, used in started])
+    yield Row("P17", "kornel serve: ready after", "s", [ready for ready, _ in started], 1.0, at_most=True)
+    yield Row("P17", "kornel serve: processor time until ready", "s", [used for _, used in started])
     days = [apart(spend_day, RUNNING) for _ in range(1 if quick else runs)]
     what = f"an idle day, {RUNNING.nodes:,} nodes, {RUNNING.asks:,} allocations"
     spent = [rounds_s for rounds_s, _ in days]
-    yield Row("P15", f"{what}: rounds of preemption", "s", spent, 0.1, at_most=True)
-    yield Row("P15", f"{what}: the engine in all", "s", [all_s for _, all_s in days])
+    yield Row("P17", f"{what}: rounds of preemption", "s", spent, 0.1, at_most=True)
+    yield Row("P17", f"{what}: the engine in all", "s", [all_s for _, all_s in days])
 
 
 def _version() -> float:
