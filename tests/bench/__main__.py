@@ -1,4 +1,4 @@
-"""The table of the workloads P1 to P11: ``python -m tests.bench [--quick] [--only P2,P6] [--json FILE] [--record]``.
+"""The table of the workloads P1 to P13: ``python -m tests.bench [--quick] [--only P2,P6] [--json FILE] [--record]``.
 
 Every figure over gRPC stands beside that of a bare echo of the same messages in the same run. Exit status 1 when a
 target is missed. The benchmarks of single features are in ``python -m tests.bench.features``.
@@ -18,6 +18,7 @@ from tests.bench import (
     churn,
     costs,
     growth,
+    journal,
     memory,
     placing,
     plot,
@@ -26,6 +27,7 @@ from tests.bench import (
     responsiveness,
     shared_nodes,
     single_asks,
+    standby,
     trace,
     unsatisfied,
     waiting,
@@ -54,6 +56,8 @@ def main() -> int:
         "P9": [(partial(trace.p9, options.trace), runs)],
         "P10": [(preempting.p10, min(3, runs))],
         "P11": [(shared_nodes.p11, min(3, runs))],
+        "P12": [(journal.p12, runs)],
+        "P13": [(standby.p13, min(3, runs))],
     }
     wanted = options.only.split(",") if options.only else list(workloads)
     if unknown := set(wanted) - set(workloads):

@@ -41,9 +41,9 @@ async def set_up(sender: Sender, workload: Workload) -> None:
     await sender.add_applications(workload.application_requests())
 
 
-async def over_core(workload: Workload) -> Placed:
-    """*workload* over gRPC, by a core of its own."""
-    async with running_core() as (address, _), connection(address) as channel:
+async def over_core(workload: Workload, journal: str = "") -> Placed:
+    """*workload* over gRPC, by a core of its own, which keeps a journal at *journal*; empty: none."""
+    async with running_core(journal=journal) as (address, _), connection(address) as channel:
         sender = Sender(channel, RM)
         await set_up(sender, workload)
         with undisturbed():
