@@ -101,6 +101,7 @@ def shown(effects: list[Effect] | None) -> list[str]:
 @given(st.integers(0, 2**32))
 @example(1000098)  # A reserved ask of a leaf that has its guarantee.
 @example(1000345)  # An ask that uses what the victims of another leave over, of which one has time left.
+@example(5000900)  # The same on a node where room is held by age.
 def test_the_same_comes_of_it_whether_or_not_rounds_are_left_out(seed: int) -> None:
     """Times of quiet and of plenty take turns. Nothing arrives in the very moment of a round, where the one that is
     left out and the one that comes next would be in the same moment."""
