@@ -70,13 +70,13 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
     )
     ask.victims = {**ask.victims, **{victim.key: victim for victim in plan.victims}}
     if state.recording:
-        state.events.preempted_for_ask(plan.victims, ask, torn)
+        state.events.preempted_for_ask(plan.victims, ask, {**whole, **torn})
     ledger.book_claim(state, ask)
     ask.outcome = Outcome.TRIGGERED
     state.preemptions += 1
     pacing.count_taken(state, plan, now_ns)
     _watch_exits(state, plan, now_ns)
-    detail = _describe_plan(plan, *whole, *torn.values())
+    detail = _describe_plan(plan, *whole.values(), *torn.values())
     record_decision(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, detail, plan)
 
 

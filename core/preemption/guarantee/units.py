@@ -231,7 +231,7 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
             eviction.evict_victims(state, place.victims, ask, message, now_ns)
             ask.victims = {**ask.victims, **{victim.key: victim for victim in place.victims}}
             if state.recording:
-                state.events.preempted_for_ask(place.victims, ask)
+                state.events.preempted_for_ask(place.victims, ask, whole)
     hold = state.gangs.holds.get(application)
     if hold is None:
         hold = state.gangs.holds[application] = GangHold(KIND, now_ns)
@@ -245,7 +245,7 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
         hold.members[place.ask] = None
     domains = unit_domains.name_domains(state.topology, {place.ask: place.node for place in plan.places})
     got = f"{format_count(number, 'member')} of a gang get {'other places' if plan.mends else 'places'}"
-    detail = "; ".join([f"{got} in {domains}" if domains else got, *whole])
+    detail = "; ".join([f"{got} in {domains}" if domains else got, *whole.values()])
     for place in plan.places:
         reservations.reserve_node(state, place.ask, place.node, now_ns)
         if place.devices and place.node.devices is not None:
