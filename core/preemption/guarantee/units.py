@@ -328,10 +328,10 @@ def _mend_hold(state: PartitionState, application: Application, now_ns: int) -> 
     for ask in [ask for ask in hold.members if state.requests.get(ask.key) is not ask or not ask.pending]:
         del hold.members[ask]
     why = _why_not_whole(state, application)
-    lost = None if why else _find_lost(state, application, hold, now_ns)
-    if lost is None:
-        call_off(state, application, why or "it has too few members", now_ns)
+    if why:
+        call_off(state, application, why, now_ns)
         return
+    lost = _find_lost(state, application, hold, now_ns)
     if not lost:
         del state.gangs.broken[application]
         for ask in hold.members:
@@ -376,11 +376,9 @@ def _why_not_whole(state: PartitionState, application: Application) -> str:
     return f"members are missing: {format_quantities(missing)} of the announced is short" if missing else ""
 
 
-def _find_lost(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> list[Allocation] | None:
-    """Returns the members for which places have to be found. Other members of the gang replace those that are gone.
-
-    Returns ``None`` if there are too few members.
-    """
+def _find_lost(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> list[Allocation]:
+    """Returns the members for which places have to be found. Other members of the gang replace those that are gone, as
+    far as there are any: the minimum of a task group counts tasks too that have ended."""
     hard = application.spec.gang_style == HARD
     for ask in _find_misplaced(state, hold):
         eviction.rearm_ask(state, ask, now_ns)
@@ -390,10 +388,7 @@ def _find_lost(state: PartitionState, application: Application, hold: GangHold, 
     for name, group in application.task_groups.items():
         there = [ask for ask in hold.members if ask.spec.task_group == name]
         short = group.minimum(hard=hard) - len(there)
-        stand_in = [ask for ask in others if ask.spec.task_group == name][: max(0, short)]
-        if len(stand_in) < short:
-            return None
-        lost += stand_in
+        lost += [ask for ask in others if ask.spec.task_group == name][: max(0, short)]
     return lost
 
 
