@@ -136,12 +136,19 @@ class Recorder:
         self._record_about(ask, f"Preemption is held back: {detail}")
 
     def preempted_for_ask(
-        self, victims: Iterable[Allocation], ask: Allocation, gangs: Mapping[Application, str] = NO_GANGS
+        self,
+        victims: Iterable[Allocation],
+        ask: Allocation,
+        gangs: Mapping[Application, str] = NO_GANGS,
+        gang_plan: int = 0,
     ) -> None:
         """Records that *victims* are to leave so that *ask* can run. *gangs*: the gangs that leave as a whole, and
-        those that are left with too few members, in words."""
+        those that are left with too few members, in words. *gang_plan*: the number of the plan, if *ask* is a member of
+        a gang."""
         name = ask.application.application_id
         message = f"Preempted for request {ask.spec.key} of application {name} in queue {ask.queue.path}"
+        if gang_plan:
+            message += f" (plan {gang_plan} for a gang)"
         for victim in victims:
             gang = gangs.get(victim.application)
             self._record_about(victim, f"{message}; {gang}" if gang else message)

@@ -224,20 +224,22 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
     relied_on = [a for place in plan.places for a in place.node.allocations.values() if a.preempted]
     if plan.victims:
         governing.charge_victims(state, plan.victims, application.queue.path, now_ns)
-    for place in plan.places:
-        ask = place.ask
-        if place.victims:
-            message = f"preempted for ask {ask.spec.key}, one of a gang, of application {application.application_id}"
-            eviction.evict_victims(state, place.victims, ask, message, now_ns)
-            ask.victims = {**ask.victims, **{victim.key: victim for victim in place.victims}}
-            if state.recording:
-                state.events.preempted_for_ask(place.victims, ask, whole)
     hold = state.gangs.holds.get(application)
     if hold is None:
         hold = state.gangs.holds[application] = GangHold(KIND, now_ns)
         state.preemptions += 1
     else:
         hold.mended += 1
+    if not hold.number:
+        hold.number = state.gangs.planned = state.gangs.planned + 1
+    for place in plan.places:
+        ask = place.ask
+        if place.victims:
+            one = f"ask {ask.spec.key}, one of a gang, of application {application.application_id}"
+            eviction.evict_victims(state, place.victims, ask, f"preempted for {one} (plan {hold.number})", now_ns)
+            ask.victims = {**ask.victims, **{victim.key: victim for victim in place.victims}}
+            if state.recording:
+                state.events.preempted_for_ask(place.victims, ask, whole, hold.number)
     for place in plan.places:
         ledger.book_claim(state, place.ask)
         place.ask.outcome = Outcome.TRIGGERED
@@ -251,7 +253,9 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
         if place.devices and place.node.devices is not None:
             place.node.devices.keep(place.ask, place.devices)
         if place.victims or not plan.victims:
-            eviction.record_decision(state, KIND, place.ask, now_ns, Outcome.TRIGGERED, detail, place)
+            eviction.record_decision(
+                state, KIND, place.ask, now_ns, Outcome.TRIGGERED, detail, place, gang_plan=hold.number
+            )
     state.gangs.broken.pop(application, None)
     hold.relied_on.update(dict.fromkeys(relied_on))
     hold.wait_from_ns = now_ns
@@ -441,7 +445,7 @@ def call_off(state: PartitionState, application: Application, why: str, now_ns: 
         names = state.types.names
         cost += f", with {format_quantities({names[t]: amount for t, amount in sorted(hold.freed.items())})}"
     refusal = Refusal(Outcome.UNIT_CALLED_OFF, f"{why}; {cost}")
-    eviction.record_decision(state, KIND, members[0], now_ns, refusal.outcome, refusal.detail)
+    eviction.record_decision(state, KIND, members[0], now_ns, refusal.outcome, refusal.detail, gang_plan=hold.number)
     unit = application.groups.get(UNIT_KEY)
     if isinstance(unit, GangUnit):
         unit.refusal = refusal
