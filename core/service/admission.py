@@ -306,9 +306,14 @@ async def _deserialize_with(requests: Requests, deserialize: Callable[[bytes], A
 
 def _take_request(raw: bytes, limit: int) -> None:
     """Count *raw* as handled. Raises :class:`TooLarge` if it is longer than *limit*."""
-    fits = len(raw) <= limit
-    LINK.get().note_taken(len(raw) if fits else min(len(raw), MISTAKE_BYTES))
-    if not fits:
+    check_size(raw, limit)
+    LINK.get().note_taken(len(raw))
+
+
+def check_size(raw: bytes, limit: int) -> None:
+    """Raises :class:`TooLarge` if *raw* is longer than *limit*, and counts it as handled then."""
+    if len(raw) > limit:
+        LINK.get().note_taken(min(len(raw), MISTAKE_BYTES))
         raise TooLarge(f"the request has {len(raw):,} bytes; this method takes at most {limit:,}")
 
 
