@@ -105,6 +105,8 @@ class Standby:
         leaves at its end."""
         self._free_since_s = math.inf
         self._tried_snapshot = 0
+        self._has_more = False
+        """Tells whether the journal held more records at the last look than one query returns."""
         self._followed: dict[RecordingEngine, tuple[Configured | None, ConfigurationState | None]] = {}
         """The places that were followed last, by their engines, and what was known then of their configurations."""
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="standby")
@@ -189,7 +191,7 @@ class Standby:
     async def _follow_for_ever(self) -> None:
         try:
             while not self.standing.leads:
-                await asyncio.sleep(POLL_S)
+                await asyncio.sleep(0 if self._has_more else POLL_S)
                 await self._look_once()
         except Exception as error:
             # Callers have to learn that this core no longer follows.
@@ -200,6 +202,7 @@ class Standby:
     async def _look_once(self, is_gone: Callable[[str], bool] = lambda holder: False) -> None:
         """Replays the new records, and takes over if no core leads."""
         began = time.monotonic()
+        self._has_more = False
         try:
             if began - self._looked_s >= min(LOOK_S, max(0.0, self._lease.left_ms / 1_000)):
                 self._lease = await self._in_thread(self._table.read_lease)
@@ -267,7 +270,9 @@ class Standby:
         self._note_problem()
         if self._follower.problem is not None:
             return False
-        if not fetched:
+        self._has_more = bool(fetched) and self._follower.behind > 0
+        if not self._has_more:
+            # A leader that never pauses has written further records meanwhile, and the next look finds them.
             self.standing.note_caught_up(began)
         return not fetched
 

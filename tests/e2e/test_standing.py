@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,6 +15,8 @@ import httpx
 import pytest
 
 from kornel.core.domain.commands import UpdateAllocations
+from kornel.core.journal import standby as standby_module
+from kornel.core.journal.following import FetchedBlock, Follower
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.standby import Standby
 from kornel.core.journal.unusable import JournalUnusable
@@ -147,6 +151,59 @@ async def test_a_standby_answers_what_it_is_asked_and_says_how_old_that_is(postg
             assert "Kornel-Standing" not in (await http.get("/ws/v1/clusters")).headers
             assert (await http.get("/healthz/ready")).status_code == 200
             assert "\nkornel_leader 1.0" in (await http.get("/ws/v1/metrics")).text
+
+
+async def test_a_standby_that_finds_something_whenever_it_looks_is_not_behind_for_ever(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lag counts from the last look whose records it has replayed, even if the leader never pauses."""
+    monkeypatch.setattr(standby_module, "POLL_S", 0.1)
+    fetch, in_a_row, empty_s = Follower.fetch_blocks, 0, 0.0
+
+    def fetch_counted(follower: Follower) -> list[FetchedBlock]:
+        nonlocal in_a_row, empty_s
+        began, found = time.monotonic(), fetch(follower)
+        in_a_row, empty_s = (in_a_row + 1, empty_s) if found else (0, began)
+        return found
+
+    async with sharing_core(postgres) as leader, sharing_core(postgres) as standby:
+        await fill_cluster(leader)
+        await followed(standby, leader)
+        empty_s = time.monotonic()
+        monkeypatch.setattr(Follower, "fetch_blocks", fetch_counted)
+
+        async def place_for_ever() -> None:
+            number = 1_000
+            while True:
+                await place(leader, f"ask-{number}")
+                number += 1
+
+        placing = asyncio.create_task(place_for_ever())
+        await until(lambda: in_a_row > 5, "the standby to find records at each look")
+        assert standby.server.standing.behind_s < time.monotonic() - empty_s
+        placing.cancel()
+        await asyncio.gather(placing, return_exceptions=True)
+
+
+async def test_a_standby_does_not_pause_while_it_is_behind(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one query does not return is fetched with the next one at once."""
+    fetch, released, looked = Follower.fetch_blocks, threading.Event(), threading.Event()
+
+    def fetch_one(follower: Follower) -> list[FetchedBlock]:
+        looked.set()
+        released.wait(PATIENCE_S)
+        return fetch(follower, 1)
+
+    async with sharing_core(postgres) as leader, sharing_core(postgres) as standby:
+        await fill_cluster(leader)
+        await followed(standby, leader)
+        monkeypatch.setattr(Follower, "fetch_blocks", fetch_one)
+        await until(looked.is_set, "the standby to look")
+        for number in range(4):
+            await place(leader, f"more-{number}")
+        monkeypatch.setattr(standby_module, "POLL_S", 10.0**6)
+        released.set()
+        await followed(standby, leader)
 
 
 async def test_a_standby_changes_nothing(postgres: Postgres) -> None:

@@ -29,18 +29,12 @@ def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
     found: Shares | Shortfall = Shortfall(None, 0, 1)
     depth = topology.depth_of(request.level) if topology is not None else None
     if topology is not None and depth is not None:
-        taken = count_taken(state, ask, depth, first_only=_is_one_slice(request))
-        rooms = rooms_for(topology, ask, depth, taken)
-        missing = count_missing(ask)
-        beside = 0 if taken or request.wish != Wish.REQUIRED else _count_waiting_beside(ask)
-        if request.slice_size:
-            beside = min(beside, request.slice_size - 1)
-        if beside and ask.reservation is not None:
-            own = tuple(domain.path for domain in ask.reservation.node.domains[depth - 1 : depth])
-            rooms = [room for room in rooms if room.path in own or room.room > beside]
-        found = choose_domains(rooms, missing, request)
-        if isinstance(found, Shortfall) and (some := _fewer_members(request, taken, found.room, missing)):
-            found = choose_domains(rooms, some, request)
+        alone = _is_one_slice(request)
+        taken = count_taken(state, ask, depth, first_only=alone)
+        found = _choose(topology, ask, depth, taken)
+        # Members may be in other domains too, if some of them do not require one. Few groups are, so this comes second.
+        if isinstance(found, Shortfall) and alone and taken and len(every := count_taken(state, ask, depth)) > 1:
+            found = _choose(topology, ask, depth, every)
     if not isinstance(found, Shortfall):
         assert topology is not None, "there is no choice without domains"
         yield from _in_order_within(topology, next(iter(found.items())), ask)
@@ -49,6 +43,24 @@ def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
         for node in state.node_order.fitting_nodes(ask.shape.pairs):
             if node.node_id not in refused and node.has_devices(ask.shape.devices):
                 yield node
+
+
+def _choose(topology: Topology, ask: Allocation, depth: int, taken: dict[DomainPath, int]) -> Shares | Shortfall:
+    """Chooses domains for all members of the group of *ask* that wait, or for some of them, beside those *taken*."""
+    request = ask.spec.topology
+    assert request is not None, "the caller has checked"
+    rooms = rooms_for(topology, ask, depth, taken)
+    missing = count_missing(ask)
+    beside = 0 if taken or request.wish != Wish.REQUIRED else _count_waiting_beside(ask)
+    if request.slice_size:
+        beside = min(beside, request.slice_size - 1)
+    if beside and ask.reservation is not None:
+        own = tuple(domain.path for domain in ask.reservation.node.domains[depth - 1 : depth])
+        rooms = [room for room in rooms if room.path in own or room.room > beside]
+    found = choose_domains(rooms, missing, request)
+    if isinstance(found, Shortfall) and (some := _fewer_members(request, taken, found.room, missing)):
+        found = choose_domains(rooms, some, request)
+    return found
 
 
 def _fewer_members(request: TopologyRequest, taken: dict[DomainPath, int], room: int, missing: int) -> int:

@@ -34,8 +34,11 @@ Places = list[tuple[Allocation, Node]]
 """The members, in order, each with the node chosen for it."""
 
 
-def find_places(state: PartitionState, application: Application, members: Sequence[Allocation]) -> Places | NotPlaced:
-    """Returns a node for each of *members*, or what keeps the gang back: a limit, or the lack of places for all."""
+def find_places(
+    state: PartitionState, application: Application, members: Sequence[Allocation], *, known_full: bool = False
+) -> Places | NotPlaced:
+    """Returns a node for each of *members*, or what keeps the gang back: a limit, or the lack of places for all. If it
+    is *known_full*, only limits are looked at."""
     limited = exceeded_limit(state, application, members)
     if state.recording:
         for ask in members:
@@ -44,8 +47,8 @@ def find_places(state: PartitionState, application: Application, members: Sequen
         return limited
     # If there is a waiting room for this demand, a gang with the same demand found no places, and no node has gained
     # enough room since.
-    demand, _ = demand_of(members)
-    places = None if demand in state.gangs.rooms else choose_places(state, members)
+    known_full = known_full or demand_of(members)[0] in state.gangs.rooms
+    places = None if known_full else choose_places(state, members)
     return NotPlaced(Unschedulable.GANG_INCOMPLETE) if places is None else places
 
 

@@ -45,7 +45,10 @@ def serve_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
         park_for_members(state, unit)
         return 1
     members = minimum_members(unit)
-    found = find_places(state, application, members)
+    # A search for victims goes on from slice to slice. As long as nothing has changed since it began, there is still no
+    # room, and counting the room of all domains again would take a third of the search.
+    searching = bool(unit.due) and state.guarantee.is_searching(application, state.changes)
+    found = find_places(state, application, members, known_full=searching)
     if isinstance(found, list):
         if state.callbacks.predicates:
             gang_vetting.ask_about_gang(state, application, found, now_ns)
