@@ -152,7 +152,7 @@ async def test_the_example_goes_on_exactly_however_often_the_core_is_killed(exam
 
 
 async def test_the_example_follows_the_leader(example: Path, postgres: Postgres, tmp_path: Path) -> None:
-    """Of three cores, the leader is killed, and the next one is stopped, so that it hangs and does not end its streams."""
+    """Of three cores, the leader is killed, and the next one stopped, so that it hangs without ending its streams."""
     count = 600
     async with cores_on(postgres.url, tmp_path) as cores:
         started = [await cores.start() for _ in range(3)]
