@@ -15,7 +15,8 @@ import (
 	"kornel/clients/go/fakecore"
 )
 
-const deadline = 10 * time.Second
+// deadline is a limit that only a client or a fake core with a fault reaches, however busy the machine is.
+const deadline = 30 * time.Second
 
 func serveCore(t *testing.T, core *fakecore.Core) *fakecore.Core {
 	t.Helper()

@@ -224,7 +224,7 @@ func (c *Core) Since(prefix string) []string {
 	return nil
 }
 
-// WaitFor waits until the core has received all of the entries, and tells whether that happened within ten seconds.
+// WaitFor waits until the core has received all of the entries, and tells whether that happened within half a minute.
 func (c *Core) WaitFor(entries ...string) bool {
 	return c.Await(func(log []string) bool {
 		for _, entry := range entries {
@@ -236,12 +236,12 @@ func (c *Core) WaitFor(entries ...string) bool {
 	})
 }
 
-// Await waits until what the core has received satisfies a condition, and tells whether it did within ten seconds.
+// Await waits until what the core has received satisfies a condition, and tells whether it did within half a minute.
 func (c *Core) Await(condition func(log []string) bool) bool {
-	limit := time.After(10 * time.Second)
+	limit := time.After(30 * time.Second)
 	for {
 		c.mu.Lock()
-		log, changed := slices.Clone(c.log), c.changed
+		log, changed := slices.Clip(c.log), c.changed // entries are only appended
 		c.mu.Unlock()
 		if condition(log) {
 			return true
