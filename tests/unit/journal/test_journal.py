@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+import zlib
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -51,12 +52,25 @@ async def make_journal(where: str | Path, *, rounds: int = 3) -> dict[str, str]:
     return made
 
 
+def inflate(payload: bytes) -> bytes | None:
+    """Returns what is compressed in *payload*; ``None``: nothing can be read."""
+    try:
+        return zlib.decompress(payload)
+    except zlib.error:
+        return None
+
+
 def flip_bit(path: Path, first: int, at: int) -> None:
-    """Flips a bit of byte *at* of the payload of the block that begins with record *first*."""
+    """Flips a bit of byte *at* of the payload of the block that begins with record *first*; of a later byte if that
+    changes nothing, as when a repetition is then copied from another place with the same bytes."""
     with closing(sqlite3.connect(path)) as connection, connection:
         (payload,) = connection.execute("SELECT payload FROM journal_blocks WHERE first = ?", (first,)).fetchone()
         changed = bytearray(payload)
         changed[at] ^= 0x10
+        while inflate(bytes(changed)) == inflate(payload):
+            changed[at] ^= 0x10
+            at += 1
+            changed[at] ^= 0x10
         connection.execute("UPDATE journal_blocks SET payload = ? WHERE first = ?", (bytes(changed), first))
 
 
