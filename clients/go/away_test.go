@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	limit := time.Now().Add(5 * time.Second)
+	limit := time.Now().Add(deadline)
 	for !is() {
 		if time.Now().After(limit) {
 			t.Fatal(what)
@@ -45,10 +46,9 @@ func TestConfigurationThatIsSetWhileARegistrationIsUnderWayReachesTheCore(t *tes
 
 func TestConfigurationThatTheCoreDoesNotAnswerReachesIt(t *testing.T) {
 	core := fakecore.New()
-	first := true
+	var asked atomic.Bool
 	core.ServerOptions = []grpc.ServerOption{grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-		if info.FullMethod == "/kornel.v1.ConfigurationService/UpdateConfiguration" && first {
-			first = false
+		if info.FullMethod == "/kornel.v1.ConfigurationService/UpdateConfiguration" && !asked.Swap(true) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}

@@ -15,7 +15,8 @@ import (
 	"kornel/clients/go/fakecore"
 )
 
-const deadline = 10 * time.Second
+// deadline is a limit that only a client or a fake core with a fault reaches, however busy the machine is.
+const deadline = 30 * time.Second
 
 func serveCore(t *testing.T, core *fakecore.Core) *fakecore.Core {
 	t.Helper()
@@ -31,7 +32,9 @@ func connect(t *testing.T, core *fakecore.Core, options Options) *Client {
 	}
 	options.RMID = "rm-1"
 	options.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
-	options.DialOptions = []grpc.DialOption{core.Dialer()}
+	if options.DialOptions == nil {
+		options.DialOptions = []grpc.DialOption{core.Dialer()}
+	}
 	client, err := NewClient(options)
 	if err != nil {
 		t.Fatal(err)

@@ -200,7 +200,7 @@ func TestReportsNeverBlockAndReachACoreThatWasAway(t *testing.T) {
 	shim, heard := startShim(t, core, ShimOptions{}, Registration{})
 	build(t, core, shim, heard)
 	core.Stop()
-	const many = 5000
+	const many = 2000
 	keys := make([]string, many)
 	for n := range keys {
 		keys[n] = fmt.Sprintf("later-%d", n)
@@ -309,6 +309,7 @@ func TestConfigurationRefusedAfterTheCoreWasAwayDoesNotKeepItFromBeingUsed(t *te
 	shim.UpdateNodes(node("n1"))
 	heard.waitFor(t, "node n1")
 	core.Stop()
+	eventually(t, "the break was not seen", func() bool { return !shim.Status().Live })
 	limited, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	if err := shim.UpdateConfiguration(limited, "bad", nil); err != nil {
@@ -395,6 +396,9 @@ func TestPausedShimLeavesTheCoreToOthersAndTellsEverythingWhenItResumes(t *testi
 	shim.Resume()
 	heard.waitFor(t, "node n3")
 	waitLive(t, shim, 2)
+	if !core.Await(func([]string) bool { return slices.Contains(core.Since("register"), "node n1 DRAIN_TO_SCHEDULABLE") }) {
+		t.Fatalf("not opened: %v", core.Since("register"))
+	}
 	expectOrder(t, core.Since("register"), "allocation t1 on n1", "node n1 DRAIN_TO_SCHEDULABLE")
 }
 

@@ -55,13 +55,15 @@ def choose_domains(rooms: Sequence[Room], members: int, request: TopologyRequest
         return _choose_preferred(rooms, members, request.slice_size or 1)
     if request.slice_size:
         return _complete_slices(rooms, members, request.slice_size)
+    if not rooms:
+        return Shortfall(None, 0, members)
     # The group is one slice, so all other members belong where one of them is.
-    home = max(rooms, key=lambda room: room.taken, default=None)
-    if home is not None and not home.taken:
+    begun = [room for room in rooms if room.taken]
+    if begun:
+        home = max(begun, key=lambda room: (room.room >= members, room.taken))
+    else:
         tightest = min([room for room in rooms if room.room >= members], key=_by_room, default=None)
         home = tightest or max(rooms, key=_by_room)
-    if home is None:
-        return Shortfall(None, 0, members)
     return {home.path: members} if home.room >= members else Shortfall(home.path, max(0, home.room), members)
 
 

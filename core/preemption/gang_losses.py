@@ -35,11 +35,14 @@ class GangLosses:
 
     def surplus_of(self, member: Allocation) -> int:
         """Returns how many members the task group of *member* may lose one by one; 0: only the whole gang may leave."""
-        application = member.application
+        return self.surplus_in(member.application, member.spec.task_group)
+
+    def surplus_in(self, application: Application, task_group: str) -> int:
+        """Returns how many members *task_group* of *application* may lose one by one."""
         found = self._surplus.get(application)
         if found is None:
             found = self._surplus[application] = _find_surplus(application)
-        return found.get(member.spec.task_group, 0)
+        return found.get(task_group, 0)
 
 
 class SpareMembers:

@@ -135,7 +135,7 @@ class KornelServer:
         self._garbage = garbage
         self.connections = ConnectionKeeper(settings.connections, logger, lambda: garbage.building)
         """The keeper of connections, which bounds how far they are ahead of the core."""
-        self.admission = AdmissionInterceptor(settings.calls, self.connections, logger)
+        self.admission = AdmissionInterceptor(settings.calls, self.connections, logger, garbage.expect_garbage)
         """The open calls, and their bounds."""
         self.events = events = EventJournal(str(uuid4()), logger=logger)
         """The latest events."""

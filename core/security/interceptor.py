@@ -17,9 +17,10 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.security.guard import Guard, Pass
 from kornel.core.security.methods import METHODS, Demand
 from kornel.core.security.tls import der_of
-from kornel.core.service.admission import read_late
+from kornel.core.service.admission import check_size, read_late
 from kornel.core.service.callers import CALLER, host_of
 from kornel.core.service.connections import LINK
+from kornel.core.service.limits import request_limit
 from kornel.core.service.rpc import Handler, Requests, close_requests, end_call
 from kornel.core.service.status_codes import NotPermitted, ServiceError
 
@@ -44,12 +45,13 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
     def _guard_handler(self, handler: Any, method: str, demand: Demand) -> Handler:
         """Returns *handler* as a stream, so that nothing of a call is read before its caller was admitted."""
         serve = read_late(handler, method, self._logger)
+        limit = request_limit(method)
         short = handler.unary_unary is not None
 
         async def handle(requests: Requests, context: Any) -> None:
             async with self._admit_call(context) as admitted:
                 await self._check_before(demand, admitted, context)
-                serving = serve(self._check_requests(requests, admitted, demand), context)
+                serving = serve(self._check_requests(requests, admitted, demand, limit), context)
                 if short:
                     await serving
                 else:
@@ -89,14 +91,19 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             self._logger.info("call refused", caller=admitted.name, cause=str(error))
             await end_call(context, error, self._logger)
 
-    async def _check_requests(self, requests: Requests, admitted: Pass, demand: Demand) -> Requests:
-        """Yields *requests* after checking the first one. An error ends the call like an error of the service."""
+    async def _check_requests(self, requests: Requests, admitted: Pass, demand: Demand, limit: int) -> Requests:
+        """Yields *requests* after checking the first one. An error ends the call like an error of the service.
+
+        *limit*: the most bytes of a first request that is parsed whole.
+        """
         first = True
         try:
             async for request in requests:
                 if first and demand.request is not None:
                     try:
-                        demand.check_caller(admitted, request)
+                        if not demand.field:
+                            check_size(request, limit)
+                        await demand.check_first(admitted, request)
                     except ServiceError as error:
                         self._logger.info("call refused", caller=admitted.name, cause=str(error))
                         raise

@@ -17,6 +17,7 @@ from kornel.core.security.guard import Pass
 from kornel.core.service.callers import Permission
 from kornel.core.service.rpc import parse
 from kornel.core.service.status_codes import NotPermitted
+from kornel.core.service.wire_pieces import pick_field
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2, configuration_pb2, manager_pb2, status_pb2
 
@@ -26,12 +27,15 @@ class Demand:
     """The check that a method demands. ``request``: the message that ``check`` is given; ``None``: it needs none.
 
     ``public`` tells whether every caller is admitted. ``before``: the check of the caller before the request is read.
+    ``field``: the only field of the message that ``check`` looks at, and the only one that is parsed if the message is
+    long; empty: any.
     """
 
     check: Callable[[Pass, Any], None]
     request: type[Message] | None = None
     public: bool = False
     before: Callable[[Pass], None] | None = None
+    field: str = ""
 
     def met_before(self, caller: Pass) -> None:
         """Raises an error if *caller* may not make this call, whatever the first request contains."""
@@ -41,17 +45,28 @@ class Demand:
             self.check(caller, None)
 
     def check_caller(self, caller: Pass, raw: bytes) -> None:
-        """Raises an error unless *caller* may make this call with the (first) request *raw*."""
+        """Raises an error unless *caller* may make this call with the (first) request *raw*, which is parsed whole."""
         self.check(caller, parse(self.request, raw) if self.request is not None else None)
+
+    async def check_first(self, caller: Pass, raw: bytes) -> None:
+        """Raises an error unless *caller* may make this call with the first request *raw*, which may be of any length
+        if the method has a ``field``."""
+        if self.request is not None and self.field:
+            raw = await pick_field(self.request, self.field, raw)
+        self.check_caller(caller, raw)
 
 
 def _need_permission(permission: Permission) -> Demand:
     return Demand(lambda caller, _: caller.require(permission))
 
 
-def _need_manager(request: type[Message], rm_id_of: Callable[[Any], str]) -> Demand:
+def _need_manager(request: type[Message], field: str, rm_id_of: Callable[[Any], str] = str) -> Demand:
+    """Returns the demand to be the manager that *field* of the first request names: *rm_id_of* that field."""
     return Demand(
-        lambda caller, message: caller.require_manager(rm_id_of(message)), request, before=Pass.require_any_manager
+        lambda caller, message: caller.require_manager(rm_id_of(getattr(message, field))),
+        request,
+        before=Pass.require_any_manager,
+        field=field,
     )
 
 
@@ -99,14 +114,12 @@ METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
         "/si.v1.Scheduler/RegisterResourceManager": Demand(
             _register, si.RegisterResourceManagerRequest, before=Pass.require_any_manager
         ),
-        "/si.v1.Scheduler/UpdateAllocation": _need_manager(si.AllocationRequest, lambda request: request.rmID),
-        "/si.v1.Scheduler/UpdateApplication": _need_manager(si.ApplicationRequest, lambda request: request.rmID),
-        "/si.v1.Scheduler/UpdateNode": _need_manager(si.NodeRequest, lambda request: request.rmID),
-        "/kornel.v1.ManagerService/Acknowledge": _need_manager(
-            manager_pb2.AcknowledgeRequest, lambda request: request.rm_id
-        ),
+        "/si.v1.Scheduler/UpdateAllocation": _need_manager(si.AllocationRequest, "rmID"),
+        "/si.v1.Scheduler/UpdateApplication": _need_manager(si.ApplicationRequest, "rmID"),
+        "/si.v1.Scheduler/UpdateNode": _need_manager(si.NodeRequest, "rmID"),
+        "/kornel.v1.ManagerService/Acknowledge": _need_manager(manager_pb2.AcknowledgeRequest, "rm_id"),
         "/kornel.v1.CallbackService/Attach": _need_manager(
-            callback_pb2.AttachRequest, lambda request: request.subscription.rm_id
+            callback_pb2.AttachRequest, "subscription", lambda subscription: subscription.rm_id
         ),
         "/kornel.v1.ConfigurationService/UpdateConfiguration": Demand(
             _update, configuration_pb2.UpdateConfigurationRequest

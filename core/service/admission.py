@@ -103,8 +103,16 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
     streams may be silent for hours. Every connection may have a few calls whatever the others do.
     """
 
-    def __init__(self, limits: CallLimits, connections: ConnectionKeeper, logger: FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        limits: CallLimits,
+        connections: ConnectionKeeper,
+        logger: FilteringBoundLogger,
+        on_call: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Makes an interceptor that calls *on_call* as each call begins."""
         self._limits = limits
+        self._on_call = on_call
         self._connections = connections
         self._logger = logger
         self._hosts: dict[str, Counter[str]] = {}
@@ -122,6 +130,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         """Returns the handler of the call, which reads requests late; ``None``: there is none."""
+        self._on_call()
         size = _size_of(handler_call_details.invocation_metadata or ())
         if size > LONGEST_HEADERS:
             return grpc.stream_stream_rpc_method_handler(partial(self._turn_away, size))
@@ -297,9 +306,14 @@ async def _deserialize_with(requests: Requests, deserialize: Callable[[bytes], A
 
 def _take_request(raw: bytes, limit: int) -> None:
     """Count *raw* as handled. Raises :class:`TooLarge` if it is longer than *limit*."""
-    fits = len(raw) <= limit
-    LINK.get().note_taken(len(raw) if fits else min(len(raw), MISTAKE_BYTES))
-    if not fits:
+    check_size(raw, limit)
+    LINK.get().note_taken(len(raw))
+
+
+def check_size(raw: bytes, limit: int) -> None:
+    """Raises :class:`TooLarge` if *raw* is longer than *limit*, and counts it as handled then."""
+    if len(raw) > limit:
+        LINK.get().note_taken(min(len(raw), MISTAKE_BYTES))
         raise TooLarge(f"the request has {len(raw):,} bytes; this method takes at most {limit:,}")
 
 

@@ -34,7 +34,7 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.addresses import address_block
-from kornel.core.service.own_memory import OwnMemory
+from kornel.core.service.own_memory import FreedMemory, OwnMemory
 from kornel.core.service.own_sockets import OwnSockets, Peer, bound_window, can_watch, received_bytes
 from kornel.core.service.surplus import GRACE_S, Member, Room, Standing, choose_surplus
 
@@ -210,6 +210,7 @@ class ConnectionKeeper:
         self._watched: dict[str, _Watched] = {}
         self._sockets = OwnSockets("")
         self._memory = OwnMemory()
+        self._freed = FreedMemory(self._memory)
         self._calm_bytes = 0
         """The memory in use at the last check at which no connection that might send expanding headers was ahead."""
         self._round = 0
@@ -224,7 +225,6 @@ class ConnectionKeeper:
         self._thread: threading.Thread | None = None
         self._cuts_untold: Counter[str] = Counter()
         self._told_s = -_LOG_PAUSE_S
-        self._trim_at_s: float | None = None
         self.cuts: Counter[Cause] = Counter()
         """The numbers of connections that were cut, by cause."""
         self.open = 0
@@ -305,7 +305,7 @@ class ConnectionKeeper:
         now_s, spent_s = time.monotonic(), _others_s()
         took_s, passed_s = spent_s - self._spent_s, now_s - self._asked_s
         self._spent_s, self._asked_s = spent_s, now_s
-        if self._trim_at_s is not None or now_s - self._looked_s >= RESTING_S:
+        if self._freed.is_due or now_s - self._looked_s >= RESTING_S:
             return True
         return took_s > passed_s * MOVED_PART
 
@@ -355,7 +355,7 @@ class ConnectionKeeper:
         together = min(limits.strangers_bytes, limits.total_bytes)
         self._cut_furthest(ahead_of[False], limits.stranger_bytes, together, now_s)
         self._cut_furthest(ahead_of[True], limits.manager_bytes, limits.total_bytes, now_s)
-        self._give_back(now_s)
+        self._freed.look(now_s)
         if new or unproven:
             return UNPROVEN_PAUSE_S
         far = any(each.ahead >= _AHEAD_AT_ALL for found in ahead_of.values() for each in found)
@@ -468,7 +468,7 @@ class ConnectionKeeper:
         watched = self._watched.get(peer.name)
         if watched is not None:
             watched.ahead, watched.is_cut = 0.0, True
-        self._trim_at_s = now_s + _TRIM_PAUSE_S
+        self._freed.give_back_at(now_s + _TRIM_PAUSE_S)
         self._cuts_untold[cause] += 1
         if now_s - self._told_s >= _LOG_PAUSE_S:
             self._told_s = now_s
@@ -476,13 +476,6 @@ class ConnectionKeeper:
                 "connection cut", peer=peer.name, cause=str(cause), since_last=self._cuts_untold.total(), **details
             )
             self._cuts_untold.clear()
-
-    def _give_back(self, now_s: float) -> None:
-        """Give the memory of connections that were just cut back to the system; the allocator would keep it for
-        ever."""
-        if self._trim_at_s is not None and now_s >= self._trim_at_s:
-            self._trim_at_s = None
-            self._memory.give_back()
 
 
 def _others_s() -> float:

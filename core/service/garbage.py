@@ -3,9 +3,11 @@
 A full collection with half a million asks stops the process for half a second and finds almost nothing, because asks,
 nodes and queues are freed by reference count. So objects that survived a young collection are *set aside*
 (``gc.freeze``), and the collector does not look at them again. The price is that garbage in reference cycles among them
-is not found. The engine makes none, which a test checks (``tests/properties/test_no_garbage.py``), but libraries or a
-bug may. So from time to time the keeper compares the memory in use with what the records of the engine account for. If
-the difference is too large, it has everything collected once, if possible when the core is idle.
+is not found. The engine makes none, which a test checks (``tests/properties/test_no_garbage.py``). gRPC makes one for
+each call, about a kilobyte and the call's headers, so after a call the keeper has recent objects collected before it
+sets them aside. Other libraries or a bug may make more. So from time to time the keeper compares the memory in use with
+what the records of the engine account for. If the difference is too large, it has everything collected once, if
+possible when the core is idle.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ class GarbageKeeper:
         self._enabled = enabled
         self._since = 0
         self._unseen = 0
-        """The number of times that objects were set aside since the last sample."""
+        """The number of times that objects were set aside since the last sample; ``LOOK_EVERY``: recent objects contain
+        garbage."""
         self._building = 0
         self._blocks = self._records = 0
         """The blocks of memory in use, and the records that the engine held, at the last full collection; or the least
@@ -93,6 +96,11 @@ class GarbageKeeper:
                 gc.freeze()
                 if not self._building:
                     gc.enable()
+
+    def expect_garbage(self) -> None:
+        """Has the collector look at recent objects before they are set aside, because a call has left a reference
+        cycle among them."""
+        self._unseen = LOOK_EVERY
 
     def count_stored(self, entries: int) -> None:
         """Counts *entries* that were stored; after enough of them, sets aside the objects that survived."""

@@ -124,6 +124,27 @@ async def check_answers(raw: bytes) -> None:
         await _survey_message(ANSWERS, raw)
 
 
+async def pick_field(message: type[Message], name: str, raw: bytes) -> bytes:
+    """Returns the part of *raw*, a *message* of any length, that says what its field *name* contains; the whole if it
+    is short.
+
+    Raises :class:`TooLarge` if there are too many fields, and :class:`MalformedMessage`.
+    """
+    if len(raw) <= SHORT:
+        return raw
+    number = message.DESCRIPTOR.fields_by_name[name].number
+    # A field that is not a list may occur several times. All of them count, because a message is merged from them.
+    picked: list[bytes] = []
+    for steps, (found, start, _, stop) in enumerate(read_fields(raw, 0, len(raw)), 1):
+        if found == number:
+            picked.append(raw[start:stop])
+        if steps > MOST_ENTRIES:
+            raise _too_many_entries(message)
+        if not steps % FIELDS_PER_TURN:
+            await asyncio.sleep(0)
+    return b"".join(picked)
+
+
 def _is_sparse(raw: bytes) -> bool:
     """Tells whether *raw* has at most one field in :data:`SPARSE` bytes, and no long one; false when in doubt.
 
@@ -184,11 +205,15 @@ async def _survey_message(layout: Layout, raw: bytes) -> _Survey:
         elif path == (layout.rm_id,):
             found.named[layout.rm_id] = raw[start:stop]
         if max(steps, found.entries) > MOST_ENTRIES:
-            raise TooLarge(f"more than {MOST_ENTRIES:,} entries in one {layout.message.DESCRIPTOR.name}; send several")
+            raise _too_many_entries(layout.message)
         if walked >= FIELDS_PER_TURN:
             walked = 0
             await asyncio.sleep(0)
     return found
+
+
+def _too_many_entries(message: type[Message]) -> TooLarge:
+    return TooLarge(f"more than {MOST_ENTRIES:,} entries in one {message.DESCRIPTOR.name}; send several")
 
 
 def _walk_fields(layout: Layout, raw: bytes) -> Iterator[tuple[tuple[int, ...], int, int, int]]:

@@ -25,7 +25,7 @@ MODULES = {
                 "allowances", "batches", "candidates", "cost", "device_predicate",
                 "entitlement", "fences", "frontier", "gang_victims",
                 "needs", "order", "predicates", "prospects", "search", "solve", "unit_domains", "unit_packing",
-                "unit_devices", "unit_paper", "unit_search", "victim_orders",
+                "unit_devices", "unit_paper", "unit_reach", "unit_search", "victim_orders",
             )
         ),
         *(f"preemption.quota.{name}" for name in ("combinations", "gang_choice", "shares", "timer_rules", "victims")),

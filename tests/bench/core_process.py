@@ -18,24 +18,24 @@ RM = "bench"
 peak_mib = processes.peak_mib
 
 
-def serve(*, history: bool = True, rest: str = "127.0.0.1:0", journal: str = "") -> list[str]:
+def serve(*, history: bool = True, rest: str = "127.0.0.1:0", journal: str = "", sync: str = "full") -> list[str]:
     """The command line of a core with everything on, as anybody would run it; its files vanish with it.
 
-    *journal*: where it keeps one; empty: nowhere.
+    *journal*: where it keeps one; empty: nowhere. *sync*: what its decisions wait for.
     """
     kept = "{scratch}/history.db" if history else "off"
     return [
         "serve", "--grpc", "127.0.0.1:0", "--ready-file", "{scratch}/ready", "--log-format", "json",
-        "--rest-address", rest, "--history", kept, "--journal", journal or "off",
+        "--rest-address", rest, "--history", kept, "--journal", journal or "off", "--journal-sync", sync,
     ]  # fmt: skip
 
 
 @asynccontextmanager
 async def running_core(
-    *, history: bool = True, rest: str = "127.0.0.1:0", journal: str = ""
+    *, history: bool = True, rest: str = "127.0.0.1:0", journal: str = "", sync: str = "full"
 ) -> AsyncIterator[tuple[str, int]]:
     """A core that serves, with a durable history or without: its address and process ID."""
-    async with processes.serving("kornel", *serve(history=history, rest=rest, journal=journal)) as served:
+    async with processes.serving("kornel", *serve(history=history, rest=rest, journal=journal, sync=sync)) as served:
         yield served
 
 

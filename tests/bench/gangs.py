@@ -50,7 +50,8 @@ class Workload:
         return [(f"app-{gang}", f"{kind}-{gang}-{n}") for gang in range(self.gangs) for n in range(self.members)]
 
 
-def _engine_alone(workload: Workload) -> float:
+def engine_alone(workload: Workload) -> float:
+    """Members per second of processor time, from the placeholders' asks to the last confirmation."""
     engine = Engine()
     engine.apply(RegisterManager(RM, core_process.flat_queues(2)), 0)
     capacity = Resources({"vcore": 16_000, "memory": 64 << 30})
@@ -104,7 +105,8 @@ def _expect(workload: Workload, count: int, what: str) -> None:
         raise AssertionError(f"{count} of {workload.total} {what}")
 
 
-async def _over_grpc(workload: Workload) -> float:
+async def over_grpc(workload: Workload) -> float:
+    """The same over gRPC, per second."""
     async with core_process.connected() as (stub, _, _):
         await core_process.register(stub, core_process.flat_queues(2))
         await core_process.report_nodes(stub, core_process.node_infos(workload.nodes, si_pb2.NodeInfo.CREATE))
@@ -168,8 +170,8 @@ def _ask_messages(workload: Workload, kind: str) -> list[si_pb2.AllocationReques
 def report(runs: int, *, engine_only: bool) -> bool:
     workload = Workload()
     title = f"gangs: {workload.gangs:,} of {workload.members} on {workload.nodes:,} nodes, from ask to confirmed member"
-    figures = [Figure("engine alone", "/s", [_engine_alone(workload) for _ in range(runs)], 7_000)]
+    figures = [Figure("engine alone", "/s", [engine_alone(workload) for _ in range(runs)], 7_000)]
     if not engine_only:
-        rates = [asyncio.run(_over_grpc(workload)) for _ in range(runs)]
+        rates = [asyncio.run(over_grpc(workload)) for _ in range(runs)]
         figures.append(Figure("end to end over gRPC", "/s", rates, 4_000))
     return show(title, figures, "a third of the plain rate: a member is placed, matched and swapped")

@@ -7,7 +7,7 @@ import gc
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc.aio
@@ -24,7 +24,7 @@ from kornel.core.service.wire import Decoder
 from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM, running_core
 from tests.bench.echo import running_echo
-from tests.bench.processes import apart
+from tests.bench.processes import apart, processor_s
 from tests.bench.table import Row
 
 P1 = Workload(asks=10_000, queues=(2,), applications=1, sizes=1, application_order="fifo")
@@ -43,11 +43,35 @@ async def set_up(sender: Sender, workload: Workload) -> None:
 
 async def over_core(workload: Workload, journal: str = "") -> Placed:
     """*workload* over gRPC, by a core of its own, which keeps a journal at *journal*; empty: none."""
-    async with running_core(journal=journal) as (address, _), connection(address) as channel:
+    return (await measure_burst(workload, journal=journal)).placed
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """*registered*: applications per second. *core_us*: processor time of the core for each ask."""
+
+    placed: Placed
+    registered: float
+    core_us: float
+
+
+async def measure_burst(workload: Workload, *, history: bool = True, journal: str = "", sync: str = "full") -> Burst:
+    """*workload* over gRPC, by a core of its own; see :func:`over_core`. *sync*: what its decisions wait for."""
+    served = running_core(history=history, journal=journal, sync=sync)
+    async with served as (address, pid), connection(address) as channel:
         sender = Sender(channel, RM)
-        await set_up(sender, workload)
+        await sender.register(workload.config)
+        await sender.report_nodes(workload.node_infos())
+        applications = workload.application_requests()
+        began = time.perf_counter()
+        await sender.add_applications(applications)
+        registered = len(applications) / (time.perf_counter() - began)
+        messages = list(workload.ask_messages(RM))
         with undisturbed():
-            return await sender.place_asks(list(workload.ask_messages(RM)))
+            used_s = processor_s(pid)
+            placed = await sender.place_asks(messages)
+            used_s = processor_s(pid) - used_s
+    return Burst(placed, registered, used_s / workload.asks * 1e6)
 
 
 async def over_echo(messages: Sequence[si.AllocationRequest]) -> Placed:
@@ -87,10 +111,10 @@ def end_to_end(number: str, what: str, workload: Workload, runs: int, target: fl
     return Row(number, f"{what}, over gRPC", "/s", rates, target, ceilings=ceilings)
 
 
-def ready_engine(workload: Workload) -> tuple[Engine, Decoder]:
+def ready_engine(workload: Workload, configuration: str = "") -> tuple[Engine, Decoder]:
     """An engine that knows everything of *workload* but its asks, and what read the messages."""
     engine, decoder = Engine(), Decoder()
-    engine.apply(RegisterManager(RM, workload.config), 0)
+    engine.apply(RegisterManager(RM, configuration or workload.config), 0)
     infos = workload.node_infos()
     for start in range(0, len(infos), 1_000):
         for nodes in decoder.node_commands(si.NodeRequest(rmID=RM, nodes=infos[start : start + 1_000])):

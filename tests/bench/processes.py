@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-READY_S = 30.0
+READY_S = 120.0
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

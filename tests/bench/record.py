@@ -10,7 +10,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,19 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "bench"
 
 
-def document(rows: Sequence[Row], *, quick: bool, steps_per_s: tuple[float, float]) -> dict[str, Any]:
-    """*rows* and what they depend on. *steps_per_s*: the pace of the machine before and after, ``report.pace``."""
+def document(
+    rows: Sequence[Row],
+    *,
+    quick: bool,
+    steps_per_s: tuple[float, float],
+    took_s: Mapping[str, float] | None = None,
+    largest_costs_us: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """*rows* and what they depend on.
+
+    *steps_per_s*: the pace of the machine before and after, ``report.pace``. *took_s*: of each workload.
+    *largest_costs_us*: what :func:`tests.bench.costs.largest` found.
+    """
     return {
         "taken": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
@@ -32,6 +43,8 @@ def document(rows: Sequence[Row], *, quick: bool, steps_per_s: tuple[float, floa
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 2),
         "steps_per_s": [round(pace) for pace in steps_per_s],
+        "took_s": dict(took_s or {}),
+        "largest_costs_us": dict(largest_costs_us or {}),
         "rows": [row.as_dict() for row in rows],
     }
 

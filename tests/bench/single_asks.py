@@ -17,7 +17,7 @@ EACH_S = 0.001
 
 def p6(runs: int, *, quick: bool) -> Iterator[Row]:
     """Latency from an ask sent to its allocation received."""
-    workload = replace(P2_FLAT, asks=2_000 if quick else 20_000)
+    workload = replace(P2_FLAT, asks=2_000 if quick else 10_000)
     echoed, placed = [], []
     for _ in range(runs):
         echoed.append(run(_over_echo(workload)))

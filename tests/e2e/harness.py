@@ -95,6 +95,7 @@ async def running_core(
     journal: Journal | None = None,
     standby: Standby | None = None,
     alone: bool = True,
+    garbage: GarbageKeeper | None = None,
     **settings: Any,
 ) -> AsyncIterator[Core]:
     """A core that serves *engine*, by default the real one, or that of *journal* or *standby*. Checks at the end that
@@ -112,7 +113,7 @@ async def running_core(
         clock=clock,
         metrics=metrics,
         logger=build_logger(LogFormat.CONSOLE, LogLevel.WARNING),
-        garbage=GarbageKeeper(enabled=False),
+        garbage=garbage or GarbageKeeper(enabled=False),
         sources=sources,
         tracing=tracing,
         make_engine=Engine if journal is None and standby is None else None,

@@ -2,8 +2,9 @@
 
 A shim places asks on 5,000 nodes and releases them again as fast as the core takes them, over 100 leaves as P2 does.
 Meanwhile the attacks of the suite take turns on connections of their own. Each minute one line tells memory, rate, the
-longest answer about health, and what the core's collector of cycles has found. It fails when memory does not stay flat,
-an answer takes too long or the collector meets something that it cannot free.
+longest answer about health, and what the core's collector of cycles has found. At the end it prints by how much memory
+grew for each million asks and each thousand attacks. It fails when memory does not stay flat, an answer takes too long
+or the collector meets something that it cannot free.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import argparse
 import asyncio
 import itertools
 import json
+import math
+import statistics
 import sys
 import tempfile
 import threading
@@ -44,6 +47,15 @@ HEALTH_S: Final = 2.0
 """Of the longest answer: core, shim, attackers and probe share a machine here."""
 WARM_UP: Final = 1
 """Minutes whose memory does not count: caches fill, and the first burst has every ask at once."""
+SETTLED: Final = 10
+"""Minutes after which nothing with a bound grows any more: the ring of events, the spool and the history's queue are
+full."""
+SAMPLE_S: Final = 0.5
+"""Between two looks at the memory. Of a minute the least counts: in between an attack holds some MiB."""
+FEWEST_MINUTES: Final = 5
+MIB_PER_MILLION_ASKS: Final = 0.5
+MIB_PER_THOUSAND_ATTACKS: Final = 8.0
+"""By how much memory may grow, the two together. When every call left a kilobyte, it was 1.9 or 38."""
 
 LAST_WORDS: Final = 20_000
 """Characters of the core's log that are shown when its load has failed."""
@@ -54,6 +66,7 @@ class Minute:
     """What one minute showed."""
 
     memory_mib: float
+    """The least of it."""
     allocations: int
     health_s: float
     attacks: int
@@ -180,42 +193,101 @@ def attacks(core: AttackedCore) -> list[Callable[[], None]]:
     return [*floods, *bombs, *towers]  # type: ignore[list-item]
 
 
-def read_garbage(core: AttackedCore) -> Garbage:
-    """Returns what the metrics of *core* say of its collector."""
+def read_counts(core: AttackedCore) -> tuple[Garbage, float]:
+    """Returns what the metrics of *core* say of its collector, and the MiB that the C library has handed out."""
     with urllib.request.urlopen(f"http://{core.http}/ws/v1/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
 
-    def count(family: str) -> int:
-        return int(sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(family + "{")))
+    def count(series: str) -> int:
+        return int(sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(series)))
 
-    return Garbage(
-        count("python_gc_collections_total"),
-        count("python_gc_objects_collected_total"),
-        count("python_gc_objects_uncollectable_total"),
+    garbage = Garbage(
+        count("python_gc_collections_total{"),
+        count("python_gc_objects_collected_total{"),
+        count("python_gc_objects_uncollectable_total{"),
     )
+    return garbage, count('kornel_native_memory_bytes{state="used"}') / 2**20
 
 
 def watch(siege: Siege, minutes: int) -> list[Minute]:
     """Print a line each minute until time is up or the load has failed."""
     found: list[Minute] = []
-    garbage = read_garbage(siege.core)
+    garbage, _ = read_counts(siege.core)
     for number in range(1, minutes + 1):
         asked, placed, attacked = time.monotonic(), siege.allocations, siege.attacks
-        siege.ending.wait(60)
+        least_mib = least_memory(siege)
         longest = max((took for began, took in list(siege.core.probes) if began >= asked), default=0.0)
-        memory_mib, before, garbage = siege.core.memory_mib(), garbage, read_garbage(siege.core)
-        minute = Minute(memory_mib, siege.allocations - placed, longest, siege.attacks - attacked, garbage - before)
+        before, (garbage, native_mib) = garbage, read_counts(siege.core)
+        minute = Minute(least_mib, siege.allocations - placed, longest, siege.attacks - attacked, garbage - before)
         found.append(minute)
         print(
-            f"minute {number:3}: {minute.memory_mib:6.0f} MiB, {minute.allocations / 60:7,.0f} allocations/s,"
+            f"minute {number:3}: {minute.memory_mib:6.1f} MiB ({native_mib:.1f} of C),"
+            f" {minute.allocations / 60:7,.0f} allocations/s,"
             f" longest health answer {minute.health_s * 1e3:5.0f} ms, {minute.attacks} attacks,"
             f" {minute.garbage.collected:,} objects of cycles freed in {minute.garbage.collections} collections,"
             f" {minute.garbage.uncollectable} not to be freed",
             flush=True,
         )
+        if number % 10 == 0 and (growth := growth_of(found)):
+            print(growth, flush=True)
         if siege.failed:
             break
     return found
+
+
+def least_memory(siege: Siege) -> float:
+    """The least memory that the core holds within a minute."""
+    deadline, least_mib = time.monotonic() + 60, siege.core.memory_mib()
+    while time.monotonic() < deadline and not siege.ending.wait(SAMPLE_S):
+        least_mib = min(least_mib, siege.core.memory_mib())
+    return least_mib
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How the memory grew in the minutes after *SETTLED*, along the line that fits them best."""
+
+    mib: float
+    error_mib: float
+    """The standard error of *mib*."""
+    million_asks: float
+    thousand_attacks: float
+
+    @property
+    def allowed_mib(self) -> float:
+        return MIB_PER_MILLION_ASKS * self.million_asks + MIB_PER_THOUSAND_ATTACKS * self.thousand_attacks
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether it is more than allowed, and not by chance."""
+        return self.mib - 2 * self.error_mib > self.allowed_mib
+
+    def __str__(self) -> str:
+        return (
+            f"{self.mib:+.1f} MiB (± {2 * self.error_mib:.1f}) over {self.million_asks:.2f} million asks and"
+            f" {self.thousand_attacks * 1e3:.0f} attacks after minute {SETTLED}:"
+            f" {self.mib / self.million_asks:+.2f} MiB a million asks if asks alone do it,"
+            f" {self.mib / self.thousand_attacks:+.1f} MiB a thousand attacks if attacks alone do"
+        )
+
+
+def growth_of(found: list[Minute]) -> Growth | None:
+    """The growth after the settling; ``None``: there are too few minutes to tell."""
+    settled = found[SETTLED:]
+    after = settled[1:]
+    if len(after) < FEWEST_MINUTES or not (any(m.allocations for m in after) and any(m.attacks for m in after)):
+        return None
+    minutes, memory = range(len(settled)), [minute.memory_mib for minute in settled]
+    slope, intercept = statistics.linear_regression(minutes, memory)
+    squares = sum((mib - intercept - slope * number) ** 2 for number, mib in zip(minutes, memory, strict=True))
+    spread = sum((number - statistics.mean(minutes)) ** 2 for number in minutes)
+    error = math.sqrt(squares / (len(settled) - 2) / spread)
+    return Growth(
+        slope * len(after),
+        error * len(after),
+        sum(minute.allocations for minute in after) / 1e6,
+        sum(minute.attacks for minute in after) / 1e3,
+    )
 
 
 def looks_through_everything(logged: Path) -> Iterator[dict[str, object]]:
@@ -230,6 +302,9 @@ def judge(found: list[Minute], failed: str) -> list[str]:
     settled = [minute.memory_mib for minute in found[WARM_UP:]]
     if settled and max(settled) > settled[0] + MEMORY_MIB:
         wrong.append(f"memory grew from {settled[0]:.0f} to {max(settled):.0f} MiB")
+    growth = growth_of(found)
+    if growth is not None and growth.is_too_much:
+        wrong.append(f"memory grew by {growth}; allowed were {growth.allowed_mib:.1f} MiB")
     longest = max((minute.health_s for minute in found), default=0.0)
     if longest > HEALTH_S:
         wrong.append(f"an answer about health took {longest:.1f} s")
@@ -259,10 +334,13 @@ def main() -> int:
         siege.ending.set()
         for thread in threads:
             thread.join()
+        print(growth_of(found) or "too few minutes to tell how memory grows", flush=True)
         for record in looks_through_everything(Path(directory) / "log"):
             print(f"everything looked through: {record['freed_objects']:,} objects freed in {record['took_ms']} ms")
         if siege.failed:
             print((Path(directory) / "log").read_text(encoding="utf-8")[-LAST_WORDS:])
+    growth = growth_of(found)
+    print("too few minutes to tell how memory grows" if growth is None else growth)
     wrong = judge(found, siege.failed)
     print("\n".join(wrong) or "flat")
     return 1 if wrong else 0

@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -222,10 +222,16 @@ EMPTY: Final = {
 }
 
 
-def end_of(channel: grpc.Channel, method: str, *requests: bytes, timeout_s: float = 30) -> grpc.StatusCode:
+def end_of(
+    channel: grpc.Channel,
+    method: str,
+    *requests: bytes,
+    timeout_s: float = 30,
+    metadata: Sequence[tuple[str, str]] = (),
+) -> grpc.StatusCode:
     """How a call of *method* ends that sends *requests*; what it is answered is thrown away."""
     stream: Any = channel.stream_stream(method)
-    calling = stream(iter(requests), timeout=timeout_s)
+    calling = stream(iter(requests), timeout=timeout_s, metadata=metadata)
     with suppress(grpc.RpcError):
         for _ in calling:
             pass

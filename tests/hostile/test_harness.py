@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 
 import pytest
 
 from tests.hostile.attacked import HEALTH_S, AttackedCore
+from tests.hostile.siege import SETTLED, Garbage, Minute, growth_of, judge
 
 
 def test_nothing_costs_nothing(core: AttackedCore) -> None:
@@ -25,3 +27,32 @@ def test_a_core_that_stands_still_is_found(core: AttackedCore) -> None:
 
     with pytest.raises(AssertionError, match="at most"):
         stop_for_a_while()
+
+
+def minutes(count: int, grows_mib: float) -> list[Minute]:
+    """*count* minutes of a siege, each of 400,000 asks and 24 attacks: the first ones fill what has bounds, and from
+    then on memory grows by *grows_mib* a minute, beside 5 MiB that come and go."""
+    dice = random.Random(count)
+    return [
+        Minute(150 + 4 * min(n, SETTLED) + grows_mib * n + dice.uniform(0, 5), 400_000, 0.1, 24, Garbage(1, 1, 0))
+        for n in range(count)
+    ]
+
+
+def test_a_siege_finds_what_grows_slowly() -> None:
+    growth = growth_of(minutes(58, 0.87))
+    assert growth is not None
+    assert 36 < growth.mib < 46, "47 minutes of 0.87 MiB"
+    assert 1.9 < growth.mib / growth.million_asks < 2.5
+    assert 32 < growth.mib / growth.thousand_attacks < 42
+    (wrong,) = (each for each in judge(minutes(58, 0.87), "") if "million asks" in each)
+    assert "allowed were" in wrong
+
+
+def test_a_siege_that_stays_flat_passes() -> None:
+    assert growth_of(minutes(58, 0.0)) is not None
+    assert not [each for each in judge(minutes(58, 0.0), "") if "million asks" in each]
+
+
+def test_few_minutes_of_a_siege_tell_nothing() -> None:
+    assert growth_of(minutes(SETTLED + 4, 5.0)) is None

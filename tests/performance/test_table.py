@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kornel.core.load.workload import Workload
-from tests.bench import plot, record
+from tests.bench import pages, plot, record
 from tests.bench.table import Row, line
 
 RATES = Row("P2", "asks", "/s", [20_000, 30_000, 40_000], 30_000, ceilings=[100_000, 100_000, 100_000])
@@ -58,3 +58,29 @@ def test_a_nested_workload_asks_the_same_of_the_same_number_of_leaves() -> None:
     flat, nested = Workload(asks=300), Workload(asks=300, queues=(10, 10))
     assert (flat.leaves[0], nested.leaves[0], len(flat.leaves)) == ("root.q0", "root.q0.q0", len(nested.leaves))
     assert list(flat.ask_messages("rm")) == list(nested.ask_messages("rm"))
+
+
+def test_pages_take_their_tables_from_a_record() -> None:
+    """Rows whose figures the record has are renewed, and what is around them stays."""
+    nodes = Row("P4", "P2 engine alone, cost with 100,000 nodes to 1,000", "x", [1.2], 1.5, at_most=True)
+    found = record.document([RATES, nodes], quick=False, steps_per_s=(1.0, 2.0))
+    before = (
+        "The complete record is `docs/bench/old.json`.\n\n"
+        "| What | Measured |\n|---|---|\n| an idle core | 7 % |\n\n"
+        "| With | The cost of one |\n|---|---|\n| 100,000 nodes instead of 1,000 | 9 times |\n| others | 3 times |\n\n"
+        "End.\n"
+    )
+    after = before.replace("old.json", "new.json").replace("9 times", "1.20 times")
+    assert pages.page(before, found, "new.json") == after
+    text = pages.journal("Before.\n\n| # | Workload | Value |\n|---|---|---|\n| P1 | gone | 1 |\n\nAfter.\n", found)
+    assert text == f"Before.\n\n{record.markdown(found)}\n\nAfter.\n"
+    with pytest.raises(ValueError, match="no table begins"):
+        pages.journal("Nothing.", found)
+
+
+def test_the_pages_have_the_tables_that_a_record_renews() -> None:
+    """A page that lost one would show old figures for ever."""
+    latest = pages.latest()
+    found = json.loads(latest.read_text())
+    pages.journal(pages.JOURNAL.read_text(), found)
+    assert latest.name in pages.page(pages.PAGE.read_text(), found, latest.name)

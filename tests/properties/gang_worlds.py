@@ -81,17 +81,18 @@ class GangWorld:
         )
 
 
-def random_gang_world(seed: int) -> GangWorld:
-    """Returns a cluster of up to four nodes and twelve tasks, mostly full, and a gang that is mostly owed its room."""
+def random_gang_world(seed: int, nodes_up_to: int = 4, tasks_up_to: int = 12) -> GangWorld:
+    """Returns a cluster of a few nodes and tasks, mostly full, and a gang that is mostly owed its room."""
     rng = random.Random(seed)
     types = ("vcore", "memory")[: rng.choice([1, 1, 2])]
     nodes = tuple(
         Node(f"n{at + 1}", {t: rng.randint(2, 7) for t in types}, drained=rng.random() < 0.05)
-        for at in range(rng.randint(2, 4))
+        for at in range(rng.randint(2, nodes_up_to))
     )
     paths = rng.choice(TREES)
     asking = next(path for path in paths if path.endswith(".g"))
-    running, gangs = _random_load(rng, types, nodes, [path for path in paths if path[-1] in "vw"], asking)
+    leaves = [path for path in paths if path[-1] in "vw"]
+    running, gangs = _random_load(rng, types, nodes, leaves, asking, tasks_up_to)
     members = _random_members(rng, types, asking)
     unit = Unit("gang", asking, members)
     wanted = gang_units.amounts_of(members)
@@ -116,10 +117,10 @@ def random_gang_world(seed: int) -> GangWorld:
     return GangWorld(tuple(_fitted(queues)), nodes, running, gangs, unit)
 
 
-def random_domain_world(seed: int) -> GangWorld:
+def random_domain_world(seed: int, nodes_up_to: int = 4, tasks_up_to: int = 12) -> GangWorld:
     """Returns such a cluster with nodes in racks, and a gang whose members, or some of them, require a rack."""
     rng = random.Random(seed)
-    world = random_gang_world(rng.randrange(2**32))
+    world = random_gang_world(rng.randrange(2**32), nodes_up_to, tasks_up_to)
     racks = {node.name: rack for node in world.nodes if (rack := rng.choice(["r1", "r1", "r2", "r2", "r3", ""]))}
     groups: dict[str, list[str]] = {}
     for member in world.unit.members:
@@ -199,7 +200,12 @@ def _fitted(queues: list[Queue]) -> list[Queue]:
 
 
 def _random_load(
-    rng: random.Random, types: tuple[str, ...], nodes: tuple[Node, ...], leaves: list[str], asking: str
+    rng: random.Random,
+    types: tuple[str, ...],
+    nodes: tuple[Node, ...],
+    leaves: list[str],
+    asking: str,
+    tasks_up_to: int,
 ) -> tuple[tuple[tuple[Task, str], ...], tuple[RunningGang, ...]]:
     """Returns tasks on the nodes, and those of them that run as gangs."""
     free = {node.name: dict(node.capacity) for node in nodes}
@@ -209,7 +215,7 @@ def _random_load(
     homes = {team: rng.choice(leaves) for team in teams}
     for node in nodes:
         misses = 0
-        while misses < 2 and len(load) < 12:
+        while misses < 2 and len(load) < tasks_up_to:
             amounts = {t: rng.randint(1, 3) for t in types if t == "vcore" or rng.random() < 0.7}
             if any(free[node.name].get(t, 0) < amount for t, amount in amounts.items()):
                 misses += 1
@@ -256,6 +262,8 @@ class Settled:
 
     victims: list[str] = field(default_factory=list)
     spread: dict[str, str] = field(default_factory=dict)
+    devices: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The devices that each member was told to use."""
     placed_at_once: bool = True
     preempted_again: bool = False
     refused: bool = False
@@ -408,8 +416,9 @@ class Play:
         members = {member.key for member in self.world.unit.members}
         for effect in effects:
             match effect:
-                case Allocated(spec, node, _) if spec.key in members:
+                case Allocated(spec, node, _, tags) if spec.key in members:
                     placed[spec.key] = node
+                    self.settled.devices[spec.key] = tuple(filter(None, dict(tags).get(GIVEN_TAG, "").split(",")))
                 case Released(_, _, key, TerminationType.PREEMPTED_BY_SCHEDULER, _):
                     self._told.append(key)
                 case ApplicationRejected():

@@ -287,6 +287,7 @@ func (s *configuration) UpdateConfiguration(_ context.Context, request *kornelv1
 		return nil, status.Error(codes.FailedPrecondition, "the resource manager is not registered")
 	}
 	if err := c.judgeConfig(request.GetConfig()); err != nil {
+		c.note("refused %s", request.GetConfig())
 		return nil, err
 	}
 	c.config = request.GetConfig()

@@ -29,18 +29,12 @@ def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
     found: Shares | Shortfall = Shortfall(None, 0, 1)
     depth = topology.depth_of(request.level) if topology is not None else None
     if topology is not None and depth is not None:
-        taken = count_taken(state, ask, depth, first_only=_is_one_slice(request))
-        rooms = rooms_for(topology, ask, depth, taken)
-        missing = count_missing(ask)
-        beside = 0 if taken or request.wish != Wish.REQUIRED else _count_waiting_beside(ask)
-        if request.slice_size:
-            beside = min(beside, request.slice_size - 1)
-        if beside and ask.reservation is not None:
-            own = tuple(domain.path for domain in ask.reservation.node.domains[depth - 1 : depth])
-            rooms = [room for room in rooms if room.path in own or room.room > beside]
-        found = choose_domains(rooms, missing, request)
-        if isinstance(found, Shortfall) and (some := _fewer_members(request, taken, found.room, missing)):
-            found = choose_domains(rooms, some, request)
+        alone = _is_one_slice(request)
+        taken = count_taken(state, ask, depth, first_only=alone)
+        found = _choose(topology, ask, depth, taken)
+        # Members may be in other domains too, if some of them do not require one. Few groups are, so this comes second.
+        if isinstance(found, Shortfall) and alone and taken and len(every := count_taken(state, ask, depth)) > 1:
+            found = _choose(topology, ask, depth, every)
     if not isinstance(found, Shortfall):
         assert topology is not None, "there is no choice without domains"
         yield from _in_order_within(topology, next(iter(found.items())), ask)
@@ -49,6 +43,24 @@ def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
         for node in state.node_order.fitting_nodes(ask.shape.pairs):
             if node.node_id not in refused and node.has_devices(ask.shape.devices):
                 yield node
+
+
+def _choose(topology: Topology, ask: Allocation, depth: int, taken: dict[DomainPath, int]) -> Shares | Shortfall:
+    """Chooses domains for all members of the group of *ask* that wait, or for some of them, beside those *taken*."""
+    request = ask.spec.topology
+    assert request is not None, "the caller has checked"
+    rooms = rooms_for(topology, ask, depth, taken)
+    missing = 1 if ask.group is None else count_missing(ask)
+    beside = 0 if taken or request.wish != Wish.REQUIRED else _count_waiting_beside(ask)
+    if request.slice_size:
+        beside = min(beside, request.slice_size - 1)
+    if beside and ask.reservation is not None:
+        own = tuple(domain.path for domain in ask.reservation.node.domains[depth - 1 : depth])
+        rooms = [room for room in rooms if room.path in own or room.room > beside]
+    found = choose_domains(rooms, missing, request)
+    if isinstance(found, Shortfall) and (some := _fewer_members(request, taken, found.room, missing)):
+        found = choose_domains(rooms, some, request)
+    return found
 
 
 def _fewer_members(request: TopologyRequest, taken: dict[DomainPath, int], room: int, missing: int) -> int:
@@ -91,7 +103,7 @@ def count_missing(ask: Allocation) -> int:
     """Returns how many members of the group of *ask* wait for a place, itself included."""
     group = ask.group
     if group is None:
-        return 1
+        return 1 + _count_waiting_beside(ask)
     if not group.is_unit:
         return group.size
     return sum(together_of(other.spec) == together_of(ask.spec) for other in group.unordered_asks())
@@ -115,6 +127,12 @@ def nodes_for_victims(state: PartitionState, ask: Allocation) -> list[Node] | No
     which all members find room once there is one more place. Otherwise a victim would leave for one member where the
     others have no room.
     """
+    return _nodes_of_domains(state, ask, count_missing(ask))
+
+
+def _nodes_of_domains(state: PartitionState, ask: Allocation, missing: int) -> list[Node] | None:
+    """Returns the nodes of the domains where members of the group of *ask* are, or else of those with room for one less
+    than *missing*; ``None``: the group requires no domain."""
     request, topology = ask.spec.topology, state.topology
     if request is None or request.wish != Wish.REQUIRED or ask.spec.required_node:
         return None
@@ -122,7 +140,7 @@ def nodes_for_victims(state: PartitionState, ask: Allocation) -> list[Node] | No
     if topology is None or depth is None:
         return []
     taken = count_taken(state, ask, depth)
-    missing, size = count_missing(ask), request.slice_size
+    size = request.slice_size
     if size:
         begun = {path for path, count in taken.items() if count % size}
         wanted = 1 if begun else min(size, missing)
@@ -171,7 +189,7 @@ def count_taken(
 def is_with_others(state: PartitionState, ask: Allocation, node: Node) -> bool:
     """Tells whether *node*, on which room is held for *ask*, is in a domain that its group still allows: others may
     have been placed elsewhere since, or nodes may have changed their domains."""
-    among = nodes_for_victims(state, ask)
+    among = _nodes_of_domains(state, ask, 1)
     return among is None or node in among
 
 

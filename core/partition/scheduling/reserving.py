@@ -34,6 +34,8 @@ REFUSAL_PAUSE_NS: Final = 15 * 10**9
 """The time from the shim's refusal of a node to be reserved to the next question for the same ask."""
 NODES_PER_UNIT: Final = 20
 """The number of nodes looked at that count as one decision in the budget of a slice."""
+GROUPS_PER_UNIT: Final = 3
+"""The same for the groups of waiting asks that a round sorts when it begins."""
 
 
 def wait_for_age(state: PartitionState, group: AskGroup, now_ns: int) -> None:
@@ -60,7 +62,7 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
         if state.reserving.delay_ns is not None and _more_may_be_kept(state):
             round_.left.extend(_waiting_groups(state))
         round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(round_.left))
-        return 1
+        return 1 + len(round_.left) // GROUPS_PER_UNIT
     if not len(state.node_order) or not _more_may_be_kept(state):
         round_.left.clear()
         round_.candidates.clear()

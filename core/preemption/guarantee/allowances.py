@@ -222,7 +222,7 @@ class Terms:
     def most_by_need(self) -> list[int]:
         """Returns, by need, an upper bound of what all leaves looked at can contribute under law 2."""
         return [
-            self._sum_flows(
+            self.sum_flows(
                 (terms.rooms.get(t, ()), terms.leaf.used[t] - terms.leaf.preempting[t])
                 for terms in self._leaves
                 if scope is None or scope in terms.scopes
@@ -230,7 +230,7 @@ class Terms:
             for t, scope in zip(self._needs.types, self._needs.scopes, strict=True)
         ]
 
-    def _sum_flows(self, sources: Iterable[tuple[tuple[int, ...], int]]) -> int:
+    def sum_flows(self, sources: Iterable[tuple[tuple[int, ...], int]]) -> int:
         """Returns how much arrives at the top if each source sends its amount up through its rooms, and each room
         passes on no more than it has left."""
         total = 0

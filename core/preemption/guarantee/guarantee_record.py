@@ -33,3 +33,9 @@ class GuaranteeRecord:
         """By application with a gang that tries to preempt as a unit, the state of its attempt."""
         self.refusals_looked_at_ns: int | None = None
         """The time at which the next slice looks at the refusals; ``None``: none is set."""
+
+    def is_searching(self, application: Application, changes: int) -> bool:
+        """Tells whether a search for the gang of *application* is under way that began after *changes* changes of the
+        partition."""
+        attempt = self.unit_attempts.get(application)
+        return attempt is not None and attempt.search is not None and attempt.search.version == changes

@@ -336,8 +336,8 @@ def _check_devices(case: _Case) -> Iterator[Violation]:
 
 
 def _check_domain(case: _Case) -> Iterator[Violation]:
-    """Yields a breach if the group of the ask requires a domain and the node is in none, or not in the one in which
-    others of the group run or hold room."""
+    """Yields a breach if the group of the ask requires a domain and the node is in none, or in none of those in which
+    others of the group run or hold room. They may be in several if some of them do not require one."""
     spec, node = case.ask.spec, case.plan.node
     request = spec.topology
     if request is None or request.wish != Wish.REQUIRED:
@@ -345,16 +345,21 @@ def _check_domain(case: _Case) -> Iterator[Violation]:
     own = _name_domain(node, request.level)
     if not own:
         yield Violation(Law.NODE_USABLE, f"{spec.key} needs a {request.level}, and {node.node_id} is in none")
+    if request.slice_size:
+        return
     application = case.ask.application
+    theirs: dict[tuple[str, ...], str] = {}
     for other in (*application.allocations.values(), *application.asks.values()):
         reservation = other.reservation
         where = other.node or other.held_on or (reservation.node if reservation is not None else None)
         if other is case.ask or where is None or not stand_together(other.spec, spec):
             continue
-        theirs = _name_domain(where, request.level)
-        if theirs and theirs != own and not request.slice_size:
-            detail = f"{other.spec.key} of its group is in {'/'.join(theirs)}"
-            yield Violation(Law.NODE_USABLE, f"{spec.key} would be in {'/'.join(own)}, {detail}")
+        domain = _name_domain(where, request.level)
+        if domain:
+            theirs.setdefault(domain, other.spec.key)
+    if theirs and own not in theirs:
+        others = ", ".join(f"{key} of its group is in {'/'.join(domain)}" for domain, key in theirs.items())
+        yield Violation(Law.NODE_USABLE, f"{spec.key} would be in {'/'.join(own)}, {others}")
 
 
 def _name_domain(node: Node, level: str) -> tuple[str, ...]:

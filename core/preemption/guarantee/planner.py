@@ -41,11 +41,12 @@ KIND: Final = "guarantee"
 
 class Within(NamedTuple):
     """The bounds of an ask that is a member of a gang: the fence of the whole gang, the nodes that it *allows*, and the
-    nodes *among* which it has to run if it needs a domain."""
+    nodes *among* which it has to run if it needs a domain; *near* keeps the prospects of just these."""
 
     fence: Queue
     allows: Callable[[Node], bool]
     among: Sequence[Node] | None = None
+    near: KnownProspects | None = None
 
 
 def plan_preemption(
@@ -82,8 +83,11 @@ def plan_preemption(
         candidates.order_by_price(pricing, now_ns)
     prospects: Prospects | None = None
     among = None if within is None else within.among
-    if known is not None and pricing is None and spared is NOBODY_SPARED and among is None:
-        prospects = known.refreshed_for(ask, fence, view.nodes, candidates.open_leaves(), terms, needs)
+    nodes = view.nodes
+    if within is not None and among is not None:
+        known, nodes = within.near, {node.node_id: node for node in among}
+    if known is not None and pricing is None and spared is NOBODY_SPARED:
+        prospects = known.refreshed_for(ask, fence, nodes, candidates.open_leaves(), terms, needs)
     by_class = candidates.rank_classes()
     search = Search(view, ask, needs, terms, candidates, by_class, prospects)
     shim_asked = predicate is not None

@@ -263,7 +263,7 @@ class Prospects:
             return
         for application in applications:
             for allocation in application.allocations.values():
-                if allocation.node is not None:
+                if allocation.node is not None and allocation.node.node_id in nodes:
                     stale[allocation.node] = None
 
     def _replace_bound(self, node: Node, bound: Bound | None) -> None:

@@ -183,6 +183,8 @@ class Search:
     def _in_order(self, prospects: Prospects) -> Iterator[Solution]:
         """Yields the solution of every node, the best first, computed only as far as the caller reads."""
         own = self._ask.reservation.node if self._ask.reservation is not None else None
+        if self._among is not None and own not in self._among:
+            own = None
         frontier = Frontier(self._candidates, self._solver, self._find_lack, prospects, own)
         roomy = prospects.roomy if own is None else {**prospects.roomy, own: None}
         for solution in frontier.in_order(self._with_room(roomy)):
@@ -190,7 +192,13 @@ class Search:
             self._solutions, self._looked = frontier.found, frontier.looked
             yield solution
         self._looked = frontier.looked
-        self.verdicts += prospects.count_verdicts()
+        if self._among is None:
+            self.verdicts += prospects.count_verdicts()
+            return
+        # These are few, so each gets the verdict of a walk, which is more exact than that of its bound.
+        self.verdicts.clear()
+        for node in self._among:
+            self._find_lack(node)
 
     @property
     def cut_short(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -17,6 +18,9 @@ from kornel.core.partition.waiting import inquiries
 from kornel.core.partition.waiting.places import offer_attempt
 from kornel.core.preemption.guarantee.consulting import MOST_ROUNDS
 from kornel.core.preemption.plan import Refusal, UnitPlan
+
+MOST_NAMED: Final = 3
+"""The most nodes that an explanation names."""
 
 _Question = tuple[str, str, tuple[str, ...]]
 """The key of a member, the ID of a node, and the keys of the victims on that node."""
@@ -42,6 +46,19 @@ class UnitDialogue:
     def refused_for(self, ask: Allocation) -> set[str]:
         """Returns the nodes that the shim has refused for *ask*."""
         return {node_id for (key, node_id, _), passed in self._passed.items() if key == ask.key and not passed}
+
+    def describe_refused(self) -> str:
+        """Returns whom the shim has refused where, for the reader of an explanation; an empty text: nobody."""
+        nodes: dict[str, list[str]] = {}
+        for (key, node_id, _), passed in self._passed.items():
+            if not passed and node_id not in nodes.setdefault(key, []):
+                nodes[key].append(node_id)
+        if not nodes:
+            return ""
+        key, there = next(iter(nodes.items()))
+        where = ", ".join(there[:MOST_NAMED]) + (f" and {len(there) - MOST_NAMED} more" if there[MOST_NAMED:] else "")
+        others = f", and {format_count(len(nodes) - 1, 'other member')}" if len(nodes) > 1 else ""
+        return f"the shim refuses {key} on {where}{others}"
 
     def ask_about(self, plan: UnitPlan, now_ns: int) -> Refusal | bool | None:
         """Asks about all members of *plan* at once, except those that the shim has approved already.

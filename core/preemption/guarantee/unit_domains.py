@@ -52,17 +52,18 @@ class Bound(NamedTuple):
 
 class Way(NamedTuple):
     """One choice of domains: the domain for each member that requires one. ``least`` is a lower bound of the number of
-    victims, computed from sums of amounts."""
+    victims, computed from sums of amounts, and ``room`` what nobody has claimed in the domains, by type."""
 
     domains: Mapping[Allocation, Domain]
     least: int
+    room: Mapping[int, int]
 
     def name_domains(self) -> str:
         """Returns the names of the domains, each once."""
         return ", ".join(dict.fromkeys(domain.name for domain in self.domains.values()))
 
 
-NO_DOMAINS: Final = Way({}, 0)
+NO_DOMAINS: Final = Way({}, 0, {})
 
 
 class _Count(NamedTuple):
@@ -164,30 +165,34 @@ class WayFinder:
     def _ways_of(self, group: Bound, counts: Sequence[_Count]) -> Iterator[tuple[Way, int]]:
         """Yields the ways for one group, each with the number of members without room."""
         seen: set[tuple[tuple[DomainPath, int], ...]] = set()
+        demand = _largest_demand(group.asks)
+        smallest = {t: min(dict(ask.shape.pairs).get(t, 0) for ask in group.asks) for t, _ in demand}
         for shares in _list_shares(group, counts):
             key = tuple(sorted((counted.domain.path, number) for counted, number in shares))
             if key not in seen and group.admits(dict(key)):
                 seen.add(key)
-                yield self._make_way(group, shares)
+                yield self._make_way(group, shares, smallest)
 
-    def _make_way(self, group: Bound, shares: Sequence[tuple[_Count, int]]) -> tuple[Way, int]:
-        demand = _largest_demand(group.asks)
-        smallest = {t: min(dict(ask.shape.pairs).get(t, 0) for ask in group.asks) for t, _ in demand}
+    def _make_way(
+        self, group: Bound, shares: Sequence[tuple[_Count, int]], smallest: Mapping[int, int]
+    ) -> tuple[Way, int]:
         domains: dict[Allocation, Domain] = {}
+        unclaimed = dict.fromkeys(smallest, 0)
         at = least = lacking = 0
         for counted, number in shares:
             for ask in group.asks[at : at + number]:
                 domains[ask] = counted.domain
             at += number
             victims = 0
-            for (t, _), room in zip(demand, counted.room, strict=True):
-                short = smallest[t] * number - room
+            for (t, amount), room in zip(smallest.items(), counted.room, strict=True):
+                short = amount * number - room
+                unclaimed[t] += room
                 if short > 0:
                     largest = counted.largest.get(t)
                     victims = max(victims, -(-short // largest) if largest else 1)
             least += max(victims, int(counted.fits < number))
             lacking += max(0, number - counted.fits)
-        return Way(domains, least), lacking
+        return Way(domains, least, unclaimed), lacking
 
 
 def _by_promise(way: tuple[Way, int]) -> tuple[int, int, list[DomainPath]]:
@@ -196,11 +201,14 @@ def _by_promise(way: tuple[Way, int]) -> tuple[int, int, list[DomainPath]]:
 
 def _join_ways(ways: Iterable[tuple[Way, int]]) -> Way:
     domains: dict[Allocation, Domain] = {}
+    room: dict[int, int] = {}
     least = 0
     for way, _ in ways:
         domains.update(way.domains)
         least += way.least
-    return Way(domains, least)
+        for t, amount in way.room.items():
+            room[t] = room.get(t, 0) + amount
+    return Way(domains, least, room)
 
 
 def _domains_for(topology: Topology, group: Bound) -> Iterable[Domain]:

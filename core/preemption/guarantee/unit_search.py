@@ -29,6 +29,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, ResourceTypes, Shape
 from kornel.core.policies import gang_nodes
+from kornel.core.policies.device_sharing import DevicesOf
 from kornel.core.policies.gang_nodes import Candidates, Members, take_places
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.gang_losses import find_whole_gangs, is_bound
@@ -37,10 +38,11 @@ from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.planner import KIND, Within, plan_preemption
 from kornel.core.preemption.guarantee.prospects import KnownProspects
-from kornel.core.preemption.guarantee.unit_devices import DevicesOf, assign_devices, want_devices
+from kornel.core.preemption.guarantee.unit_devices import assign_devices, want_devices
 from kornel.core.preemption.guarantee.unit_domains import NO_DOMAINS, Bound, Way, WayFinder, bind_groups
 from kornel.core.preemption.guarantee.unit_packing import Packing, is_small, key_of_plan
 from kornel.core.preemption.guarantee.unit_paper import Paper
+from kornel.core.preemption.guarantee.unit_reach import NODES_AT_ONCE, Reach
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
 
@@ -111,6 +113,11 @@ class UnitSearch:
         self._ways: list[Way] = []
         """The ways that are not tried yet, the most promising last."""
         self._way: Way | None = None
+        self._near = KnownProspects()
+        """The prospects of the nodes of one domain of the present way."""
+        self._near_in: Domain | None = None
+        self._reach: Reach | None = None
+        """The bounds of what ways can give, made when the first of them has been tried."""
         self._ties = MOST_TIES
         """The number of ways that are still tried although they have no fewer victims than the best one."""
         self._packing: Packing | None = None
@@ -139,7 +146,10 @@ class UnitSearch:
         if self._finder is not None:
             return self._look_around()
         if self._way is None and self._ways:
-            self._begin_way(strict, tools.order, self._ways.pop())
+            if self._bound and not self._pass_over(strict):
+                return None
+            if self._ways:
+                self._begin_way(strict, tools.order, self._ways.pop())
         if self._left and self._failure is None and self._way is not None:
             self._place_next(strict, tools, now_ns)
             return None
@@ -199,8 +209,31 @@ class UnitSearch:
         self._open = {}
         self._take_open_room(view, order)
 
+    def _pass_over(self, view: UnitView) -> bool:
+        """Drops the next ways if their bounds say that trying them would not change the answer. Returns whether the
+        bound of the next way is known, or none is left; if not, the caller has to call again."""
+        if self._greedy is None and not self._closest[1]:
+            return True
+        if self._reach is None:
+            assert self._fence is not None, "set when the search began"
+            self._reach = Reach(view, self._whole, self._members, self._fence)
+        total = len(self._members)
+        looked = 0
+        while self._ways and looked < NODES_AT_ONCE:
+            looked += self._reach.look_at(self._ways[-1], NODES_AT_ONCE - looked)
+            found = self._reach.bound
+            if found is None:
+                return False
+            if found.most >= total and (self._greedy is None or found.key < _key_of(self._greedy)):
+                return True
+            if self._greedy is None and found.most > self._closest[0]:
+                return True
+            self._ways.pop()
+            self._narrow_ways()
+        return not self._ways
+
     def _end_way(self, view: UnitView) -> None:
-        """Keeps the result of the present way if it is the best so far, and drops ways that cannot be better."""
+        """Keeps the result of the present way if it is the best so far."""
         way, self._way = self._way, None
         if self._failure is None:
             plan = self._drop_spare_victims(view)
@@ -210,6 +243,10 @@ class UnitSearch:
             assert way is not None, "the caller has looked"
             if len(self._found) > self._closest[0] or not self._closest[1]:
                 self._closest = len(self._found), self._describe_failure(way, self._failure)
+        self._narrow_ways()
+
+    def _narrow_ways(self) -> None:
+        """Drops the ways that cannot be better than the best so far, after one more has been tried."""
         if self._greedy is not None:
             best = _key_of(self._greedy)
             if best[:3] == (False, False, False):
@@ -260,6 +297,7 @@ class UnitSearch:
         finally:
             if tools.known is not None:
                 tools.known.doubt_nodes(paper.nodes)
+            self._near.doubt_nodes(paper.nodes)
             paper.tear_up()
         if isinstance(found, Refusal):
             self._failure = found
@@ -282,7 +320,9 @@ class UnitSearch:
         assert self._way is not None, "a way has begun"
         domain = self._way.domains.get(ask)
         among = None if domain is None else tuple(domain.nodes)
-        within = Within(self._fence, allows, among)
+        if domain is not self._near_in:
+            self._near, self._near_in = KnownProspects(), domain
+        within = Within(self._fence, allows, among, self._near)
         found = plan_preemption(view, asking, index=tools.victims, known=tools.known, now_ns=now_ns, within=within)
         return found if isinstance(found, Refusal) else replace(found, ask=ask)
 

@@ -101,8 +101,12 @@ def serve_unit(
         # A result ends the pass, so the next one starts with a full budget (B.1).
         state.guarantee.attempts_left.pop(first.queue, None)
         return drive.ATTEMPT_COST, True
+    # What the shim refuses depends on more than the books, so it is asked again after a while.
+    refused = attempt.dialogue.describe_refused()
+    if refused and found.outcome is Outcome.GANG_INCOMPLETE:
+        found = replace(found, detail=f"{found.detail}; {refused}")
     _tell_refusal(state, unit, members, found, now_ns)
-    if found.outcome in drive.WAITS_FOR_CHANGE and found.retry_ns is None:
+    if found.outcome in drive.WAITS_FOR_CHANGE and found.retry_ns is None and not refused:
         for ask in _one_of_each_size(members):
             state.guarantee.refusals.note_refusal(ask, found, state.changes, now_ns)
     else:

@@ -77,13 +77,21 @@ def judge_gangs(shim: ShimView, before: Gangs) -> None:
                 raise ContractBroken("half a gang", f"{application_id} was placed with {total} of {dict(announced)}")
 
 
-def gangs_leaving(states: Iterable[PartitionState]) -> Gangs:
-    """Returns the hard gangs all of whose running members were asked to leave by preemption, and are expected to."""
+def gangs_leaving(before: Gangs, states: Iterable[PartitionState], effects: Sequence[Effect]) -> Gangs:
+    """Returns the hard gangs that were chosen as a whole, and all of whose running members are expected to leave: those
+    of *before*, and those the last of whose members *effects* have asked to leave.
+
+    A gang is not chosen as a whole if preemption takes some of its members, and the shim itself the others.
+    """
+    told = {(e.partition, e.application_id) for e in effects if isinstance(e, Released) and e.termination == _PREEMPTED}
     found: dict[str, frozenset[str]] = {}
     for state in states:
         if state.gangs.as_units:
             found[state.name] = frozenset(
-                name for name, application in state.applications.items() if _leaves_as_a_whole(state, application)
+                name
+                for name, application in state.applications.items()
+                if ((state.name, name) in told or name in before.get(state.name, ()))
+                and _leaves_as_a_whole(state, application)
             )
     return found
 

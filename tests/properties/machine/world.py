@@ -66,6 +66,8 @@ class World:
         self.seen: dict[str, int] = {}
         self._in_vain = 0.0
         """Above 0: something was left to do after the last slice. Above 1: there have been too many such slices."""
+        self._leaving: gangs.Gangs = {}
+        """The gangs that preemption has chosen as a whole and that are on their way out."""
         self.effects: list[str] | None = None
         """Answers as text, for whoever wants to compare them; ``None``: they are not kept."""
 
@@ -129,7 +131,6 @@ class World:
 
     def _decide(self, call: Call) -> bool:
         before, more = self._before(), False
-        leaving = gangs.gangs_leaving(self.states())
         if call.kind == PREEMPT:
             effects = self.engine.preempt(self.now_ns)
         else:
@@ -137,7 +138,8 @@ class World:
             effects, more = result.effects, result.more
         self._count(effects)
         gangs.judge_losses(self.states(), effects)
-        gangs.judge_successors(leaving, self.states(), effects)
+        gangs.judge_successors(self._leaving, self.states(), effects)
+        self._leaving = gangs.gangs_leaving(self._leaving, self.states(), effects)
         self.contract.hear_decisions(effects, self.now_ns, self._known(before))
         return more
 
@@ -152,6 +154,7 @@ class World:
             return
         self._count(effects)
         self.contract.hear(command, effects, self.now_ns, self._known(before))
+        self._leaving = gangs.gangs_leaving(self._leaving, self.states(), effects)
 
     def _before(self) -> _Before:
         partitions = [state for name in self.contract.partitions if (state := self.engine.partition(name))]

@@ -21,9 +21,11 @@ from kornel.core.service.wire_pieces import (
     MOST_WITHIN,
     SHORT,
     check_answers,
+    pick_field,
     read_request,
 )
 from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import callback_pb2
 from tests.e2e.harness import create, resource
 
 PADDING = "x" * 400
@@ -185,3 +187,27 @@ async def test_answers_of_a_callback_stream_are_counted() -> None:
     await check_answers(b"\x12\x04\x08\x01\x12\x00" * 10_000)
     with pytest.raises(TooLarge):
         await check_answers(encode_field(2, b"\x12\x00" * (MOST_ENTRIES + 1)))
+
+
+@pytest.mark.parametrize("length", [0, SHORT])
+def test_field_that_is_looked_at_alone_is_the_one_of_the_whole(length: int) -> None:
+    """Also where it occurs several times, where the last one counts, or parts of each."""
+    entries = b"\x22\x00" * length
+    raw = encode_field(3, b"mine") + entries + encode_field(3, b"theirs") + entries
+    picked = asyncio.run(pick_field(si.AllocationRequest, "rmID", raw))
+    assert si.AllocationRequest.FromString(picked).rmID == si.AllocationRequest.FromString(raw).rmID == "theirs"
+
+    answers = encode_field(2, b"") * length
+    subscription = encode_field(1, encode_field(1, b"theirs"))
+    raw = encode_field(1, encode_field(1, b"mine")) + answers + subscription + answers + encode_field(1, b"")
+    picked = asyncio.run(pick_field(callback_pb2.AttachRequest, "subscription", raw))
+    whole = callback_pb2.AttachRequest.FromString(raw)
+    assert callback_pb2.AttachRequest.FromString(picked).subscription == whole.subscription
+    assert whole.subscription.rm_id == "theirs"
+
+
+def test_field_of_a_request_with_too_many_entries_is_not_looked_for() -> None:
+    with pytest.raises(TooLarge, match="AllocationRequest"):
+        asyncio.run(pick_field(si.AllocationRequest, "rmID", b"\x22\x00" * (MOST_ENTRIES + 1)))
+    with pytest.raises(MalformedMessage):
+        asyncio.run(pick_field(si.AllocationRequest, "rmID", b"\x22\x00" * MOST_ENTRIES + b"\x22\x05"))
