@@ -38,6 +38,8 @@ from kornel.core.preemption.monitor.victim_choice import VictimChoice, is_usable
 
 LOOKS_PER_TRY: Final = 5
 """The number of allocations that can be examined in the time of one attempt to make room on a node."""
+LOOKS_FOR_DEVICES: Final = 8
+"""The number of allocations that can be examined in the time in which the devices of a node are counted without one."""
 LOOKS_A_PIECE: Final = 500
 _SCALE: Final = 10**9
 _Search = tuple[object, ...]
@@ -396,6 +398,8 @@ class Planner:
             if there is None:
                 there = seen[node] = []
             there.append(candidate)
+            if want.ask.shape.devices is not None:
+                looked_at += LOOKS_FOR_DEVICES * len(there)
             if self._try_node(want, node, there):
                 return True
         return False

@@ -96,9 +96,8 @@ class VictimChoice:
         for candidate in candidates:
             if candidate.taken or (candidate.node is not node and not anywhere):
                 continue
-            if not self._is_helpful(candidate, lack, needs, whom, anywhere=anywhere) and (
-                served or not self._frees_devices(want, node, candidate, whom)
-            ):
+            frees = not served and self._frees_devices(want, node, candidate, whom)
+            if not frees and not self._is_helpful(candidate, lack, needs, whom, anywhere=anywhere):
                 continue
             leaf, pairs = candidate.leaf, candidate.pairs
             limit = run.passage.highest_priority(want.leaf, want.ask.spec.priority, leaf)
@@ -122,7 +121,8 @@ class VictimChoice:
             if candidate.kind >= ORIGINATORS:
                 for t, amount in candidate.originating:
                     spare[leaf][t] -= amount
-            served = served or self.has_devices(want, node, chosen)
+            if frees:
+                served = self.has_devices(want, node, chosen)
             if served and is_met(lack, needs):
                 covered = True
                 break
