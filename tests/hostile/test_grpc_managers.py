@@ -130,7 +130,7 @@ def test_updating_very_many_queues(core: AttackedCore) -> None:
     few = CONFIG + "          - {name: x}\n"
     queues = "".join(f"          - {{name: q{number}}}\n" for number in range(60_000))
     limited = queues.replace("}\n", ", maxapplications: 3}\n")
-    with grpc.insecure_channel(core.address) as channel, core.attack(memory_mib=512, processor_s=90, health_s=0.5):
+    with grpc.insecure_channel(core.address) as channel, core.attack(memory_mib=512, processor_s=30):
         update = ConfigurationServiceStub(channel).UpdateConfiguration
         for text in (CONFIG + queues, CONFIG + limited, few):
             update(pb.UpdateConfigurationRequest(rm_id="rm-1", config=text), timeout=120)
@@ -143,7 +143,7 @@ def test_registering_very_many_queues(core: AttackedCore) -> None:
     assert core.bystander is not None
     core.bystander.close()
     core.bystander = None
-    with grpc.insecure_channel(core.address) as channel, core.attack(memory_mib=512, processor_s=60, health_s=2):
+    with grpc.insecure_channel(core.address) as channel, core.attack(memory_mib=512, processor_s=20, health_s=0.5):
         register = si_pb2_grpc.SchedulerStub(channel).RegisterResourceManager
         for text in (CONFIG + queues, CONFIG + queues + "# again\n"):
             register(si.RegisterResourceManagerRequest(rmID="rm-1", config=text), timeout=120)

@@ -16,6 +16,7 @@ from kornel.core.model.domains import DomainPath
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
+from kornel.core.policies.device_sharing import share_devices
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
 from kornel.core.preemption.guarantee.allowances import Terms
@@ -24,12 +25,7 @@ from kornel.core.preemption.guarantee.entitlement import Entitlement
 from kornel.core.preemption.guarantee.needs import Needs, can_take_claim
 from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.guarantee.solve import SUBSETS
-from kornel.core.preemption.guarantee.unit_devices import (
-    assign_devices,
-    devices_after,
-    share_devices,
-    want_devices,
-)
+from kornel.core.preemption.guarantee.unit_devices import assign_devices, devices_after, want_devices
 from kornel.core.preemption.guarantee.unit_domains import Bound
 from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, UnitPlan
 from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of

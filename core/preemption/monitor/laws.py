@@ -226,6 +226,8 @@ class _After:
     def __init__(self, view: PartitionView) -> None:
         self._given_up = view.given_up
         self._free: dict[Node, Vector] = {}
+        self._before: dict[Node, Vector] = {}
+        """By node with claims, what was free for preemptors before the first of the places."""
         self._levels: dict[Queue, _Level] = {}
         self._limited: dict[Queue, tuple[_Level, ...]] = {}
         self._of_account: dict[tuple[object, int], int] = {}
@@ -369,11 +371,13 @@ class _After:
 
     def _open_to(self, ask: Allocation, node: Node) -> Vector:
         """Returns the room on *node* that *ask* may use. Room that is held for asks that have waited long stays held if
-        there is any; if there is too little, *ask* has to free its whole amount. Without claims on the node, all the
-        room may be used."""
+        there is any; if there is too little, *ask* has to free its whole amount. What the victims of earlier places
+        leave over is open, because the claims of preemptors come before those by age. Without claims on the node, all
+        the room may be used."""
+        now = self._room_on(node)
         if node.claims is None:
-            return self._room_on(node)
-        room = list(self._room_on(node))
+            return now
+        room = list(self._before[node])
         own = ask.reservation
         for reservation in node.reservations.values():
             if reservation is own and not reservation.by_age:
@@ -384,7 +388,8 @@ class _After:
             if reservation is not own and reservation.by_age and reservation.ask not in self._moved:
                 for t, amount in reservation.pairs:
                     aged[t] += amount
-        return [have if have < 0 else max(0, have - kept) for have, kept in zip(room, aged, strict=True)]
+        unheld = [have if have < 0 else max(0, have - kept) for have, kept in zip(room, aged, strict=True)]
+        return [have + left - had for have, left, had in zip(unheld, now, self._before[node], strict=True)]
 
     def _room_on(self, node: Node) -> Vector:
         """Returns the amounts that are free on *node* once its victims have left and their preemptors run there."""
@@ -401,4 +406,5 @@ class _After:
                 if not reservation.by_age:
                     for t, amount in reservation.pairs:
                         room[t] -= amount
+            self._before[node] = list(room)
         return room

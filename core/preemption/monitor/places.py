@@ -153,7 +153,7 @@ class Planner:
                 continue
             if find_whole_gangs(place.victims):
                 continue  # Whole gangs are looked at only once it is known that nobody else is enough.
-            want = self._still_wanted(place.ask)
+            want = self.still_wanted(place.ask)
             if want is None or not self._plan_again(want, place):
                 memory.places.append(place)
         yield len(places)
@@ -185,7 +185,7 @@ class Planner:
     def _is_prepared(self, victim: Allocation) -> bool:
         return victim.key in self._run.memory.accepted or victim.key in self._run.memory.checkpoints
 
-    def _still_wanted(self, ask: Allocation) -> Want | None:
+    def still_wanted(self, ask: Allocation) -> Want | None:
         """Returns what *ask* wants if it still waits and its leaf is still short of that; otherwise ``None``."""
         leaf = self._run.picture.of.get(ask.queue)
         if leaf is None or ask.key in self._places or not self._may_wait(ask) or not self._is_owed(leaf, ask):
