@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 from kornel.core.config.problems import ConfigError
 from kornel.core.domain.commands import CommandRefused, UpdateConfiguration
 from kornel.core.domain.effects import Allocated
+from kornel.core.journal import committer
 from kornel.core.journal.calls import CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.export import Pseudonyms, write_line
 from kornel.core.journal.journal import Journal
@@ -177,6 +178,25 @@ async def test_nothing_passes_before_its_record_is_durable(tmp_path: Path, monke
     await asyncio.wait_for(journal.first.gate.wait_until_passed(), 20)
     assert left == [0, 1, 2, 3, 4]
     await asyncio.to_thread(journal.close, 5)
+
+
+async def test_a_burst_is_written_in_few_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block takes the interpreter from the engine, so after a large one the next one waits for more; small ones
+    follow each other at once."""
+    monkeypatch.setattr(committer, "BURST_PAUSE_S", 3_600.0)
+    journal = open_journal(tmp_path / "journal.db")
+    journal.start()
+    await decide(journal, small_cluster())
+    for number in range(5):
+        await decide(journal, [asks(number)])
+    await decide(journal, [asks(5, 2 * committer.BURST_STEPS)])
+    journal.first.engine.apply(asks(1_000), journal.last_ns)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(journal.first.gate.wait_until_passed(), 0.05)
+    await asyncio.to_thread(journal.close, 20)
+    with closing(open_store(tmp_path / "journal.db")) as store:
+        last = [read.record.sequence for read in read_records(store)][-1]
+    assert last == journal.status().last_record
 
 
 @pytest.mark.parametrize(
