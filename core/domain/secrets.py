@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 HIDDEN: Final = "[hidden]"
 
@@ -98,23 +98,13 @@ def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def document_without_secrets(document: Any) -> Any:
-    """Returns *document*, JSON that a resource manager wrote about itself, with its secrets replaced.
+def value_without_secrets(name: str, text: str) -> str:
+    """Returns *text*, the value called *name* in JSON that a resource manager wrote about itself, without secrets. An
+    element of a list has no name.
 
-    Of its names, only words that always mean secrets count, so "allocationKey" is not a secret.
+    Of names, only words that always mean secrets count, so "allocationKey" is not a secret.
     """
-    if isinstance(document, str):
-        return _hide_secret_entries(document)
-    if isinstance(document, list):
-        return [document_without_secrets(item) for item in document]
-    if isinstance(document, dict):
-        return {
-            name: HIDDEN
-            if item and isinstance(item, str) and _SECRET_WORD.search(name.lower())
-            else document_without_secrets(item)
-            for name, item in document.items()
-        }
-    return document
+    return HIDDEN if text and _SECRET_WORD.search(name.lower()) else _hide_secret_entries(text)
 
 
 def text_without_secrets(text: str) -> str:

@@ -84,8 +84,8 @@ class Shim:
             assert await asyncio.wait_for(call.read(), PATIENCE_S) is not grpc.aio.EOF
             call.cancel()
 
-    async def place(self, channel: grpc.aio.Channel, seconds: float) -> None:
-        """Sends asks without a pause, and notes what comes back."""
+    async def place(self, channel: grpc.aio.Channel, seconds: float, each: int = 7) -> None:
+        """Sends asks without a pause, *each* of them with a message every millisecond, and notes what comes back."""
         scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
         call = scheduler.UpdateAllocation()
         reading = asyncio.create_task(self.listen(call))
@@ -93,9 +93,9 @@ class Shim:
             async with asyncio.timeout(seconds):
                 while True:
                     await call.write(
-                        allocation_request(*(ask(f"ask-{self.sent + n}", "app", vcore=1) for n in range(7)))
+                        allocation_request(*(ask(f"ask-{self.sent + n}", "app", vcore=1) for n in range(each)))
                     )
-                    self.sent += 7
+                    self.sent += each
                     await asyncio.sleep(0.001)
         except TimeoutError:
             pass

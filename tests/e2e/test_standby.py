@@ -297,13 +297,16 @@ async def test_of_two_cores_that_start_at_once_one_leads(postgres: Postgres, tmp
         await hear_all(shim, leader, "last", set(check_heard(shim, postgres.url)))
 
 
-async def test_a_standby_that_starts_under_load_catches_up_and_takes_over(postgres: Postgres, tmp_path: Path) -> None:
-    """It begins with nothing while asks are placed."""
+@pytest.mark.parametrize("each", [7, pytest.param(20, marks=pytest.mark.long)])
+async def test_a_standby_that_starts_under_load_catches_up_and_takes_over(
+    postgres: Postgres, tmp_path: Path, each: int
+) -> None:
+    """It begins with nothing while asks are placed, of which up to *each* come every millisecond."""
     shim = Shim()
     async with cores_on(postgres.url, tmp_path) as cores:
         first = await cores.start()
         await shim.prepare(first.channel)
-        placing = asyncio.create_task(shim.place(first.channel, 60.0))
+        placing = asyncio.create_task(shim.place(first.channel, 60.0, each))
         second = await cores.start()
         async with asyncio.timeout(PATIENCE_S):
             while (await second.status()).standing.records_behind > 50:  # noqa: ASYNC110 - asked over the wire
