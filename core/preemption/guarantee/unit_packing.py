@@ -143,8 +143,8 @@ class Packing:
         self._chosen: list[_Item] = []
         self._best: tuple[tuple[_Item, ...], dict[Allocation, Node]] | None = None
         self._steps = 0
-        self._effort = 0
-        """The steps so far, with those of spreading the members."""
+        self._spreads = 0
+        """The number of places tried for members, which count as work but not as steps."""
         # Victims for a type that no guarantee covers may leave only together with others. Only the search for single
         # asks considers them.
         self.exhaustive = all(self._needs.owed)
@@ -152,17 +152,15 @@ class Packing:
 
     def take_steps(self) -> bool:
         """Takes some steps. Returns whether the search has ended."""
-        until = self._effort + STEPS_AT_ONCE
+        until = self._steps + self._spreads + STEPS_AT_ONCE
         while not self._over:
             if self._steps >= MOST_STEPS:
                 self.exhaustive, self._over = False, True
-            elif self._effort >= until:
+            elif self._steps + self._spreads >= until:
                 return False
             elif self._stack:
-                self._effort += 1
                 self._take_step()
             else:
-                self._effort += 1
                 self._begin_weight()
         return True
 
@@ -260,7 +258,7 @@ class Packing:
             devices = {node: devices_after(node, gone, self._given_up) for node in rooms}
         spread = _Spread(self._groups, rooms, self._bound, devices)
         nodes = spread.find_places()
-        self._effort += spread.steps
+        self._spreads += spread.steps
         if spread.cut_short:
             self.exhaustive = False
         if nodes is None:
