@@ -169,7 +169,8 @@ def is_asked_about(shim: ShimView, application_id: str) -> bool:
     """Tells whether the shim still owes an answer about a member of the gang of an application."""
     for question in shim.questions.values():
         if isinstance(question, PredicatesAsked) and question.allocate and question.application_id == application_id:
-            request = shim.partitions[question.partition].requests.get(question.key)
+            partition = shim.partitions.get(question.partition)
+            request = partition.requests.get(question.key) if partition is not None else None
             if request is not None and request.placeholder:
                 return True
     return False
