@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from kornel.core.domain.secrets import HIDDEN, names_secret, text_without_secrets, without_secrets
@@ -195,3 +197,16 @@ def test_time_is_in_proportion_to_the_text() -> None:
             text_without_secrets(text)
             without_secrets({"service.x": text})
         assert took.seconds < 1, text[:10]
+
+
+@pytest.mark.parametrize("unit", ["a", "\\a"])
+def test_a_long_secret_takes_no_memory_for_each_of_its_characters(unit: str) -> None:
+    text = 'password: "' + unit * (200_000 // len(unit))
+    tracemalloc.start()
+    try:
+        shown = without_secrets({"service.x": text})
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert shown == {"service.x": f"password: {HIDDEN}"}
+    assert most < 3 * len(text)
