@@ -23,7 +23,14 @@ MOST_VALUES: Final = 500_000
 DEEPEST: Final = 100
 """The most objects and lists within one another. JSON is not written much deeper than that."""
 
+LONGEST_TEXT: Final = 256 * 2**10
+"""The most characters of one text in it. A longer one is left out whole, as a part of it might end within a secret."""
+
 VALUES_PER_TURN: Final = 2_000
+"""The values that are looked at before others get their turn."""
+
+CHARACTERS_OF_VALUE: Final = 32
+"""The characters of a text or name that count as one more value."""
 
 
 class BadStateDump(NoStateDump):
@@ -61,10 +68,18 @@ async def _hide_secrets(document: dict[str, Any]) -> None:
             raise BadStateDump(f"the shim's answer has more than {DEEPEST} objects and lists within one another")
         named = container.items() if isinstance(container, dict) else (("", item) for item in container)
         for at, (name, item) in enumerate(named):
-            seen += 1
+            seen += 1 + len(name) // CHARACTERS_OF_VALUE
             if isinstance(item, str):
-                container[name if isinstance(container, dict) else at] = value_without_secrets(name, item)  # type: ignore[index]
+                seen += len(item) // CHARACTERS_OF_VALUE
+                container[name if isinstance(container, dict) else at] = _show_text(name, item)  # type: ignore[index]
             elif isinstance(item, dict | list) and item:
                 left.append((item, depth + 1))
-            if not seen % VALUES_PER_TURN:
+            if seen >= VALUES_PER_TURN:
+                seen = 0
                 await asyncio.sleep(0)
+
+
+def _show_text(name: str, text: str) -> str:
+    """Returns *text*, the value called *name*, as it may be shown: in a time that is bounded whatever their lengths."""
+    longest = max(len(name), len(text))
+    return value_without_secrets(name, text) if longest <= LONGEST_TEXT else f"[{len(text):,} characters, left out]"
