@@ -421,7 +421,11 @@ PARTITIONS: Final = (
         " waiting_for_turn without_room",
         defaults={"planned": 0},
     ),
-    Kept(GangHold, "evicted freed kind made_ns members mended number relied_on wait_from_ns", defaults={"number": 0}),
+    Kept(
+        GangHold,
+        "evicted freed kind lost made_ns members mended number relied_on wait_from_ns",
+        defaults={"lost": (), "number": 0},
+    ),
     Kept(EndedGroup, "name made resources replaced timed_out"),
     Kept(
         EndedApplication, "spec queue user state submitted_ns started_ns ended_ns states most_used groups spent reason"

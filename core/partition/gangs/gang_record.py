@@ -70,7 +70,18 @@ class GangHold:
     No member runs before all can run, and no member keeps its place if the others cannot have one.
     """
 
-    __slots__ = ("evicted", "freed", "kind", "made_ns", "members", "mended", "number", "relied_on", "wait_from_ns")
+    __slots__ = (
+        "evicted",
+        "freed",
+        "kind",
+        "lost",
+        "made_ns",
+        "members",
+        "mended",
+        "number",
+        "relied_on",
+        "wait_from_ns",
+    )
 
     def __init__(self, kind: str, made_ns: int) -> None:
         self.kind: Final = kind
@@ -86,6 +97,8 @@ class GangHold:
         """The amounts that these victims held, by type."""
         self.relied_on: Final[dict[Allocation, None]] = {}
         """The victims of other preemptors whose room the gang counts on."""
+        self.lost: tuple[tuple[Allocation, str], ...] = ()
+        """The members that lost their places and have no others yet, with the names of the nodes."""
         self.mended = 0
         """The number of times that members were given other places."""
         self.wait_from_ns = made_ns

@@ -46,6 +46,10 @@ MOST_RESTARTS: Final = 4
 changes."""
 
 
+MOST_NAMED: Final = 3
+"""The most lost places that a decision describes."""
+
+
 class UnitAttempt:
     """The progress of an attempt of one gang, which continues from slice to slice."""
 
@@ -257,6 +261,7 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
                 state, KIND, place.ask, now_ns, Outcome.TRIGGERED, detail, place, gang_plan=hold.number
             )
     state.gangs.broken.pop(application, None)
+    hold.lost = ()
     hold.relied_on.update(dict.fromkeys(relied_on))
     hold.wait_from_ns = now_ns
     if plan.victims:
@@ -301,9 +306,16 @@ def _look_at_hold(state: PartitionState, application: Application, hold: GangHol
     if hold.victims_left() or any(victim.preempted and victim not in state.stuck for victim in hold.relied_on):
         hold.wait_from_ns = now_ns
     elif application not in state.gangs.vetting and now_ns - hold.wait_from_ns >= RETRY_NS:
-        call_off(state, application, "its victims have left, and it found no room", now_ns)
+        call_off(state, application, f"its victims have left, and {_why_no_room(hold)}", now_ns)
         return
     _watch_hold(state, application, hold, now_ns)
+
+
+def _why_no_room(hold: GangHold) -> str:
+    """Returns the reason why a gang waits although no victim of its plan is left."""
+    places = [ask.reservation for ask in hold.members if ask.reservation is not None]
+    full = [place.node.node_id for place in places if not place.node.fits_holder(place)]
+    return f"node {full[0]} has no room for it" if full else "a limit or the shim keeps it back"
 
 
 def any_broken(state: PartitionState) -> bool:
@@ -444,13 +456,33 @@ def call_off(state: PartitionState, application: Application, why: str, now_ns: 
     if hold.evicted:
         names = state.types.names
         cost += f", with {format_quantities({names[t]: amount for t, amount in sorted(hold.freed.items())})}"
-    refusal = Refusal(Outcome.UNIT_CALLED_OFF, f"{why}; {cost}")
+    lost = [_describe_loss(state, ask, node_id) for ask, node_id in hold.lost[:MOST_NAMED]]
+    refusal = Refusal(Outcome.UNIT_CALLED_OFF, "; ".join([*dict.fromkeys(lost), why, cost]))
     eviction.record_decision(state, KIND, members[0], now_ns, refusal.outcome, refusal.detail, gang_plan=hold.number)
     unit = application.groups.get(UNIT_KEY)
     if isinstance(unit, GangUnit):
         unit.refusal = refusal
         unit.no_attempt_is_due()
     set_due(state, members[0], now_ns + RETRY_NS)
+
+
+def _describe_loss(state: PartitionState, ask: Allocation, node_id: str) -> str:
+    """Returns what has changed, so that *ask* could not keep its place on the node *node_id*."""
+    node = state.nodes.get(node_id)
+    if node is None:
+        return f"node {node_id} was removed"
+    if not node.schedulable:
+        return f"node {node_id} was closed"
+    if not node.could_hold_shape(ask.shape):
+        return f"node {node_id} is too small for {ask.spec.key} now"
+    stuck = [key for key, where in ask.stuck.items() if where == node_id]
+    if stuck:
+        return f"{stuck[0]} does not leave node {node_id}"
+    if node_id in (ask.refused or ()):
+        return f"the shim refuses {ask.spec.key} on node {node_id}"
+    if state.requests.get(ask.key) is not ask or not ask.pending:
+        return f"{ask.spec.key} was withdrawn or placed by the shim"
+    return f"{ask.spec.key} lost its place on node {node_id}, which has changed"
 
 
 def forget_attempts(state: PartitionState) -> None:

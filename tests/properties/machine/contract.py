@@ -41,7 +41,7 @@ from tests.properties.machine import decisions, intake, quotas, releases
 from tests.properties.machine.answers import Answers
 from tests.properties.machine.application_states import ENDED, check_change
 from tests.properties.machine.cluster import DEFAULT, INTERVAL_NS, LIMIT
-from tests.properties.machine.gangs import is_at_rest
+from tests.properties.machine.gangs import is_at_rest, note_minima
 from tests.properties.machine.shim_view import Known, ShimView
 from tests.properties.machine.view import EXPIRES_AFTER_NS, ContractBroken, Grave, PartitionView, RequestView
 
@@ -96,6 +96,7 @@ class Contract(ShimView):
                     intake.application(self, application, answers)
                 intake.remove_applications(self, removed, answers)
             case UpdateAllocations(_, _, asks_gone, gone):
+                note_minima(self, command)
                 intake.allocations(self, command, answers, known)
                 for entry in asks_gone:
                     releases.withdraw(self, entry)

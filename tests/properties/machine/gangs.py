@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kornel.core.domain.commands import TerminationType
+from kornel.core.domain.commands import TerminationType, UpdateAllocations
 from kornel.core.domain.effects import Allocated, Effect, PredicatesAsked, PreemptionDecided, Released
-from kornel.core.domain.gangs import survives_losses
+from kornel.core.domain.gangs import read_minimum, survives_losses
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation
@@ -20,7 +20,7 @@ from tests.properties.machine.devices import find_devices_together
 from tests.properties.machine.quotas import Quotas
 from tests.properties.machine.shim_view import ShimView
 from tests.properties.machine.topology import lawful_domains
-from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, add
+from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, RequestView, add
 
 _PREEMPTED: Final = TerminationType.PREEMPTED_BY_SCHEDULER
 
@@ -65,9 +65,11 @@ def judge_gangs(shim: ShimView, before: Gangs) -> None:
             placed = [r for r in running if r.placeholder]
             if not placed or any(r.spec.task_group and not r.placeholder for r in running):
                 continue  # Beside a task whose group had no placeholder left, the others come one by one.
-            left = [r.name for r in partition.asks_of(application_id) if r.placeholder]
+            left = [r for r in partition.asks_of(application_id) if r.placeholder]
+            if short_of := _short_of_minimum(partition, placed, left):
+                raise ContractBroken("half a gang", f"{application_id}: {left} wait, {short_of}")
             if left:
-                raise ContractBroken("half a gang", f"{application_id}: {left} wait, {len(placed)} were placed")
+                continue
             total: Amounts = {}
             for request in placed:
                 add(total, request.size)
@@ -251,6 +253,27 @@ def check_held_gang(state: PartitionState, view: PartitionView, ask: Allocation,
         if len(node.reservations) > len(here) or any(free.get(t, 0) < amount for t, amount in wanted.items() if amount):
             return
     raise ContractBroken("forgotten gang", f"{name} could run where room is held for it")
+
+
+def note_minima(shim: ShimView, command: UpdateAllocations) -> None:
+    """Notes the minima that the placeholders of *command* state, whether they are taken or not."""
+    for spec in command.allocations:
+        minimum = read_minimum(spec.tags)
+        partition = shim.partitions.get(spec.partition)
+        if minimum is not None and partition is not None:
+            partition.minima.setdefault((spec.application_id, spec.task_group), set()).add(minimum)
+
+
+def _short_of_minimum(partition: PartitionView, placed: list[RequestView], left: list[RequestView]) -> str:
+    """Returns which task group of a gang was placed with fewer members than it needs: all, unless a placeholder has
+    stated another number."""
+    for group in dict.fromkeys(r.spec.task_group for r in (*placed, *left)):
+        members = [r for r in (*placed, *left) if r.spec.task_group == group]
+        least = min([len(members), *partition.minima.get((members[0].owner, group), ())])
+        there = sum(r.spec.task_group == group for r in placed)
+        if there < least:
+            return f"{there} of {least} in {group} were placed"
+    return ""
 
 
 def _stated_minimum(members: list[Allocation], group: str) -> int:
