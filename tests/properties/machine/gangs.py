@@ -143,6 +143,8 @@ def judge_losses(states: Iterable[PartitionState], effects: Sequence[Effect]) ->
         application = state.applications.get(application_id) if state is not None else None
         if state is None or application is None or application.spec.gang_style != "Hard" or not state.gangs.as_units:
             continue
+        if survives_losses(application.spec.tags):
+            continue
         members = [a for a in application.allocations.values() if a.spec.task_group in application.task_groups]
         standing = [a for a in members if not a.preempted and not (a.released and a.replaced_by is None)]
         for group_name, group in application.task_groups.items():
