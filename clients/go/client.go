@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -42,7 +42,8 @@ const (
 
 // Options say how a client works. The zero value of each but Address and RMID is a good one.
 type Options struct {
-	// Address of the core, such as 127.0.0.1:50051 or unix:/run/kornel.sock.
+	// Address of the core, such as 127.0.0.1:50051 or unix:/run/kornel.sock; or the addresses of several cores that share a
+	// journal, separated by commas. The client then talks to the leader.
 	Address string
 	// RMID names the resource manager.
 	RMID string
@@ -64,10 +65,11 @@ type Options struct {
 	DialOptions []grpc.DialOption
 }
 
-// A Client is a connection to one core on behalf of one resource manager. After a break it connects again by itself.
+// A Client is a connection to one core, or to the leader of several, on behalf of one resource manager. After a break it
+// connects again by itself.
 type Client struct {
 	options    Options
-	connection *grpc.ClientConn
+	connection *leaderConnection
 	scheduler  si.SchedulerClient
 }
 
@@ -79,35 +81,46 @@ func NewClient(options Options) (*Client, error) {
 	setDefault(&options.Outbox, 20_000)
 	setDefault(&options.Inbox, 1000)
 	setDefault(&options.Logger, slog.Default())
-	dial := []grpc.DialOption{
+	addresses := splitAddresses(options.Address)
+	if len(addresses) == 0 {
+		addresses = []string{options.Address}
+	}
+	longestBackoff := longestPause
+	if len(addresses) > 1 {
+		longestBackoff = 200 * time.Millisecond // Another core takes over within seconds.
+	}
+	session := rand.Text()
+	common := []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes)),
 		// gRPC's own pauses between attempts grow to two minutes, so a core that comes back would be found late.
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: firstPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: longestPause},
+			Backoff:           backoff.Config{BaseDelay: firstPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: longestBackoff},
 			MinConnectTimeout: 5 * time.Second,
 		}),
 		// Pings that are not answered show that the core hangs or the network drops packets.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout}),
 		// By default a channel without calls for half an hour disconnects.
 		grpc.WithIdleTimeout(0),
-	}
-	proofs, err := options.Credentials.dialOptions(options.Address)
-	if err != nil {
-		return nil, err
-	}
-	session := rand.Text()
-	dial = append(dial,
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 			return invoke(metadata.AppendToOutgoingContext(ctx, sessionKey, session), method, request, reply, connection, options...)
 		}),
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, description *grpc.StreamDesc, connection *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
 			return open(metadata.AppendToOutgoingContext(ctx, sessionKey, session), description, connection, method, options...)
 		}),
-	)
-	dial = append(append(dial, proofs...), options.DialOptions...)
-	connection, err := grpc.NewClient(options.Address, dial...)
+	}
+	connection, err := newLeaderConnection(addresses, options.ConnectTimeout, options.Logger, func(address string) (*grpc.ClientConn, error) {
+		proofs, err := options.Credentials.dialOptions(address)
+		if err != nil {
+			return nil, err
+		}
+		made, err := grpc.NewClient(address, slices.Concat(common, proofs, options.DialOptions)...)
+		if err != nil {
+			return nil, fmt.Errorf("address of the core: %w", err)
+		}
+		return made, nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("address of the core: %w", err)
+		return nil, err
 	}
 	return &Client{options, connection, si.NewSchedulerClient(connection)}, nil
 }
@@ -128,46 +141,20 @@ func (c *Client) Connection() grpc.ClientConnInterface { return c.connection }
 // Close ends the connection with everything on it. Close its [Session] before, so that what is queued gets written.
 func (c *Client) Close() error { return c.connection.Close() }
 
-// WaitUntilReady waits for a connection. It returns [ErrConnectionLost] once ctx is done.
-func (c *Client) WaitUntilReady(ctx context.Context) error {
-	for {
-		state := c.connection.GetState()
-		switch state {
-		case connectivity.Ready:
-			return nil
-		case connectivity.Shutdown:
-			return ErrClosed
-		case connectivity.Idle:
-			c.connection.Connect()
-		}
-		if !c.connection.WaitForStateChange(ctx, state) {
-			return fmt.Errorf("%w: no connection to %s in time", ErrConnectionLost, c.options.Address)
-		}
-	}
-}
+// WaitUntilReady waits for a connection to the core, or until one of several cores leads. It returns [ErrConnectionLost]
+// once ctx is done.
+func (c *Client) WaitUntilReady(ctx context.Context) error { return c.connection.find(ctx) }
 
 func (c *Client) waitUntilReady(ctx context.Context, limit time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := c.WaitUntilReady(limited)
 	if errors.Is(err, ErrConnectionLost) && ctx.Err() == nil {
-		if cause := c.connectionError(ctx); cause != "" {
+		if cause := c.connection.explain(ctx); cause != "" {
 			return fmt.Errorf("%w: %s", err, cause)
 		}
 	}
 	return err
-}
-
-// connectionError returns why the last attempt to connect failed, such as an authority that is not trusted. It makes a
-// call, because gRPC reports the reason only to calls.
-func (c *Client) connectionError(ctx context.Context) string {
-	limited, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	_, err := c.connection.NewStream(limited, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, si.Scheduler_UpdateNode_FullMethodName)
-	if err == nil {
-		return ""
-	}
-	return status.Convert(err).Message()
 }
 
 // A Registration is what a resource manager tells the core about itself.

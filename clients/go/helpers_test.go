@@ -32,7 +32,9 @@ func connect(t *testing.T, core *fakecore.Core, options Options) *Client {
 	}
 	options.RMID = "rm-1"
 	options.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
-	options.DialOptions = []grpc.DialOption{core.Dialer()}
+	if options.DialOptions == nil {
+		options.DialOptions = []grpc.DialOption{core.Dialer()}
+	}
 	client, err := NewClient(options)
 	if err != nil {
 		t.Fatal(err)

@@ -321,7 +321,8 @@ func (s *Shim) UpdateConfiguration(ctx context.Context, config string, extraConf
 
 // mayBeBrought tells whether the error is not about the configuration itself, so that it can be sent again.
 func mayBeBrought(err error) bool {
-	return isRefusal(err, codes.Unavailable, codes.FailedPrecondition, codes.DeadlineExceeded)
+	// A call ends CANCELLED if the client has closed its connection because another core leads.
+	return isRefusal(err, codes.Unavailable, codes.FailedPrecondition, codes.DeadlineExceeded, codes.Canceled)
 }
 
 // bringConfiguration sends a configuration that no registration has sent: one that was set while a registration was under

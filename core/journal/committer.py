@@ -27,6 +27,12 @@ EFFECTS_PER_BLOCK: Final = 10_000
 """The bounds of a block. It ends there even if more records wait, because its records are made at once and kept in
 memory until it is committed."""
 
+BURST_STEPS: Final = 64
+"""The number of records and effects in a block after which the next one waits, because as many are likely to follow."""
+BURST_PAUSE_S: Final = 0.005
+"""The time for which it waits. Each block costs the engine more than its commit: the thread takes the interpreter from
+it several times."""
+
 SHORTEST_PAUSE_S: Final = 0.05
 
 BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -138,10 +144,13 @@ class Committer:
             self._something.clear()
             self._urgent.clear()
             while self._queue:
+                steps = self.steps
                 block = self._writer.make_block(self._take_calls(), self.delivered)
                 if not self._commit(block):
                     return
                 self._on_durable(block.last)
+                if self.steps - steps >= BURST_STEPS:
+                    self._closing.wait(BURST_PAUSE_S)
             if self._closing.is_set():
                 return
 

@@ -17,6 +17,7 @@ from kornel.core.model.domains import Domain, Topology, count_on_node
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
 from kornel.core.policies import gang_nodes
+from kornel.core.policies.device_packing import Budget
 from kornel.core.policies.gang_nodes import Candidates, Chosen, Members, Paper, Shortfall, take_places
 from kornel.core.policies.topology_choice import Room, Shares, choose_domains
 from kornel.core.policies.topology_choice import Shortfall as NoDomain
@@ -79,12 +80,13 @@ def _try_divisions(candidates: Candidates, topology: Topology, gang: Sequence[Me
             entries.append(members._replace(number=size, together=None))
             choices.append([d for d in domains if d is None or d.count_room(members.pairs) >= size])
             owners.append(at)
+    budget = Budget()
     for way in islice(product(*choices), MOST_DIVISIONS):
         divided = [
             entry if domain is None else entry._replace(refused=entry.refused | _others_than(candidates, domain))
             for entry, domain in zip(entries, way, strict=True)
         ]
-        found = gang_nodes.choose_nodes(candidates, divided)
+        found = gang_nodes.choose_nodes(candidates, divided, budget)
         if not isinstance(found, Shortfall):
             chosen: list[tuple[Node, ...]] = [()] * len(gang)
             for at, nodes in zip(owners, found, strict=True):

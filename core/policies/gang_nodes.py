@@ -6,7 +6,8 @@ gets the nodes that its members would get one after the other.
 
 For equal members the answer is exact: wherever the first of them are put, the next one finds a place as long as there
 is one. Members of different sizes may take each other's room. They are tried in the order of their turns, then the
-largest first, and finally every way to pack them is tried, up to a number of steps.
+largest first, and finally every way to pack them is tried, up to a number of steps (with devices:
+:mod:`.device_packing`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import Final, NamedTuple
 
 from kornel.core.domain.devices import DeviceRequest
@@ -22,6 +24,7 @@ from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, unbook_amounts
 from kornel.core.policies.device_choice import choose_devices
+from kornel.core.policies.device_packing import MOST_NODES, Budget, DevicePacking, Wish
 
 MOST_STEPS: Final = 5_000
 """The most times that a search for a way to pack different members puts a member on a node."""
@@ -91,8 +94,9 @@ class Candidates(NamedTuple):
         return (node for node in fitting if node.has_devices(members.devices))
 
 
-def choose_nodes(candidates: Candidates, gang: Sequence[Members]) -> Chosen | Shortfall:
-    """Returns a node for each member of *gang*, or how many would find one. Changes nothing."""
+def choose_nodes(candidates: Candidates, gang: Sequence[Members], budget: Budget | None = None) -> Chosen | Shortfall:
+    """Returns a node for each member of *gang*, or how many would find one. Changes nothing. *budget*: the steps that a
+    search for a way to pack members with different devices may take."""
     wanted = sum(members.number for members in gang)
     found = _place_in_turn(candidates, gang, range(len(gang)), wanted)
     if not isinstance(found, Shortfall) or len(gang) == 1:
@@ -104,9 +108,24 @@ def choose_nodes(candidates: Candidates, gang: Sequence[Members]) -> Chosen | Sh
     best = max(found, other, key=lambda shortfall: shortfall.placed)
     if _is_hopeless(candidates, gang):
         return best._replace(exhaustive=True)
-    if wanted > MOST_PACKED or any(members.devices is not None for members in gang):
+    if wanted > MOST_PACKED:
         return best
+    if any(members.devices is not None for members in gang):
+        return _pack_devices(candidates, gang, budget or Budget(), best)
     return _PackingSearch(candidates, gang, largest_first).run(best)
+
+
+def _pack_devices(
+    candidates: Candidates, gang: Sequence[Members], budget: Budget, best: Shortfall
+) -> Chosen | Shortfall:
+    """Returns a way to pack *gang*, of which some members want devices; otherwise *best*, with whether all ways were
+    tried."""
+    wishes = [
+        Wish(m.pairs, m.devices, m.number, list(islice(_usable_nodes(candidates, m), MOST_NODES + 1))) for m in gang
+    ]
+    alike = all(not members.refused and not members.required_node for members in gang)
+    nodes = DevicePacking(wishes, budget, alike=alike).find_nodes()
+    return best._replace(exhaustive=not budget.cut_short) if nodes is None else tuple(nodes)
 
 
 def count_places(candidates: Candidates, members: Members) -> Iterator[tuple[Node, int]]:

@@ -28,7 +28,7 @@ var errNotRegistered = errors.New("the shim has not registered yet")
 
 // Options say how a [Remote] reaches its core.
 type Options struct {
-	// Address is the address of the core.
+	// Address is the address of the core, or the addresses of several that share a journal, separated by commas.
 	Address     string
 	Credentials kornel.Credentials
 	Logger      *slog.Logger

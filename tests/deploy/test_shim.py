@@ -137,6 +137,13 @@ def test_the_chart_deploys_both(values: dict[str, Any], tmp_path: Path) -> None:
     assert environment(shim)["KORNEL_ADDRESS"] == "site-kornel.sched.svc:50051"
 
 
+def test_the_shim_may_be_given_the_addresses_of_other_cores() -> None:
+    several = "core-1.example.org:50051,core-2.example.org:50051"
+    values = merged(WITH_SHIM, {"shim": {"coreAddress": several}})
+    jsonschema_rs.validator_for(SCHEMA).validate(merged(DEFAULTS, values))
+    assert environment(the_deployment(of_chart(values)))["KORNEL_ADDRESS"] == several
+
+
 def test_a_shim_without_image_is_not_rendered() -> None:
     with pytest.raises(TemplateError, match=r"shim\.image\.repository: .*none is published"):
         rendered(merged(PLAIN, {"shim": {"enabled": True}}))

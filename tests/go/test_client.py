@@ -8,18 +8,26 @@ import re
 import signal
 import subprocess
 import sys
+from asyncio.subprocess import PIPE, Process
 from collections import Counter
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from kornel.core.domain.commands import RegisterManager
 from kornel.core.journal.reading import read_records
+from tests.e2e.cores import cores_on
 from tests.e2e.harness import PATIENCE_S, running_core
 from tests.e2e.test_resume import books_of_journal, killed_core
 from tests.go.toolchain import BUILD_S, CLIENT, ROOT, find_go, list_unformatted, run_go
+from tests.history_databases import postgres, postgres_server
+from tests.postgres import Postgres
 from tests.unit.journal.made import open_store
+
+__all__ = ["postgres", "postgres_server"]
 
 pytestmark = pytest.mark.timeout(BUILD_S)
 
@@ -89,37 +97,73 @@ async def test_the_example_runs_its_gang_and_its_tasks_at_a_core(example: Path) 
                 await shim.wait()
 
 
-async def test_the_example_goes_on_exactly_however_often_the_core_is_killed(example: Path, tmp_path: Path) -> None:
-    """With a journal, the shim registers once, each task is placed once and ends once, and the core's books agree."""
-    tasks = 300
-    async with killed_core(tmp_path) as core:
-        command = [example, "--core", core.address, "--tasks", str(tasks), "--gang", "0", "--runtime", "1ms"]
-        shim = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
-        placed: Counter[str] = Counter()
-        ended: Counter[str] = Counter()
+@dataclass
+class Tasks:
+    """The example, and what it prints about its tasks."""
 
-        async def read_until(count: int) -> None:
-            assert shim.stderr is not None
-            async with asyncio.timeout(PATIENCE_S):
-                while ended.total() < count:
-                    line = (await shim.stderr.readline()).decode()
-                    assert line, "the shim ended"
-                    placed.update(re.findall(r"(task-\d+) runs on", line))
-                    ended.update(re.findall(r"(task-\d+) ends", line))
+    process: Process
+    placed: Counter[str] = field(default_factory=Counter)
+    ended: Counter[str] = field(default_factory=Counter)
 
-        try:
-            for number in (1, 90, 91, 200, 260):
-                await read_until(number)
-                await core.kill()
-                await core.start()
-            await read_until(tasks)
-        finally:
-            shim.kill()
-            await shim.wait()
-        await core.kill(signal.SIGTERM)
-    keys = {f"task-{number}" for number in range(tasks)}
-    assert placed == ended == Counter(dict.fromkeys(keys, 1))
-    assert books_of_journal(core.journal) == (placed, ended)
-    with closing(open_store(core.journal)) as store:
+    async def read_until(self, count: int) -> None:
+        """Returns when so many tasks have ended."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(PATIENCE_S):
+            while self.ended.total() < count:
+                line = (await self.process.stderr.readline()).decode()
+                assert line, "the shim ended"
+                self.placed.update(re.findall(r"(task-\d+) runs on", line))
+                self.ended.update(re.findall(r"(task-\d+) ends", line))
+
+
+@asynccontextmanager
+async def running_tasks(example: Path, address: str, count: int) -> AsyncIterator[Tasks]:
+    """The example with so many tasks that end at once."""
+    command = [example, "--core", address, "--tasks", str(count), "--gang", "0", "--runtime", "1ms"]
+    process = await asyncio.create_subprocess_exec(*command, stderr=PIPE)
+    try:
+        yield Tasks(process)
+    finally:
+        process.kill()
+        await process.wait()
+
+
+def check_journal(journal: str, tasks: Tasks, count: int) -> None:
+    """Fails unless the shim registered once, each task was placed once and ended once, and the journal agrees."""
+    assert tasks.placed == tasks.ended == Counter({f"task-{number}": 1 for number in range(count)})
+    assert books_of_journal(journal) == (tasks.placed, tasks.ended)
+    with closing(open_store(journal)) as store:
         commands = [read.record.call.command for read in read_records(store)]
     assert sum(isinstance(each, RegisterManager) for each in commands) == 1
+
+
+async def test_the_example_goes_on_exactly_however_often_the_core_is_killed(example: Path, tmp_path: Path) -> None:
+    """With a journal, the shim registers once, each task is placed once and ends once, and the core's books agree."""
+    count = 300
+    async with killed_core(tmp_path) as core:
+        async with running_tasks(example, core.address, count) as tasks:
+            for number in (1, 90, 91, 200, 260):
+                await tasks.read_until(number)
+                await core.kill()
+                await core.start()
+            await tasks.read_until(count)
+        await core.kill(signal.SIGTERM)
+    check_journal(core.journal, tasks, count)
+
+
+async def test_the_example_follows_the_leader(example: Path, postgres: Postgres, tmp_path: Path) -> None:
+    """Of three cores, the leader is killed, and the next one stopped, so that it hangs without ending its streams."""
+    count = 600
+    async with cores_on(postgres.url, tmp_path) as cores:
+        started = [await cores.start() for _ in range(3)]
+        address = ",".join(core.address for core in reversed(started))
+        async with running_tasks(example, address, count) as tasks:
+            await tasks.read_until(50)
+            started[0].send(signal.SIGKILL)
+            await tasks.read_until(100)
+            second = await cores.leader(started[0])
+            second.send(signal.SIGSTOP)
+            await tasks.read_until(count)
+    check_journal(postgres.url, tasks, count)
+    with closing(open_store(postgres.url)) as store:
+        assert {read.record.epoch for read in read_records(store) if read.record.call.command is not None} == {1, 2, 3}

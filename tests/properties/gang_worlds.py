@@ -262,6 +262,8 @@ class Settled:
 
     victims: list[str] = field(default_factory=list)
     spread: dict[str, str] = field(default_factory=dict)
+    devices: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The devices that each member was told to use."""
     placed_at_once: bool = True
     preempted_again: bool = False
     refused: bool = False
@@ -414,8 +416,9 @@ class Play:
         members = {member.key for member in self.world.unit.members}
         for effect in effects:
             match effect:
-                case Allocated(spec, node, _) if spec.key in members:
+                case Allocated(spec, node, _, tags) if spec.key in members:
                     placed[spec.key] = node
+                    self.settled.devices[spec.key] = tuple(filter(None, dict(tags).get(GIVEN_TAG, "").split(",")))
                 case Released(_, _, key, TerminationType.PREEMPTED_BY_SCHEDULER, _):
                     self._told.append(key)
                 case ApplicationRejected():

@@ -6,12 +6,24 @@ planner. Where it finds a lawful plan the engine finds one too, with no more vic
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kornel.core.preemption.guarantee import unit_packing
 from tests.examples import scale_examples
 from tests.oracles.rules import gang_units
-from tests.properties.gang_worlds import GangWorld, Play, random_device_world, random_domain_world, random_gang_world
+from tests.properties.gang_worlds import (
+    GangWorld,
+    Play,
+    Settled,
+    random_device_world,
+    random_domain_world,
+    random_gang_world,
+)
 
 
 @given(st.integers(0, 2**32))
@@ -29,9 +41,46 @@ def test_a_gang_that_requires_racks_preempts_in_the_best_lawful_ones_or_not_at_a
 
 
 @given(st.integers(0, 2**32))
+@example(1)
+@example(315)
+@example(342)
+@example(501)
+@example(826)
 @settings(max_examples=scale_examples(1_000), deadline=None)
 def test_a_gang_that_wants_devices_preempts_for_all_of_them_or_not_at_all(seed: int) -> None:
     judge(random_device_world(seed))
+
+
+def test_spreading_members_counts_as_work_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few sets of victims may each take two thousand tries to spread the members, which is too much for one slice."""
+    tried: list[int] = []
+    find_places, take_steps = unit_packing._Spread.find_places, unit_packing.Packing.take_steps
+    monkeypatch.setattr(unit_packing, "STEPS_AT_ONCE", 10)
+
+    def counted(spread: unit_packing._Spread) -> Any:
+        found = find_places(spread)
+        tried.append(spread.steps)
+        return found
+
+    def bounded(packing: unit_packing.Packing) -> bool:
+        tried.clear()
+        ended = take_steps(packing)
+        assert sum(tried[:-1]) < 10
+        return ended
+
+    monkeypatch.setattr(unit_packing._Spread, "find_places", counted)
+    monkeypatch.setattr(unit_packing.Packing, "take_steps", bounded)
+    most = 0
+    for seed in range(60):
+        Play(random_gang_world(seed)).settle()
+        most = max(most, len(tried))
+    assert most > 1
+
+
+def told_devices(world: GangWorld, settled: Settled, gone: Collection[str]) -> list[str]:
+    """Returns what is wrong with the devices that the members were told to use once *gone* have left."""
+    devices = world.unit.devices
+    return [] if devices is None else devices.complaints(settled.spread, settled.devices, gone)
 
 
 def judge(world: GangWorld) -> None:
@@ -42,10 +91,8 @@ def judge(world: GangWorld) -> None:
     books, unit, gangs = world.books(), world.unit, world.gangs
     if gang_units.fits_idle(books, unit):
         assert not settled.victims, f"{settled.victims} had to leave though all members fit: {world}"
-        # Members that want different devices are put on the nodes in two orders only, of which neither may lead there.
-        wishes = {(str(unit.wish_of(member)), str(member.amounts)) for member in unit.members}
-        packed = unit.devices is not None and len(wishes) > 1
-        assert settled.spread or packed, f"all members fit, and none was placed: {world}"
+        assert settled.spread, f"all members fit, and none was placed: {world}"
+        assert told_devices(world, settled, ()) == [], f"{settled} in {world}"
         return
     best = gang_units.best_plan(books, unit, gangs)
     if not settled.victims:
@@ -58,5 +105,6 @@ def judge(world: GangWorld) -> None:
     assert not settled.preempted_again, f"more had to leave than the first plan said: {settled} in {world}"
     said = gang_units.complaints(books, unit, gangs, settled.spread, victims)
     assert said == [], f"{said}: {settled} in {world}"
+    assert told_devices(world, settled, settled.victims) == [], f"{settled} in {world}"
     assert best is not None
     assert gang_units.price_of(victims) <= best[0], f"{gang_units.price_of(victims)}, not {best}: {settled} in {world}"

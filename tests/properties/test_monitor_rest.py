@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kornel.core.domain.commands import AnswerCallbacks, PreemptionNoticeAnswer, UpdateConfiguration
@@ -66,7 +66,7 @@ class Pair:
 
     def compare(self) -> None:
         """What rounds remember is the same, and so is what an explanation would say."""
-        assert self.resting.state.law_violations == self.restless.state.law_violations
+        assert self.resting.state.law_violations == self.restless.state.law_violations == 0
         one, other = self.resting.state.notices, self.restless.state.notices
         assert one.entries.keys() == other.entries.keys()
         assert [entry.deadline_ns for entry in one.entries.values()] == [
@@ -99,6 +99,9 @@ def shown(effects: list[Effect] | None) -> list[str]:
 
 @settings(max_examples=scale_examples(40), deadline=None)
 @given(st.integers(0, 2**32))
+@example(1000098)  # A reserved ask of a leaf that has its guarantee.
+@example(1000345)  # An ask that uses what the victims of another leave over, of which one has time left.
+@example(5000900)  # The same on a node where room is held by age.
 def test_the_same_comes_of_it_whether_or_not_rounds_are_left_out(seed: int) -> None:
     """Times of quiet and of plenty take turns. Nothing arrives in the very moment of a round, where the one that is
     left out and the one that comes next would be in the same moment."""

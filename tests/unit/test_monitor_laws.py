@@ -165,6 +165,22 @@ def test_what_another_ask_has_reserved_is_not_there_either() -> None:
     assert broken(built, plan(built, "a3")) == set()
 
 
+def test_what_victims_leave_over_goes_to_preemptors_before_one_that_has_waited_long() -> None:
+    """A task of 2 leaves room for two asks of 1 (E.5 no. 3), although 2 are held by age on the node: such claims come
+    after those of preemptors (B.7). Free room that is held by age stays held."""
+    built = stage(owed=1)
+    built.release("app-a", "a2", "a3")
+    built.submit("app-a", ["large"], {"f": 2}, node_id="n")
+    built.submit("app-q", ["q2", "old"], {"f": 1})
+    reservations.reserve_node(built.state, built.state.requests["old"], built.state.nodes["n"], 0, by_age=True)
+    fits = (place(built, "q0", "large"), place(built, "q1"))
+    assert broken(built, replace(plan(built), places=fits)) == set()
+    assert Law.SUFFICIENT in broken(built, replace(plan(built), places=(*fits, place(built, "q2"))))
+    built.release("app-a", "a1")
+    assert broken(built, replace(plan(built), places=fits)) == set()
+    assert Law.SUFFICIENT in broken(built, replace(plan(built), places=(*fits, place(built, "q2"))))
+
+
 def test_nothing_is_taken_on_a_node_that_takes_no_asks_or_was_refused() -> None:
     built = stage()
     built.state.requests["q0"].refused = {"n": "no"}

@@ -155,7 +155,7 @@ func run(address, rmID string, s *shim) error {
 }
 
 func main() {
-	address := flag.String("core", "127.0.0.1:50051", "address of the core")
+	address := flag.String("core", "127.0.0.1:50051", "address of the core, or of several with commas between them")
 	rmID := flag.String("rm-id", "example", "name of the resource manager")
 	tasks := flag.Int("tasks", 8, "how many tasks to run")
 	gang := flag.Int("gang", 2, "how many of them are a gang, which starts together")

@@ -15,6 +15,7 @@ import (
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	health "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
@@ -69,6 +70,10 @@ type Core struct {
 	applied map[string]uint64
 	sent    map[string][]proto.Message
 	told    *kornelv1.StreamCounts
+	// standsBy and leader belong to [Core.StandBy], leads to [Core.Lead].
+	standsBy bool
+	leader   string
+	leads    uint64
 }
 
 // Sessions returns the names of sessions that calls have come with, each once.
@@ -122,12 +127,18 @@ func (c *Core) Serve() {
 	defer c.mu.Unlock()
 	c.listener = bufconn.Listen(1 << 20)
 	c.server = grpc.NewServer(append([]grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			c.noteSession(ctx)
+			if err := c.refer(info.FullMethod, func(trailer metadata.MD) { _ = grpc.SetTrailer(ctx, trailer) }); err != nil {
+				return nil, err
+			}
 			return handle(ctx, request)
 		}),
-		grpc.ChainStreamInterceptor(func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		grpc.ChainStreamInterceptor(func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 			c.noteSession(stream.Context())
+			if err := c.refer(info.FullMethod, stream.SetTrailer); err != nil {
+				return err
+			}
 			return handle(server, stream)
 		}),
 	}, c.ServerOptions...)...)
@@ -137,6 +148,7 @@ func (c *Core) Serve() {
 	}
 	kornelv1.RegisterConfigurationServiceServer(c.server, &configuration{core: c})
 	kornelv1.RegisterManagerServiceServer(c.server, &manager{core: c})
+	health.RegisterHealthServer(c.server, &standing{core: c})
 	go func(server *grpc.Server, listener net.Listener) { _ = server.Serve(listener) }(c.server, c.listener)
 }
 
@@ -184,12 +196,14 @@ func (c *Core) LoseEntries(kind string, count uint64) {
 
 // Dialer connects a client to the core, wherever its address points.
 func (c *Core) Dialer() grpc.DialOption {
-	return grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-		c.mu.Lock()
-		listener := c.listener
-		c.mu.Unlock()
-		return listener.DialContext(ctx)
-	})
+	return grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return c.dial(ctx) })
+}
+
+func (c *Core) dial(ctx context.Context) (net.Conn, error) {
+	c.mu.Lock()
+	listener := c.listener
+	c.mu.Unlock()
+	return listener.DialContext(ctx)
 }
 
 // EndStreams ends the three streams with a status error. The core keeps its state unless the error is FAILED_PRECONDITION.

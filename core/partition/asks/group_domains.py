@@ -50,7 +50,7 @@ def _choose(topology: Topology, ask: Allocation, depth: int, taken: dict[DomainP
     request = ask.spec.topology
     assert request is not None, "the caller has checked"
     rooms = rooms_for(topology, ask, depth, taken)
-    missing = count_missing(ask)
+    missing = 1 if ask.group is None else count_missing(ask)
     beside = 0 if taken or request.wish != Wish.REQUIRED else _count_waiting_beside(ask)
     if request.slice_size:
         beside = min(beside, request.slice_size - 1)
@@ -103,7 +103,7 @@ def count_missing(ask: Allocation) -> int:
     """Returns how many members of the group of *ask* wait for a place, itself included."""
     group = ask.group
     if group is None:
-        return 1
+        return 1 + _count_waiting_beside(ask)
     if not group.is_unit:
         return group.size
     return sum(together_of(other.spec) == together_of(ask.spec) for other in group.unordered_asks())
@@ -127,6 +127,12 @@ def nodes_for_victims(state: PartitionState, ask: Allocation) -> list[Node] | No
     which all members find room once there is one more place. Otherwise a victim would leave for one member where the
     others have no room.
     """
+    return _nodes_of_domains(state, ask, count_missing(ask))
+
+
+def _nodes_of_domains(state: PartitionState, ask: Allocation, missing: int) -> list[Node] | None:
+    """Returns the nodes of the domains where members of the group of *ask* are, or else of those with room for one less
+    than *missing*; ``None``: the group requires no domain."""
     request, topology = ask.spec.topology, state.topology
     if request is None or request.wish != Wish.REQUIRED or ask.spec.required_node:
         return None
@@ -134,7 +140,7 @@ def nodes_for_victims(state: PartitionState, ask: Allocation) -> list[Node] | No
     if topology is None or depth is None:
         return []
     taken = count_taken(state, ask, depth)
-    missing, size = count_missing(ask), request.slice_size
+    size = request.slice_size
     if size:
         begun = {path for path, count in taken.items() if count % size}
         wanted = 1 if begun else min(size, missing)
@@ -183,7 +189,7 @@ def count_taken(
 def is_with_others(state: PartitionState, ask: Allocation, node: Node) -> bool:
     """Tells whether *node*, on which room is held for *ask*, is in a domain that its group still allows: others may
     have been placed elsewhere since, or nodes may have changed their domains."""
-    among = nodes_for_victims(state, ask)
+    among = _nodes_of_domains(state, ask, 1)
     return among is None or node in among
 
 

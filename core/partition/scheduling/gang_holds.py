@@ -71,7 +71,7 @@ def _place_if_free(state: PartitionState, application: Application, hold: GangHo
         state.gangs.broken[application] = None
         return
     places = [(ask, ask.reservation.node) for ask in hold.members if ask.reservation is not None]
-    if not find_devices(places):
+    if find_devices(places) is None:
         return
     members = list(hold.members)
     limited = _exceeded_limit(state, application, members)

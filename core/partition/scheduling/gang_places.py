@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kornel.core.domain.application_states import AppEvent, AppState
@@ -24,6 +24,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
 from kornel.core.policies import user_limits
 from kornel.core.policies.device_choice import choose_devices
+from kornel.core.policies.device_sharing import DevicesOf, share_devices
 from kornel.core.policies.gang_domains import choose_nodes
 from kornel.core.policies.gang_nodes import NONE_REFUSED, Candidates, Members, Shortfall
 
@@ -65,32 +66,59 @@ def choose_places(
     for asks, places in zip(alike, chosen, strict=True):
         nodes.update(zip(asks, places, strict=True))
     found = [(ask, nodes[ask]) for ask in members]
-    return found if find_devices(found) else None
+    return found if find_devices(found) is not None else None
 
 
-def find_devices(places: Places) -> bool:
-    """Tells whether all members get their devices on their nodes when they are placed one after the other. What is kept
-    for a member is free for the others once it is placed.
+def find_devices(places: Places) -> DevicesOf | None:
+    """Returns the devices of the members that do not simply get those that would be chosen for them one after the
+    other; ``None``: not all members have some.
 
-    The order matters: members with parts of different sizes may have been packed more tightly in the order in which
-    nodes were chosen for them.
+    The order matters: members with different wishes may fit only if none of them gets its devices without regard to the
+    others. What is kept for a member is free for the others once it is placed.
     """
     left: dict[Node, NodeDevices] = {}
+    crowded: dict[Node, list[Allocation]] = {}
     for ask, node in places:
         request = ask.shape.devices
         if request is None:
             continue
         if node.devices is None:
-            return False
+            return None
         devices = left.get(node)
         if devices is None:
             devices = left[node] = node.devices.copy()
         taken = choose_devices(devices, request, ask)
         if taken is None:
-            return False
+            crowded[node] = []
+            continue
         devices.keep(ask, ())
         devices.put_on_paper(taken)
-    return True
+    return _share_out(places, crowded) if crowded else {}
+
+
+def _share_out(places: Places, crowded: Mapping[Node, list[Allocation]]) -> DevicesOf | None:
+    """Returns devices for all members on the *crowded* nodes at once."""
+    found: dict[Allocation, tuple[str, ...]] = {}
+    for ask, node in places:
+        if node in crowded and ask.shape.devices is not None:
+            crowded[node].append(ask)
+    for node, members in crowded.items():
+        assert node.devices is not None, "the caller has looked"
+        devices = node.devices.copy()
+        for ask in members:
+            devices.keep(ask, ())
+        theirs = share_devices(devices, members)
+        if theirs is None:
+            return None
+        found.update(theirs)
+    return found
+
+
+def name_devices(places: Places) -> None:
+    """Names the devices of members, which are going to be placed, where the order of placements would not leave some
+    for all of them."""
+    for ask, names in (find_devices(places) or {}).items():
+        ask.devices = names
 
 
 def exceeded_limit(state: PartitionState, application: Application, members: Sequence[Allocation]) -> NotPlaced | None:
@@ -144,6 +172,7 @@ def demand_of(members: Sequence[Allocation]) -> tuple[Demand, list[list[Allocati
 
 def place_gang(state: PartitionState, application: Application, places: Places, now_ns: int) -> None:
     """Places the members of a gang, all at once."""
+    name_devices(places)
     for ask, node in places:
         placement.bind(state, ask, node, now_ns)
     begin_gang(state, application, now_ns)

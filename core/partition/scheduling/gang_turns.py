@@ -33,6 +33,9 @@ from kornel.core.partition.waiting.rooms import (
 from kornel.core.policies.gang_nodes import Candidates
 from kornel.core.preemption import slices
 
+PACKING_COST: Final = 100
+"""The cost in decisions of a look for places if members want devices, because other ways to pack them take a few
+milliseconds."""
 NODES_PER_UNIT: Final = 20
 """The number of nodes looked at that count as one decision in the budget of a slice."""
 
@@ -49,15 +52,17 @@ def serve_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
     # room, and counting the room of all domains again would take a third of the search.
     searching = bool(unit.due) and state.guarantee.is_searching(application, state.changes)
     found = find_places(state, application, members, known_full=searching)
+    packing = 0 if searching or all(ask.shape.devices is None for ask in members) else PACKING_COST
     if isinstance(found, list):
         if state.callbacks.predicates:
             gang_vetting.ask_about_gang(state, application, found, now_ns)
         else:
             place_gang(state, application, found, now_ns)
-        return len(members)
-    cost = 0
+        return len(members) + packing
+    cost = packing
     if unit.due:
-        cost, stays = slices.serve_unit(state, unit, members, found, now_ns)
+        spent, stays = slices.serve_unit(state, unit, members, found, now_ns)
+        cost += spent
         if stays:
             return cost
     # A gang may be woken often before it fits, so a reason is noted for each member only if it is new.

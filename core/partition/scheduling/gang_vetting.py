@@ -18,7 +18,14 @@ from kornel.core.partition.asks import finding, moves, questions
 from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.gangs.gang_record import Vetting
 from kornel.core.partition.scheduling import vetting
-from kornel.core.partition.scheduling.gang_places import Places, begin_gang, choose_places, exceeded_limit, place_gang
+from kornel.core.partition.scheduling.gang_places import (
+    Places,
+    begin_gang,
+    choose_places,
+    exceeded_limit,
+    name_devices,
+    place_gang,
+)
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission, pausing
 from kornel.core.partition.waiting.failing import note_failure
@@ -29,12 +36,11 @@ OTHER_NODES: Final = 7
 """The number of nodes about which the shim is asked for each member besides the chosen one."""
 
 
-def ask_about_gang(
-    state: PartitionState, application: Application, places: Sequence[tuple[Allocation, Node]], now_ns: int
-) -> None:
+def ask_about_gang(state: PartitionState, application: Application, places: Places, now_ns: int) -> None:
     """Holds the members of a gang where they are to run, and asks the shim about all of them."""
     others = {ask: _other_nodes(state, ask, node) if ask.reservation is None else () for ask, node in places}
     state.gangs.vetting[application] = Vetting(dict(places))
+    name_devices(places)
     for ask, node in places:
         moves.hold_ask(state, ask, node)
     admission.note_allocating(state, application)

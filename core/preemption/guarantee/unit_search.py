@@ -29,6 +29,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, ResourceTypes, Shape
 from kornel.core.policies import gang_nodes
+from kornel.core.policies.device_sharing import DevicesOf
 from kornel.core.policies.gang_nodes import Candidates, Members, take_places
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.gang_losses import find_whole_gangs, is_bound
@@ -37,7 +38,7 @@ from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.planner import KIND, Within, plan_preemption
 from kornel.core.preemption.guarantee.prospects import KnownProspects
-from kornel.core.preemption.guarantee.unit_devices import DevicesOf, assign_devices, want_devices
+from kornel.core.preemption.guarantee.unit_devices import assign_devices, want_devices
 from kornel.core.preemption.guarantee.unit_domains import NO_DOMAINS, Bound, Way, WayFinder, bind_groups
 from kornel.core.preemption.guarantee.unit_packing import Packing, is_small, key_of_plan
 from kornel.core.preemption.guarantee.unit_paper import Paper

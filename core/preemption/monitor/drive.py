@@ -20,7 +20,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import reservations
-from kornel.core.partition.books import ledger
+from kornel.core.partition.books import device_books, ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.gang_losses import SpareMembers, can_leave_whole, find_whole_gangs
@@ -158,7 +158,7 @@ def _carry_out(
     new: dict[Application, list[tuple[Allocation, int]]] = {}
     due: list[DuePlace] = []
     looked_at = 0
-    whole = False
+    partial = False
     law = monitor_laws.RoundLimit(state.types.names, selection.limits)
     for place in selection.places:
         law.count_place(place)
@@ -172,7 +172,7 @@ def _carry_out(
             if due_victim is not None:
                 there.append(due_victim)
         if len(there) < len(place.victims):
-            whole = whole or bool(find_whole_gangs(place.victims))
+            partial = True
         else:
             due.append(DuePlace(place.ask, place.node, tuple(there)))
     for application, risks in new.items():
@@ -187,8 +187,9 @@ def _carry_out(
             state, state.root, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in law.broken)
         )
         return
-    # Later places may use what a whole gang leaves over, so they may not stand alone if it stays for now.
-    yield from _take_due(state, settings, selection, due, None if whole else began)
+    # Later places may use what the victims of earlier ones leave over, so they may not stand alone if these stay for
+    # now.
+    yield from _take_due(state, settings, selection, due, None if partial else began)
 
 
 def _enter_victim(
@@ -261,8 +262,7 @@ def _take_due(
                     taken[leaf] = noted
             stays = stays or paused[leaf]
         if stays:
-            if find_whole_gangs([due_victim.allocation for due_victim in place.victims]):
-                began = None
+            began = None
             continue
         piece.append(place)
         cost += 1 + len(place.victims)
@@ -456,6 +456,8 @@ def _hold_place(state: PartitionState, ask: Allocation, node: Node, victims: Map
     # While its victims are leaving, there is no room for the ask, and a search for some would cost as much as all the
     # rest.
     reservations.reserve_node(state, ask, node, state.notices.now_ns, at_once=not victims)
+    if ask.shape.devices is not None and ask.reservation is not None:
+        device_books.keep_devices(node, ask, victims.values(), state.stuck)
 
 
 def _watch_exits(

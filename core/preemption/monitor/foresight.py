@@ -6,11 +6,10 @@ from __future__ import annotations
 from typing import Final
 
 from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.foresight import (
-    DEVICES,
-    DEVICES_DETAIL,
     Circumstances,
     PreemptionOutlook,
     PreemptionVerdict,
@@ -19,6 +18,8 @@ from kornel.core.preemption.monitor.notices import Entry
 from kornel.core.preemption.monitor.plan import Place
 
 _MOST_NAMED: Final = 5
+_DOMAIN: Final = "its group waits for a domain"
+_DOMAIN_DETAIL: Final = "a victim of the monitor makes room for one ask, and its group needs a domain for all"
 RESTS = "the periodic monitor is on: asks do not preempt by themselves"
 
 
@@ -32,8 +33,8 @@ def foresee_round(state: PartitionState, ask: Allocation, _asked: Circumstances)
         return None
     verdict, notices, names = PreemptionVerdict, state.notices, state.types.names
     path = ask.queue.path
-    if ask.shape.devices is not None:
-        return PreemptionOutlook(verdict.FORBIDDEN, DEVICES, Outcome.ASK_MAY_NOT_PREEMPT, DEVICES_DETAIL)
+    if ask.spec.topology is not None and ask.spec.topology.wish == Wish.REQUIRED:
+        return PreemptionOutlook(verdict.FORBIDDEN, _DOMAIN, "", _DOMAIN_DETAIL)
     if not notices.rounds:
         return PreemptionOutlook(verdict.FORBIDDEN, RESTS, "", "its first round has not ended yet")
     lacking = {t: amount for t, amount in notices.lacking.get(path, {}).items() if amount > 0}

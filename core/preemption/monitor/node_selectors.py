@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
@@ -20,14 +20,44 @@ def serve_reserved(run: Round, planner: Planner) -> Generator[int, None, None]:
     feasible: list[tuple[float, str, str, Reservation]] = []
     for reservation in run.reservations():
         yield 1 + len(reservation.node.allocations)
-        found = _room_on(run, planner, reservation, Whom.WITHIN)
+        found = _room_within_targets(run, planner, reservation)
         if found:
             lacking = sum(amount for _, amount in reservation.ask.shape.pairs)
             freed = sum(amount for candidate in found for _, amount in candidate.pairs)
             feasible.append((freed / lacking, reservation.node.node_id, reservation.ask.key, reservation))
     for _, _, _, reservation in sorted(feasible, key=lambda entry: entry[:3]):
         yield 1 + len(reservation.node.allocations)
-        _commit(run, planner, reservation, _room_on(run, planner, reservation, Whom.WITHIN))
+        _commit(run, planner, reservation, _room_within_targets(run, planner, reservation))
+
+
+def _room_within_targets(run: Round, planner: Planner, reservation: Reservation) -> list[Candidate]:
+    """Returns victims that free what the ask of *reservation* lacks on its node, from what leaves have to give up; none
+    if that is impossible, or if the ask is owed nothing.
+
+    Shares are computed with reserved asks as used, so a leaf that has its guarantee may seem short of what it has
+    reserved; law 4 counts what it holds.
+    """
+    ask = reservation.ask
+    if planner.still_wanted(ask) is None:
+        return []
+    found = _room_on(run, planner, reservation, Whom.WITHIN)
+    return found if found and _is_entitled(run, ask, found) else []
+
+
+def _is_entitled(run: Round, ask: Allocation, found: Sequence[Candidate]) -> bool:
+    """Tells whether, for some type of *ask*, the lowest queue on its path with a guarantee is below that, or *found*
+    free as much inside this queue as *ask* takes (law 4)."""
+    leaf = run.picture.of[ask.queue]
+    for t, amount in ask.shape.pairs:
+        owing = next((figures for figures in leaf.lineage[:-1] if t in figures.queue.guaranteed), None)
+        if owing is None:
+            continue
+        if owing.used[t] + owing.coming.get(t, 0) - owing.going.get(t, 0) < owing.queue.guaranteed[t]:
+            return True
+        inside = [candidate for candidate in found if owing in candidate.leaf.lineage]
+        if owing is not leaf and sum(own for one in inside for u, own in one.pairs if u == t) >= amount:
+            return True
+    return False
 
 
 def serve_important(run: Round, planner: Planner, now_ns: int) -> Generator[int, None, None]:

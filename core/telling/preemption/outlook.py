@@ -25,7 +25,6 @@ from kornel.core.preemption.kind import Kind
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.registry import KINDS
 from kornel.core.preemption.victim_index import RankedLeaf, VictimIndex
-from kornel.core.telling.nodes.domain_blockers import requires_domain
 
 _NO_HELP: Final = frozenset({PreemptionVerdict.FORBIDDEN, PreemptionVerdict.NO_VICTIMS})
 _NO_KIND: Final = PreemptionOutlook(PreemptionVerdict.FORBIDDEN, "preemption.policies", "", "no kind serves this ask")
@@ -85,6 +84,7 @@ def find_outlook(
         leaving = f"{format_count(waits_for, 'victim is', 'victims are')} still to leave"
         if hold is not None:
             leaving += f", for {format_count(len(hold.members), 'member')} of its gang that hold their places"
+            leaving += f" by plan {hold.number}" if hold.number else ""
         detail = leaving if waits_for else "its victims are gone, and it is about to be placed"
         return PreemptionOutlook(verdict.UNDER_WAY, "", Outcome.TRIGGERED, detail, ask.rearm_ns or None, node_id, left)
     if limited is not None and not limited.preemption_may_help:
@@ -94,9 +94,6 @@ def find_outlook(
         )
     if isinstance(ask.group, GangUnit):
         return _find_unit_outlook(ask.group)
-    if requires_domain(ask) and not ask.spec.required_node:
-        detail = "a victim would make room for one member, and its group needs a domain for all"
-        return PreemptionOutlook(verdict.FORBIDDEN, "its group waits for a domain", "", detail)
     if ask.place is AskPlace.POOLED:
         return PreemptionOutlook(
             verdict.FORBIDDEN, "it waits for a placeholder", "", "placeholders preempt, not the ask"

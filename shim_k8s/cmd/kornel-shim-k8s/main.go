@@ -34,7 +34,7 @@ type settings struct {
 func readSettings() settings {
 	s := settings{credentials: kornel.CredentialsFromEnvironment()}
 	hostname, _ := os.Hostname()
-	flag.StringVar(&s.core, "core", fromEnvironment("KORNEL_ADDRESS", "127.0.0.1:50051"), "address of the core (KORNEL_ADDRESS)")
+	flag.StringVar(&s.core, "core", fromEnvironment("KORNEL_ADDRESS", "127.0.0.1:50051"), "address of the core, or of several that share a journal, with commas between them (KORNEL_ADDRESS)")
 	flag.StringVar(&s.credentials.CA, "ca", s.credentials.CA, "PEM file of the CA that signed the core's certificate (KORNEL_CA)")
 	flag.StringVar(&s.credentials.Certificate, "cert", s.credentials.Certificate, "certificate to show the core (KORNEL_CERT)")
 	flag.StringVar(&s.credentials.Key, "key", s.credentials.Key, "private key of --cert (KORNEL_KEY)")

@@ -50,6 +50,33 @@ class UnitDevices:
             for node in set(spread.values())
         )
 
+    def complaints(
+        self, spread: Mapping[str, str], given: Mapping[str, tuple[str, ...]], gone: Collection[str]
+    ) -> list[str]:
+        """Returns what is wrong with the devices *given* to members where *spread* puts them once *gone* have left."""
+        found: list[str] = []
+        left = {(node, device.name): WHOLE for node, devices in self.devices.items() for device in devices}
+        for task, (node, parts) in self.held.items():
+            for name, share in parts.items() if task not in gone else ():
+                left[node, name] -= share
+        for key, node in spread.items():
+            wish, names = self.wishes.get(key), given.get(key, ())
+            if wish is None:
+                found += [f"{key} got {names} and wants none"] if names else []
+                continue
+            known = {device.name: device for device in self.devices.get(node, ())}
+            if len(set(names)) != (wish.count or 1) or not known.keys() >= set(names):
+                found.append(f"{key} got {names} on {node}, not {wish}")
+                continue
+            links = {known[name].link for name in names}
+            if wish.linked and len(names) > 1 and (len(links) > 1 or "" in links):
+                found.append(f"{key} got {names}, which are not linked")
+            if any(wish.type not in ("", known[name].type) for name in names):
+                found.append(f"{key} got {names}, of another type than {wish.type}")
+            for name in names:
+                left[node, name] -= wish.share or WHOLE
+        return found + [f"{amount} parts are left of {place}" for place, amount in left.items() if amount < 0]
+
     def _suffice_on(self, node: str, wishes: list[Wish], gone: Collection[str]) -> bool:
         devices = self.devices.get(node, ())
         left = {device.name: WHOLE for device in devices}

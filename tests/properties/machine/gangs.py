@@ -143,6 +143,8 @@ def judge_losses(states: Iterable[PartitionState], effects: Sequence[Effect]) ->
         application = state.applications.get(application_id) if state is not None else None
         if state is None or application is None or application.spec.gang_style != "Hard" or not state.gangs.as_units:
             continue
+        if survives_losses(application.spec.tags):
+            continue
         members = [a for a in application.allocations.values() if a.spec.task_group in application.task_groups]
         standing = [a for a in members if not a.preempted and not (a.released and a.replaced_by is None)]
         for group_name, group in application.task_groups.items():
@@ -153,12 +155,29 @@ def judge_losses(states: Iterable[PartitionState], effects: Sequence[Effect]) ->
 
 
 def may_still_pass(shim: ShimView, asked: PredicatesAsked) -> bool:
-    """Tells whether a yes to *asked* counts until the shim has answered about the other members of a gang."""
+    """Tells whether a yes to *asked* counts until the shim has answered about the other members of a gang.
+
+    It does too if another task of the gang has begun to run meanwhile: the questions about the members are called off
+    only if it was one of these (scheduling.md 10.7).
+    """
     partition = shim.partitions.get(asked.partition)
     if partition is None or asked.application_id not in partition.applications:
         return False
     request = partition.requests.get(asked.key)
-    return (request is None or request.placeholder) and is_at_rest(partition, asked.application_id)
+    if request is not None and not request.placeholder:
+        return False
+    return is_at_rest(partition, asked.application_id) or is_asked_about(shim, asked.application_id)
+
+
+def is_asked_about(shim: ShimView, application_id: str) -> bool:
+    """Tells whether the shim still owes an answer about a member of the gang of an application."""
+    for question in shim.questions.values():
+        if isinstance(question, PredicatesAsked) and question.allocate and question.application_id == application_id:
+            partition = shim.partitions.get(question.partition)
+            request = partition.requests.get(question.key) if partition is not None else None
+            if request is not None and request.placeholder:
+                return True
+    return False
 
 
 def check_gang_not_forgotten(state: PartitionState, view: PartitionView, ask: Allocation, limits: Quotas) -> None:

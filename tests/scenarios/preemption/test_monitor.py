@@ -207,6 +207,24 @@ def test_y30_reserved_first_frees_the_node_that_is_reserved() -> None:
         assert decided(stage.run_to(5), Outcome.NOTIFIED).get("a", []) == expected
 
 
+def test_reserved_first_takes_nothing_for_a_queue_that_has_its_guarantee() -> None:
+    """b holds its 4 and has 2 more reserved; c owes something, but not to b (law 4). With a guarantee of 6 it does."""
+    for owed, expected in ((4, []), (6, ["c3", "c2"])):
+        stage = Stage({**guaranteed(b=owed), "c": {}}, **AT_ONCE, reserved_first=True, max_wait_ms=0)
+        stage.node("n1", {"f": 8})
+        stage.application("app-b", "b")
+        stage.application("app-c", "c")
+        stage.submit("app-b", ["driver"], {"f": 4}, node_id="n1")
+        stage.submit("app-c", [f"c{at}" for at in range(4)], ONE, node_id="n1")
+        stage.submit("app-b", ["more"], {"f": 2})
+        reservations.reserve_node(
+            stage.state, stage.state.requests["more"], stage.state.nodes["n1"], START_NS, by_age=True
+        )
+        effects = stage.run_to(20)
+        taken = [effect.key for effect in effects if isinstance(effect, Released)]
+        assert taken == expected
+
+
 def test_y33_a_shrinks_by_a_fifth_of_what_is_left_each_turn() -> None:
     """10, 8, 7, 5, 4, 4, 3, 2, 2 and then nothing: the dead zone of 55 is reached."""
     stage = two_queues(natural_factor=0.2, interval_ms=1000, max_wait_ms=1000)

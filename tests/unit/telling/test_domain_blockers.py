@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kornel.core.domain.reasons import Outcome
+from kornel.core.partition.asks import group_domains, reservations
 from kornel.core.preemption.foresight import PreemptionVerdict
 from kornel.core.telling.allocations.explanation import ApplicationReport, AskReport
 from kornel.core.telling.explain import Named, NamedOnNode
@@ -81,3 +83,42 @@ def test_a_level_that_the_configuration_no_longer_has_is_named() -> None:
 def test_who_only_prefers_a_domain_waits_for_nodes() -> None:
     report = explained(played(*RACKS, *gang(25, "preferred:rack"), "cycle"), "k24")
     assert [blocker.kind for blocker in report.blockers] == ["cluster-size", "node-full"]
+
+
+TWO_RACKS = (
+    "partition default topology=rack",
+    "queue root.a guaranteed={f=3} preemption.delay=1s",
+    "queue root.v",
+    "node n1 f=1 attr.rack=r1",
+    "node n2 f=1 attr.rack=r1",
+    "node n3 f=4 attr.rack=r2",
+    "run v1 queue=root.v node=n1 f=1",
+    "run v3 queue=root.v node=n3 f=4",
+    "app mpi queue=root.a",
+)
+
+
+def test_a_single_ask_is_told_of_the_victims_that_its_domain_would_give() -> None:
+    """r1 has room for one of two members: one more place there holds both, and that is what the next attempt takes."""
+    stage = played(*TWO_RACKS, *(f"ask k{n} app=mpi topology=required:rack f=1 other=yes" for n in range(2)))
+    report = explained(stage, "k0")
+    assert report.preemption is not None
+    assert report.preemption.verdict is PreemptionVerdict.WOULD_HELP
+    assert [victim.key for victim in report.preemption.victims] == ["v1"]
+    assert "release v1 PREEMPTED_BY_SCHEDULER for=k0" in stage.play(["cycle at=2s"])
+
+
+def test_members_that_wait_beside_one_that_holds_room_count_as_well() -> None:
+    """Three members have room for one in r1: no victim helps, whether or not room is held for the first of them."""
+    stage = played(*TWO_RACKS, *(f"ask k{n} app=mpi topology=required:rack f=1 other=yes" for n in range(3)))
+    state = stage.engine.partition(PARTITION)
+    assert state is not None
+    first = state.requests["k0"]
+    assert group_domains.nodes_for_victims(state, first) == []
+    reservations.reserve_node(state, first, state.nodes["n1"], stage.now_ns, by_age=True)
+    assert first.group is None
+    assert group_domains.nodes_for_victims(state, first) == []
+    report = explained(stage, "k0")
+    assert report.preemption is not None
+    assert report.preemption.outcome is Outcome.NO_NODE
+    assert report.preemption.detail == "no rack would hold its group if one place there were freed"
