@@ -101,8 +101,8 @@ class GangHold:
         """The members that lost their places and have no others yet, with the names of the nodes."""
         self.mended = 0
         """The number of times that members were given other places."""
-        self.wait_from_ns = made_ns
-        """The time when the last victim was asked to leave, or when the last one left."""
+        self.wait_from_ns = 0
+        """The time when it was first seen that no victim is left; 0: when it was last looked at, some were."""
 
     def victims_left(self) -> bool:
         """Tells whether a victim that was asked to leave for a member is still there."""

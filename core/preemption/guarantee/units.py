@@ -263,7 +263,7 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
     state.gangs.broken.pop(application, None)
     hold.lost = ()
     hold.relied_on.update(dict.fromkeys(relied_on))
-    hold.wait_from_ns = now_ns
+    hold.wait_from_ns = 0
     if plan.victims:
         hold.evicted += len(plan.victims)
         for victim in plan.victims:
@@ -303,9 +303,13 @@ def _watch_hold(state: PartitionState, application: Application, hold: GangHold,
 def _look_at_hold(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> None:
     if state.gangs.holds.get(application) is not hold:
         return
-    if hold.victims_left() or any(victim.preempted and victim not in state.stuck for victim in hold.relied_on):
+    leaving = hold.victims_left() or any(v.preempted and v not in state.stuck for v in hold.relied_on)
+    if leaving or application in state.gangs.vetting:
+        hold.wait_from_ns = 0
+    elif not hold.wait_from_ns:
+        # The last victim may have left a moment ago, so the gang has its turn before the plan is called off.
         hold.wait_from_ns = now_ns
-    elif application not in state.gangs.vetting and now_ns - hold.wait_from_ns >= RETRY_NS:
+    elif now_ns - hold.wait_from_ns >= RETRY_NS:
         call_off(state, application, f"its victims have left, and {_why_no_room(hold)}", now_ns)
         return
     _watch_hold(state, application, hold, now_ns)

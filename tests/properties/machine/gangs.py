@@ -145,8 +145,6 @@ def judge_losses(states: Iterable[PartitionState], effects: Sequence[Effect]) ->
             continue
         if survives_losses(application.spec.tags):
             continue
-        if survives_losses(application.spec.tags):
-            continue
         members = [a for a in application.allocations.values() if a.spec.task_group in application.task_groups]
         standing = [a for a in members if not a.preempted and not (a.released and a.replaced_by is None)]
         for group_name, group in application.task_groups.items():
