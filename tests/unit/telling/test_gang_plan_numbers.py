@@ -96,7 +96,8 @@ def test_a_plan_keeps_its_number_when_it_gets_other_places_and_when_it_is_called
     stage.play([*(f"decommission {node}" for node in nodes), "cycle at=4s"])
     (ended,) = [each for each in stage.decisions() if each.outcome is Outcome.UNIT_CALLED_OFF]
     assert ended.gang_plan == 2
-    assert ended.detail.startswith("plan 2: no other place for ")
+    removed = "; ".join(f"node {node} was removed" for node in nodes)
+    assert ended.detail.startswith(f"plan 2: {removed}; no other place for ")
 
 
 def test_a_decision_for_a_single_ask_has_none() -> None:
