@@ -486,6 +486,9 @@ def _describe_loss(state: PartitionState, ask: Allocation, node_id: str) -> str:
         return f"the shim refuses {ask.spec.key} on node {node_id}"
     if state.requests.get(ask.key) is not ask or not ask.pending:
         return f"{ask.spec.key} was withdrawn or placed by the shim"
+    first = [r.ask.spec.key for r in node.reservations.values() if r.ask.spec.required_node]
+    if first:
+        return f"{first[0]}, which must run on node {node_id}, comes first there"
     return f"{ask.spec.key} lost its place on node {node_id}, which has changed"
 
 

@@ -75,7 +75,14 @@ class Plans:
                 self._note(type(command).__name__, everywhere=True)
 
     def hear(self, effects: Sequence[Effect], states: Iterable[PartitionState]) -> None:
-        """Takes in what the core has decided, and judges plans that were called off."""
+        """Takes in what the core has decided, and judges plans that were called off.
+
+        Asks that must run on a node come before plans for gangs (H).
+        """
+        states = list(states)
+        for state in states:
+            first = [ask for ask in state.requests.values() if ask.spec.required_node]
+            self._note("an ask must run there", nodes={ask.spec.required_node for ask in first})
         for effect in effects:
             match effect:
                 case PreemptionDecided(kind="guarantee", outcome=Outcome.TRIGGERED) if (
