@@ -162,8 +162,12 @@ def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
     if isinstance(found, Shortfall):
         lacking = alike[found.lacking][0]
         tried = "" if found.exhaustive else "; not every way to pack them was tried"
-        detail = f"{found.placed} of {found.wanted} places; none for {lacking.spec.key}{tried}"
-        on_nodes, _ = (domain_blockers if requires_domain(lacking) else node_blockers)(state, lacking)
+        topology = lacking.spec.topology if requires_domain(lacking) else None
+        why = f"none for {lacking.spec.key}"
+        if topology is not None:
+            why = f"no {topology.level} has room for the group of {lacking.spec.key}"
+        detail = f"{found.placed} of {found.wanted} places; {why}{tried}"
+        on_nodes, _ = (node_blockers if topology is None else domain_blockers)(state, lacking)
         yield Blocker(BlockerKind.GANG_INCOMPLETE, Level.APPLICATION, name, detail)
         yield from on_nodes
 

@@ -63,6 +63,10 @@ def _find_unit_outlook(unit: GangUnit) -> PreemptionOutlook:
     """Returns the result of the last attempt of a gang that is placed as a whole, because no victims leave for one
     member alone."""
     verdict, refusal = PreemptionVerdict, unit.refusal
+    if refusal is None and not all(ask.spec.allow_preempt_other for ask in unit.asks()):
+        detail = "not all members may preempt, so nothing is preempted for any of them"
+        blocked_by = "preemption policy of members of the gang"
+        return PreemptionOutlook(verdict.FORBIDDEN, blocked_by, Outcome.ASK_MAY_NOT_PREEMPT, detail)
     if refusal is None:
         blocked_by, detail = "it is placed together with its gang", "nothing is preempted for a part of a gang"
         return PreemptionOutlook(verdict.FORBIDDEN, blocked_by, Outcome.GANG_INCOMPLETE, detail)

@@ -122,3 +122,15 @@ def test_members_that_wait_beside_one_that_holds_room_count_as_well() -> None:
     assert report.preemption is not None
     assert report.preemption.outcome is Outcome.NO_NODE
     assert report.preemption.detail == "no rack would hold its group if one place there were freed"
+
+
+def test_a_gang_whose_members_may_not_preempt_is_told_so_and_which_level_lacks_room() -> None:
+    for may, outcome in (("no", Outcome.ASK_MAY_NOT_PREEMPT), ("yes", Outcome.GANG_INCOMPLETE)):
+        asks = [f"{ask} other={may}" for ask in gang(16, "required:rack")]
+        report = explained(
+            played(*RACKS, "app g gang={f=16} style=Hard", *[a.replace("=mpi", "=g") for a in asks], "cycle"), "k0"
+        )
+        details = {str(blocker.kind): blocker.detail for blocker in report.blockers}
+        assert details["gang-incomplete"] == "0 of 16 places; no rack has room for the group of k0"
+        assert report.preemption is not None
+        assert (report.preemption.verdict, report.preemption.outcome) == (PreemptionVerdict.FORBIDDEN, outcome)
