@@ -71,6 +71,9 @@ hostile: venv ## attack served cores, and judge what that costs them: about seve
 siege: venv ## a core under load with hostile neighbours (MINUTES=): memory, rate and health, minute by minute
 	$(BIN)/python -m tests.hostile.siege --minutes $(MINUTES)
 
+failovers: venv ## kill three cores at random under a simulated cluster (MINUTES=): the books agree at the end
+	KORNEL_KILLING_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(OPTIONS) -s -m long -k random_kills tests/e2e/test_standby.py
+
 soak: venv ## do a million random steps and check each (STEPS=, SEED=); failures go to build/
 	$(BIN)/python -m tests.properties.machine --steps $(STEPS) --seed $(SEED)
 

@@ -1,13 +1,16 @@
 package kornel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -146,6 +149,57 @@ func TestShimWaitsForACoreThatGoesOnExactly(t *testing.T) {
 	if found := shim.Status().Registrations; found != 1 {
 		t.Errorf("registered %d times", found)
 	}
+}
+
+func TestShimIsNotLiveBeforeTheCoreHasAcceptedItsStreams(t *testing.T) {
+	core := newResumingCore()
+	var opened atomic.Int32
+	answer := make(chan struct{})
+	core.ServerOptions = []grpc.ServerOption{grpc.ChainStreamInterceptor(func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		if opened.Add(1) > 3 {
+			<-answer
+		}
+		return handle(server, stream)
+	})}
+	serveCore(t, core)
+	shim, _ := startWithApplication(t, core)
+	waitLive(t, shim, 1)
+	core.Stop()
+	eventually(t, "the break was not seen", func() bool { return !shim.Status().Live })
+	core.Restart() // refuses to go on, but says so late
+	eventually(t, "the streams were not opened", func() bool { return opened.Load() == 6 })
+	for range 20 {
+		if shim.Status().Live {
+			t.Error("live before the core has answered")
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	close(answer)
+	waitLive(t, shim, 2)
+}
+
+func TestShimIsLiveAgainAfterAStreamThatCouldNotBeOpened(t *testing.T) {
+	core := serveCore(t, newResumingCore())
+	var failing atomic.Bool
+	fail := grpc.WithChainStreamInterceptor(func(ctx context.Context, description *grpc.StreamDesc, connection *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+		if failing.Swap(false) {
+			return nil, status.Error(codes.Unavailable, "not now")
+		}
+		return open(ctx, description, connection, method, options...)
+	})
+	shim := NewShim(connect(t, core, Options{DialOptions: []grpc.DialOption{core.Dialer(), fail}}), ShimOptions{Receiver: newRecorder()})
+	if err := shim.Start(withDeadline(t), Registration{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = shim.Close(withDeadline(t)) })
+	waitUntil(t, core, "bind UpdateNode", 1)
+	waitUntil(t, core, "bind UpdateApplication", 1)
+	waitUntil(t, core, "bind UpdateAllocation", 1)
+	failing.Store(true)
+	core.EndStreams(killed)
+	eventually(t, "no stream was opened", func() bool { return !failing.Load() })
+	waitLive(t, shim, 1)
 }
 
 func TestEntriesAreKeptUntilTheyAreApplied(t *testing.T) {

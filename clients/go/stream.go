@@ -34,8 +34,11 @@ type stream[Request, Response any] struct {
 	progress *progress
 	// deliver hands a response on; it blocks while there is no room for it.
 	deliver func(context.Context, *Response)
-	// broke is called after a call has ended, reopened once the next one is open.
+	// broke is called after a call has ended, reopened once the core has accepted the next one: until then it may refuse to
+	// go on. A core that does not say what it has applied is not waited for.
 	broke, reopened func()
+	// down tells whether broke was called last.
+	down bool
 	// closing tells whether the session is being closed, so that the end of the call is expected.
 	closing func() bool
 	// ready waits for a connection.
@@ -65,9 +68,10 @@ func (s *stream[Request, Response]) run(ctx context.Context) error {
 		if s.once() {
 			return fmt.Errorf("%s: %w: %w", s.kind, errStreamBroke, err)
 		}
-		if s.broke != nil {
+		if s.broke != nil && !s.down {
 			s.broke()
 		}
+		s.down = true
 		// Pauses begin anew after a stream that worked. A stream that breaks at once must not be opened again and again.
 		if heard {
 			pause = firstPause
@@ -83,31 +87,33 @@ func (s *stream[Request, Response]) run(ctx context.Context) error {
 // OK.
 func (s *stream[Request, Response]) runCall(ctx context.Context, again bool) (heard bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	marked := ctx
 	if s.progress != nil {
 		marked = s.progress.mark(ctx)
 	}
 	call, err := s.open(marked)
 	if err != nil {
-		cancel()
 		return false, err
 	}
-	writing := make(chan error, 1)
-	go func() {
-		failed := s.write(ctx, call)
-		if failed != nil {
+	greeted, err := s.bind(call)
+	if err != nil {
+		return false, err
+	}
+	if greeted {
+		if again && s.reopened != nil {
+			s.reopened()
+			s.down = false
+		}
+		writing := make(chan struct{})
+		go func() {
+			defer close(writing)
+			s.write(ctx, call)
+		}()
+		defer func() {
 			cancel()
-		}
-		writing <- failed
-	}()
-	defer func() {
-		cancel()
-		if failed := <-writing; failed != nil {
-			err = failed
-		}
-	}()
-	if again && s.reopened != nil {
-		s.reopened()
+			<-writing
+		}()
 	}
 	for {
 		response, err := call.Recv()
@@ -125,33 +131,36 @@ func (s *stream[Request, Response]) runCall(ctx context.Context, again bool) (he
 	}
 }
 
-// write writes what there is until the call is over. An error says that the stream cannot go on from the counts that the
-// core named when it opened the stream.
-func (s *stream[Request, Response]) write(ctx context.Context, call duplex[Request, Response]) error {
-	// An error of Send only says that the call is over; the reading side learns why.
+// bind binds a call, and goes on from the count that the core names when it opens a stream. It returns false if the call is
+// over already; the reading side learns why. An error says that the stream cannot go on from that count.
+func (s *stream[Request, Response]) bind(call duplex[Request, Response]) (bool, error) {
+	// An error of Send only says that the call is over.
 	if call.Send(s.first()) != nil {
-		return nil
+		return false, nil
 	}
-	if s.progress != nil && s.progress.awaitsGreeting() {
-		// A call that is over has no header.
-		header, err := call.Header()
-		if err != nil || header == nil {
-			return nil
-		}
-		if err := s.progress.followGreeting(header); err != nil {
-			return err
-		}
+	if s.progress == nil || !s.progress.awaitsGreeting() {
+		return true, nil
 	}
+	// A call that is over has no header.
+	header, err := call.Header()
+	if err != nil || header == nil {
+		return false, nil
+	}
+	return true, s.progress.followGreeting(header)
+}
+
+// write writes what there is until the call is over.
+func (s *stream[Request, Response]) write(ctx context.Context, call duplex[Request, Response]) {
 	for {
 		request, taken := s.next(ctx)
 		if request == nil {
 			if ctx.Err() == nil {
 				_ = call.CloseSend()
 			}
-			return nil
+			return
 		}
 		if call.Send(request) != nil {
-			return nil
+			return
 		}
 		// The request is removed only now, so that it is written again if the call breaks while it is written.
 		taken()

@@ -148,6 +148,8 @@ class PreemptionDecided(NamedTuple):
 
     The periodic policy serves no single ask: ``key`` and ``application_id`` are empty, ``queue`` is the queue that
     gives up something, and NOTIFIED, WITHDRAWN and OBSERVED name the allocations concerned as victims.
+
+    ``gang_plan`` is the number of the plan for a gang that it belongs to; 0: it belongs to none.
     """
 
     at_ns: int
@@ -160,6 +162,7 @@ class PreemptionDecided(NamedTuple):
     detail: str
     node_id: str
     victims: tuple[VictimRecord, ...]
+    gang_plan: int = 0
 
 
 class PredicatesAsked(NamedTuple):

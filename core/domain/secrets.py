@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 HIDDEN: Final = "[hidden]"
 
 _SECRET_WORD: Final = re.compile(
     "password|passwd|passphrase|secret|token|credential|private|authorization|apikey|accesskey"
 )
-_LAST: Final = ("key", "keys", "pwd", "pin")
+_LAST: Final = ("key", "keys", "pwd", "pw", "pass", "pin")
 """Words that mean a secret only as the last of several words: a key by itself names an ask."""
+
+_ENDINGS: Final = ("Key", "Keys", "Pwd", "PWD", "Pw", "PW", "Pass", "Pin")
+"""The same words where capitals separate words, as in "bindPwd"."""
 
 _SEPARATORS: Final = str.maketrans("-_/:@", ".....")
 
@@ -35,6 +38,15 @@ private keys."""
 # Text that only begins like a JWT is matched as a whole too, because a search that starts again within it would read it
 # many times.
 _JWT: Final = re.compile(r"eyJ[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+\.[A-Za-z0-9_.-]*)?", re.IGNORECASE)
+
+# The repetition of a text's characters is possessive. An ordinary one would keep 150 bytes for each of them.
+_SECRET_ENTRY: Final = re.compile(
+    r"((?:password|passwd|passphrase|pwd|secret|token|api.?key|access.?key|authorization)"
+    r"[\\\"']{0,4}[ \t]{0,8}:[ \t]{0,8}(?:basic |bearer )?)"
+    r"(?:\"(?:[^\"\\]++|\\.)*+\"?|\\{1,4}\"[^\"]*\"?|'[^']*'?|[^\s&;,\"'}\]\\]+)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A pattern of entries whose name is a secret, in a value that is a document of its own: JSON, YAML, headers."""
 
 _SIGNS: Final = ("krn_", "bearer ", "://", "password=", "passwd=", "pwd=", "secret=", "token=", "key=")
 _SIGNS_OF_BLOCKS: Final = ("private key-----", "eyj")
@@ -60,7 +72,7 @@ def names_secret(name: str) -> bool:
     before, _, last = lower.translate(_SEPARATORS).rpartition(".")
     if last in _LAST:
         return bool(before)
-    return name.endswith(("Key", "Keys")) and len(name) > len("Keys")
+    return name.endswith(_ENDINGS) and len(name) > len("Keys")
 
 
 def hide_secret_values(text: str) -> str:
@@ -71,31 +83,29 @@ def hide_secret_values(text: str) -> str:
     return _JWT.sub(lambda found: HIDDEN if found[1] else found[0], _SECRET_VALUE.sub(HIDDEN, text))
 
 
+def _hide_secret_entries(text: str) -> str:
+    """Returns *text*, the value of a setting, with everything hidden that :func:`hide_secret_values` hides, and the
+    values of secret entries if it is a document of its own."""
+    if ":" in text:
+        text = _SECRET_ENTRY.sub(rf"\1{HIDDEN}", text)
+    return hide_secret_values(text)
+
+
 def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
     """Returns *settings*, with all secrets replaced."""
     return {
-        hide_secret_values(name): HIDDEN if text and names_secret(name) else hide_secret_values(text)
+        hide_secret_values(name): HIDDEN if text and names_secret(name) else _hide_secret_entries(text)
         for name, text in settings.items()
     }
 
 
-def document_without_secrets(document: Any) -> Any:
-    """Returns *document*, JSON that a resource manager wrote about itself, with its secrets replaced.
+def value_without_secrets(name: str, text: str) -> str:
+    """Returns *text*, the value called *name* in JSON that a resource manager wrote about itself, without secrets. An
+    element of a list has no name.
 
-    Of its names, only words that always mean secrets count, so "allocationKey" is not a secret.
+    Of names, only words that always mean secrets count, so "allocationKey" is not a secret.
     """
-    if isinstance(document, str):
-        return hide_secret_values(document)
-    if isinstance(document, list):
-        return [document_without_secrets(item) for item in document]
-    if isinstance(document, dict):
-        return {
-            name: HIDDEN
-            if item and isinstance(item, str) and _SECRET_WORD.search(name.lower())
-            else document_without_secrets(item)
-            for name, item in document.items()
-        }
-    return document
+    return HIDDEN if text and _SECRET_WORD.search(name.lower()) else _hide_secret_entries(text)
 
 
 def text_without_secrets(text: str) -> str:
@@ -151,7 +161,7 @@ def _line_without_secrets(line: str, *, in_amounts: bool) -> tuple[str, bool]:
         done = found.end()
         in_flow = in_flow or "{" in before or "[" in before
         words = before.replace("{", " ").replace(",", " ").rsplit(maxsplit=1)
-        name = words[-1].strip("'\"") if words else ""
+        name = words[-1].strip("'\"\\") if words else ""
         depth += before.count("{") - before.count("}")
         if amounts_depth is not None and depth <= amounts_depth:
             amounts_depth = None

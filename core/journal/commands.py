@@ -37,7 +37,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.devices import read_wants
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import read_request
-from kornel.core.service.message_bytes import ENCODING, join_fields
+from kornel.core.service.message_bytes import ENCODING, encode_field, join_fields
 from kornel.v1 import journal_pb2 as pb
 
 _KEY: Final = itemgetter(AllocationSpec._fields.index("key"))
@@ -51,6 +51,8 @@ RESTS_KNOWN: Final = 4_096
 
 _KNOWN_RESTS: Final[dict[tuple[object, ...], str]] = {}
 
+_ALLOCATIONS: Final = pb.JournalCommand.DESCRIPTOR.fields_by_name["allocations"].number
+
 _new: Final = tuple.__new__
 
 _RELEASE_KEY: Final = ReleaseSpec._fields.index("key")
@@ -59,6 +61,16 @@ _RELEASE_KEY: Final = ReleaseSpec._fields.index("key")
 def encode_command(command: Command, into: pb.JournalCommand) -> None:
     """Writes *command* into *into*, which is an empty message."""
     _ENCODERS[type(command)](command, into)
+
+
+def write_command(command: Command) -> bytes:
+    """Returns *command* as the bytes of a message. Those of allocations, which come by the thousand, are joined without
+    building the message that they would have to be read into."""
+    if type(command) is UpdateAllocations:
+        return encode_field(_ALLOCATIONS, _write_allocations(command))
+    message = pb.JournalCommand()
+    encode_command(command, message)
+    return message.SerializeToString()
 
 
 def decode_command(message: pb.JournalCommand) -> Command:
@@ -208,12 +220,15 @@ def _decode_applications(message: pb.JournalApplications) -> UpdateApplications:
 
 
 def _encode_allocations(command: UpdateAllocations, into: pb.JournalCommand) -> None:
-    message = into.allocations
-    message.rm_id = command.rm_id
-    message.SetInParent()
-    _write_allocation_runs(command.allocations, message)
+    into.allocations.SetInParent()
+    into.allocations.MergeFromString(_write_allocations(command))
+
+
+def _write_allocations(command: UpdateAllocations) -> bytes:
+    message = pb.JournalAllocations(rm_id=command.rm_id)
     _write_release_runs(command.ask_releases, message.ask_releases)
     _write_release_runs(command.releases, message.releases)
+    return message.SerializeToString() + _write_allocation_runs(command.allocations)
 
 
 def _decode_allocations(message: pb.JournalAllocations) -> UpdateAllocations:
@@ -225,18 +240,29 @@ def _decode_allocations(message: pb.JournalAllocations) -> UpdateAllocations:
     )
 
 
-def _write_allocation_runs(specs: Sequence[AllocationSpec], message: pb.JournalAllocations) -> None:
-    others = list(map(_ALL_BUT_KEY, specs))
-    if not any(map(eq, others, islice(others, 1, None))):
+def _write_allocation_runs(specs: Sequence[AllocationSpec]) -> bytes:
+    """Returns *specs* as the field of their runs."""
+    if not _has_runs(specs):
         joined = _join_single_runs(specs)
         if joined is not None:
-            message.MergeFromString(joined)
-            return
+            return joined
+    message = pb.JournalAllocations()
     for _, group in groupby(specs, _ALL_BUT_KEY):
         first, *further = group
         run = message.allocations.add()
         _write_allocation(first, run.first)
         run.further_keys.extend(map(_KEY, further))
+    return message.SerializeToString()
+
+
+def _has_runs(specs: Sequence[AllocationSpec]) -> bool:
+    """Tells whether two successive entries differ only in their keys. It compares their applications first, which costs
+    least and is often enough."""
+    for get in (_APPLICATION, _ALL_BUT_KEY):
+        found = list(map(get, specs))
+        if not any(map(eq, found, islice(found, 1, None))):
+            return False
+    return True
 
 
 def _join_single_runs(specs: Sequence[AllocationSpec]) -> bytes | None:

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
-from kornel.core.journal.commands import decode_command, encode_command
-from kornel.core.service.message_bytes import encode_varint
+from kornel.core.journal.commands import decode_command, write_command
+from kornel.core.service.message_bytes import encode_field, encode_varint
 from kornel.core.service.resuming import Begun, Kind, Receipt, Received
 from kornel.v1 import journal_pb2 as pb
 
@@ -29,6 +29,7 @@ _STREAMS: Final = {
     Kind.ALLOCATION: pb.JOURNAL_STREAM_ALLOCATIONS,
 }
 _KINDS: Final = {stream: kind for kind, stream in _STREAMS.items()}
+_COMMAND: Final = pb.JournalRecord.DESCRIPTOR.fields_by_name["command"].number
 _LEVEL: Final = 1
 """The effort of zlib. The first level finds the repetitions already, and higher levels would cost time that the engine
 needs."""
@@ -88,8 +89,6 @@ class BlockWriter:
             message = pb.JournalRecord(call=int(call.kind), after_ns=call.now_ns - last_ns)  # type: ignore[arg-type]
             last_ns = call.now_ns
             at_ns = at_ns or last_ns
-            if call.command is not None:
-                encode_command(call.command, message.command)
             if call.budget:
                 message.budget = call.budget
             if call.beginning is not None:
@@ -110,6 +109,8 @@ class BlockWriter:
                 message.effects_checksum = result.effects_sum
             sequence += 1
             raw = message.SerializeToString()
+            if call.command is not None:
+                raw += encode_field(_COMMAND, write_command(call.command))
             chain = _chain_checksum(raw, sequence, epoch, chain)
             parts += (encode_varint(len(raw)), raw, _CHECKSUM.pack(chain))
         self.sequence, self.chain = sequence, chain

@@ -7,7 +7,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -156,12 +156,14 @@ class JournalStore:
         return written
 
     def _find_own(self, block: Block) -> None:
-        """Raises an error unless the journal contains *block* already: it does if only the answer to its commit was
-        lost."""
+        """Raises an error unless the journal contains *block* already, on the disk: it does if only the answer to its
+        commit was lost."""
         with self._engine.begin() as connection:
             found = connection.execute(sa.select(BLOCKS).where(BLOCKS.c.first == block.first)).first()
             lease = connection.execute(sa.select(LEASE.c.epoch, LEASE.c.address)).first() if self._fenced else None
         if found is not None and found.chain == block.chain and found.epoch == block.epoch:
+            if self._is_sqlite:
+                self._flush_log()
             return
         if lease is None or lease.epoch > block.epoch:
             at = f" at {lease.address}" if lease is not None and lease.address else ""
@@ -170,6 +172,21 @@ class JournalStore:
         raise StoreMoved(
             f"the database holds records up to {last}, and this core has made those up to {block.first - 1}"
         )
+
+    def _flush_log(self) -> None:
+        """Copies the write-ahead log into the file, and flushes the file. Raises ``OSError`` while somebody reads.
+
+        A flush of the log that fails may leave its contents in the kernel's memory only, where they can be read and
+        are not written again.
+        """
+        driver = self._engine.dialect.loaded_dbapi
+        try:
+            with closing(self._engine.raw_connection()) as connection:
+                busy = connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except driver.Error as error:
+            raise DBAPIError("PRAGMA wal_checkpoint", None, error) from error
+        if busy:
+            raise OSError(errno.EBUSY, "the last commit cannot be flushed while somebody reads the journal")
 
     def read_blocks(self, first: int = 1) -> Iterator[tuple[Block, int]]:
         """Yields the blocks from the one with record *first* on, each with its life."""

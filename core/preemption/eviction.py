@@ -70,13 +70,13 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
     )
     ask.victims = {**ask.victims, **{victim.key: victim for victim in plan.victims}}
     if state.recording:
-        state.events.preempted_for_ask(plan.victims, ask, torn)
+        state.events.preempted_for_ask(plan.victims, ask, {**whole, **torn})
     ledger.book_claim(state, ask)
     ask.outcome = Outcome.TRIGGERED
     state.preemptions += 1
     pacing.count_taken(state, plan, now_ns)
     _watch_exits(state, plan, now_ns)
-    detail = _describe_plan(plan, *whole, *torn.values())
+    detail = _describe_plan(plan, *whole.values(), *torn.values())
     record_decision(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, detail, plan)
 
 
@@ -141,7 +141,10 @@ def give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int, *,
     tries elsewhere (preemption.md K14)."""
     ask = plan.ask
     waited_s = state.preemption.victim_timeout_ns / 10**9
-    record_decision(state, plan.kind, ask, now_ns, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s", plan)
+    detail = f"not gone after {waited_s:g} s"
+    hold = state.gangs.hold_of(ask)
+    gang_plan = 0 if hold is None else hold.number
+    record_decision(state, plan.kind, ask, now_ns, Outcome.VICTIM_STUCK, detail, plan, gang_plan=gang_plan)
     for victim in plan.victims:
         preemptor, victim.preemptor = victim.preemptor, None
         if preemptor is not None:
@@ -298,12 +301,17 @@ def record_decision(
     outcome: Outcome,
     detail: str = "",
     plan: PreemptionPlan | None = None,
+    *,
+    gang_plan: int = 0,
 ) -> None:
-    """Records how an attempt of *kind* for *ask* ended (preemption.md I)."""
+    """Records how an attempt of *kind* for *ask* ended (preemption.md I). *gang_plan*: the number of the plan for a
+    gang that it belongs to."""
     victims: tuple[VictimRecord, ...] = ()
     if plan is not None:
         victims = victim_records(plan)
         detail = detail or _describe_plan(plan)
+    if gang_plan:
+        detail = f"plan {gang_plan}: {detail}"
     state.report_decision(
         PreemptionDecided(
             now_ns,
@@ -316,6 +324,7 @@ def record_decision(
             detail,
             plan.node.node_id if plan is not None else "",
             victims,
+            gang_plan,
         )
     )
 

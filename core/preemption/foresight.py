@@ -11,8 +11,6 @@ from kornel.core.preemption.victim_index import VictimIndex
 
 UNLISTED: Final = "preemption.policies"
 """The setting that lists the kinds of preemption, and so forbids every kind that it does not list."""
-DEVICES: Final = "devices that the ask wants"
-DEVICES_DETAIL: Final = "victims are chosen by amounts, and might leave devices that the ask cannot use, so it waits"
 LIMITED: Final = "limit of one interval of the preemption cycle"
 
 

@@ -124,13 +124,13 @@ def list_parcels(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:
     return list(parcels.values())
 
 
-def describe_whole(victims: Sequence[Allocation]) -> tuple[str, ...]:
+def describe_whole(victims: Sequence[Allocation]) -> dict[Application, str]:
     """Returns a sentence for each gang of several members that leaves as a whole with *victims*, which still run."""
-    return tuple(
-        f"gang {application.application_id} leaves as a whole: {format_count(len(members), 'member')}"
+    return {
+        application: f"gang {application.application_id} leaves as a whole: {format_count(len(members), 'member')}"
         for application, members in find_whole_gangs(victims).items()
         if len(members) > 1
-    )
+    }
 
 
 def describe_torn(victims: Sequence[Allocation]) -> dict[Application, str]:

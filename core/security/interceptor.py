@@ -94,15 +94,14 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
     async def _check_requests(self, requests: Requests, admitted: Pass, demand: Demand, limit: int) -> Requests:
         """Yields *requests* after checking the first one. An error ends the call like an error of the service.
 
-        *limit*: the most bytes of a first request that is parsed whole.
+        *limit*: the most bytes of a request, which is checked before any of the first one is parsed.
         """
         first = True
         try:
             async for request in requests:
                 if first and demand.request is not None:
                     try:
-                        if not demand.field:
-                            check_size(request, limit)
+                        check_size(request, limit)
                         await demand.check_first(admitted, request)
                     except ServiceError as error:
                         self._logger.info("call refused", caller=admitted.name, cause=str(error))

@@ -17,6 +17,7 @@ from kornel.core.service.message_bytes import encode_varint
 from kornel.v1 import events_pb2 as pb
 
 _SHAPES_KEPT: Final = 1_024
+_LONGEST_KEPT: Final = 4_096
 
 
 class EventEncoder:
@@ -54,15 +55,17 @@ class EventEncoder:
         known = self._shapes.get(resources)
         if known is not None:
             return known
-        if len(self._shapes) >= _SHAPES_KEPT:
-            self._shapes.clear()
         entries = b""
         for name, amount in resources.items():
             value = clamp_int64(amount)
             quantity = b"\x08" + encode_varint(value) if value else b""
             entry = _encode_text(b"\x0a", name) + b"\x12" + encode_varint(len(quantity)) + quantity
             entries += b"\x0a" + encode_varint(len(entry)) + entry
-        self._shapes[resources] = encoded = b"\x52" + encode_varint(len(entries)) + entries
+        encoded = b"\x52" + encode_varint(len(entries)) + entries
+        if len(encoded) <= _LONGEST_KEPT:
+            if len(self._shapes) >= _SHAPES_KEPT:
+                self._shapes.clear()
+            self._shapes[resources] = encoded
         return encoded
 
 

@@ -8,9 +8,8 @@ general reader.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
-from sys import intern
 from typing import Any, Final, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -26,6 +25,10 @@ from kornel.si.v1 import si_pb2 as si
 REMEMBERED: Final = 16_384
 """The most asks, different apart from their keys, that are remembered for one manager. When there are more, the older
 half is forgotten."""
+
+LONGEST_REMEMBERED: Final = 512
+"""The most bytes of an ask, without its key, that are remembered. Names that a shim sends only once may be of any
+length."""
 
 MANAGERS_REMEMBERED: Final = 16
 
@@ -64,8 +67,10 @@ class PlainAsks(NamedTuple):
 class PlainReader:
     """Reads plain asks, and leaves everything else to *decoder*, with which it shares the known resources."""
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: Decoder, is_registered: Callable[[str], bool] = lambda _: True) -> None:
+        """Makes a reader that remembers asks of managers which *is_registered* accepts by name."""
         self._decoder = decoder
+        self._is_registered = is_registered
         self._managers: dict[str, _Known] = {}
 
     def read(self, raw: bytes) -> PlainAsks | None:
@@ -88,9 +93,11 @@ class PlainReader:
     def _read_entries(self, entries: Iterable[bytes], rm_id: str) -> list[AllocationSpec] | None:
         known = self._managers.get(rm_id)
         if known is None:
-            if len(self._managers) >= MANAGERS_REMEMBERED:
-                self._managers.clear()
-            known = self._managers[rm_id] = _Known(self._decoder, rm_id)
+            known = _Known(self._decoder, rm_id)
+            if self._is_registered(rm_id):
+                if len(self._managers) >= MANAGERS_REMEMBERED:
+                    self._managers.clear()
+                self._managers[rm_id] = known
         specs: list[AllocationSpec] = []
         keys = _KEYS
         try:
@@ -128,22 +135,24 @@ class _Known(dict[bytes, _Fields]):
         found = self._rests.get(rest)
         if found is None:
             found = self._read_rest(rest)
-            _forget_half(self._rests)
-            self._rests[rest] = found
+            if len(rest) <= LONGEST_REMEMBERED:
+                _forget_half(self._rests)
+                self._rests[rest] = found
         names, others = found
-        _forget_half(self)
-        fields = self[raw] = (*names, resources, *others)
+        fields = (*names, resources, *others)
+        if len(raw) <= LONGEST_REMEMBERED:
+            _forget_half(self)
+            self[raw] = fields
         return fields
 
     def _read_rest(self, raw: bytes) -> tuple[_Fields, _Fields]:
         if raw[:1] == _APPLICATION and raw[1] <= 0x7F and raw[1] + 2 == len(raw):
             # Usually no other field follows. This is fast, as there may be many applications with a single ask each.
-            return (intern(raw[2:].decode()), self._names[""]), _NOTHING_ELSE
+            return (raw[2:].decode(), self._names[""]), _NOTHING_ELSE
         if any(number < _FIRST_AFTER_RESOURCES or number == _ID for number, *_ in read_fields(raw, 0, len(raw))):
             raise _NotPlain
         message = si.Allocation.FromString(raw)
-        # Every ask keeps its application's ID, so all asks of an application share one string.
-        names = intern(message.applicationID), self._names[message.partitionName]
+        names = message.applicationID, self._names[message.partitionName]
         others = (
             *read_plain(message),
             *read_policy(message),

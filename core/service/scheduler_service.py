@@ -57,7 +57,7 @@ class SchedulerService:
         self._metrics = metrics
         self._logger = logger
         self._decoder = Decoder(lambda: clock.ahead_s)
-        self._plain = PlainReader(self._decoder)
+        self._plain = PlainReader(self._decoder, lambda rm_id: managers.find(rm_id) is not None)
         encoder = Encoder()
         self._decode: dict[Kind, Callable[[Any], Iterator[StreamCommand]]] = {
             Kind.ALLOCATION: self._allocation_commands,

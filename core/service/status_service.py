@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 from google.protobuf.json_format import MessageToDict
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.domain.secrets import document_without_secrets
 from kornel.core.service.callback_board import NoStateDump
 from kornel.core.service.callers import Permission, caller
 from kornel.core.service.clock import Clock
@@ -20,6 +19,7 @@ from kornel.core.service.questions import Questions
 from kornel.core.service.rollbacks import Rollback
 from kornel.core.service.rpc import Handler, unary
 from kornel.core.service.standing import Standing
+from kornel.core.service.state_dumps import read_state_dump
 from kornel.core.service.status_codes import UnknownAsk, UnknownPartition, UnknownQueue, UnknownUser, say_no_partition
 from kornel.core.telling.encoding.kornel_v1 import (
     ENCODERS,
@@ -206,19 +206,6 @@ def _describe_place(place: Place) -> ManagerStatus:
 async def _read_diagnostics(place: Place) -> dict[str, Any]:
     """Returns the state of the shim as it describes it, or an error that says why there is none."""
     try:
-        return dict(document_without_secrets(_json_object(await place.callbacks.state_dump())))
+        return await read_state_dump(place.callbacks)
     except NoStateDump as reason:
         return {"error": str(reason)}
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    """Returns the JSON object in *text*. Raises :class:`NoStateDump` if there is none that JSON can carry."""
-    try:
-        value = json.loads(text)
-        # Python reads and writes NaN and infinities, which other JSON parsers refuse.
-        json.dumps(value, allow_nan=False)
-    except (ValueError, RecursionError) as error:
-        raise NoStateDump(f"the shim's answer is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise NoStateDump(f"the shim's answer is not a JSON object but a {type(value).__name__}")
-    return value

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from operator import add, attrgetter, itemgetter
-from sys import intern
 from typing import Any, Final, cast
 
 from google.protobuf.message import Message
@@ -67,8 +66,17 @@ PIECE: Final = 100
 
 CACHE_SIZE: Final = 4_096
 
-LONGEST_CACHED: Final = 4_096
-"""The longest encoded resources that are cached, in bytes."""
+LONGEST_CACHED: Final = 1_024
+"""The longest encoded resources that are cached, in bytes, and the longest fields that allocations share."""
+
+LONGEST_SHARED: Final = 256
+"""The most characters of a name that is kept to be shared."""
+
+NAMES_SHARED: Final = 16_384
+"""The names that are kept to be shared; with more of them, all are dropped before the next request."""
+
+PARTITIONS_KNOWN: Final = 64
+"""The most names of partitions that are kept for a manager. Any text may come as a name."""
 
 _SECONDS: Final = re.compile(r"\+?[0-9]{1,11}", re.ASCII)
 
@@ -135,6 +143,9 @@ class Decoder:
         core's time."""
         self.resources_known: dict[bytes, Resources] = {}
         """The resources that were read, by their bytes."""
+        self.names_shared: dict[str, str] = {}
+        """The IDs of applications that were read, so that all asks of one share one string. It is emptied now and
+        then, unlike ``sys.intern``, which keeps every string for good in Python 3.12."""
         self._ahead_s = ahead_s
 
     def decode_registration(self, request: si.RegisterResourceManagerRequest) -> RegisterManager:
@@ -206,7 +217,10 @@ class Decoder:
             yield UpdateNodes(rm_id, tuple([self._decode_node(message, names) for message in some]))
 
     def _decode_allocations(self, messages: Sequence[si.Allocation], names: PartitionNames) -> Iterator[AllocationSpec]:
-        known = self.resources_known
+        known, shared = self.resources_known, self.names_shared
+        if len(shared) > NAMES_SHARED:
+            shared.clear()
+        share = shared.setdefault
         ahead_s = self._ahead_s()
         for message in messages:
             raw = message.resourcePerAlloc.SerializeToString()
@@ -216,9 +230,11 @@ class Decoder:
                 if not raw and not message.HasField("resourcePerAlloc"):
                     resources = None
             tags = message.allocationTags
+            application = message.applicationID
             fields = (
                 message.allocationKey,
-                intern(message.applicationID),  # Every ask keeps it, so all asks of an application share one string.
+                # Every ask keeps it, so all asks of an application share one string.
+                application if len(application) > LONGEST_SHARED else share(application, application),
                 names[message.partitionName],
                 resources,
                 *read_plain(message),
@@ -418,9 +434,10 @@ class Encoder:
             for name, amount in effect.resources.items():
                 allocation.resourcePerAlloc.resources[name].value = amount
             tail = allocation.SerializeToString(deterministic=True).decode(ENCODING)
-            if len(self._tails) >= CACHE_SIZE:
-                self._tails.clear()
-            self._tails[shared] = tail
+            if len(tail) <= LONGEST_CACHED:
+                if len(self._tails) >= CACHE_SIZE:
+                    self._tails.clear()
+                self._tails[shared] = tail
         return tail
 
 
@@ -457,7 +474,11 @@ class PartitionNames(dict[str, str]):
         self._rm_id = rm_id
 
     def __missing__(self, name: str) -> str:
-        full = self[name] = full_partition_name(self._rm_id, name)
+        full = full_partition_name(self._rm_id, name)
+        if len(name) <= LONGEST_SHARED:
+            if len(self) >= PARTITIONS_KNOWN:
+                self.clear()
+            self[name] = full
         return full
 
 

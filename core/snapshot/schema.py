@@ -303,7 +303,11 @@ EFFECTS: Final = (
     Kept(AskReleased, "partition application_id key termination message"),
     Kept(AllocationRejected, "key application_id reason legacy partition"),
     Kept(VictimRecord, "key application_id queue node_id resources adjusted_priority"),
-    Kept(PreemptionDecided, "at_ns partition kind key application_id queue outcome detail node_id victims"),
+    Kept(
+        PreemptionDecided,
+        "at_ns partition kind key application_id queue outcome detail node_id victims gang_plan",
+        defaults={"gang_plan": 0},
+    ),
     Kept(PredicatesAsked, "question partition application_id key node_ids allocate dependent after"),
     Kept(PlacementVoid, "partition key"),
     Kept(PreemptionPredicatesAsked, "question partition application_id key node_id victims start_index"),
@@ -413,10 +417,15 @@ PARTITIONS: Final = (
     Kept(Vetting, "nodes passed unanswered"),
     Kept(
         GangRecord,
-        "as_units broken called_off gathering holds leaving lost placed rooms timed_out to_match totals vetting"
+        "as_units broken called_off gathering holds leaving lost placed planned rooms timed_out to_match totals vetting"
         " waiting_for_turn without_room",
+        defaults={"planned": 0},
     ),
-    Kept(GangHold, "evicted freed kind made_ns members mended relied_on wait_from_ns"),
+    Kept(
+        GangHold,
+        "evicted freed kind lost made_ns members mended number relied_on wait_from_ns",
+        defaults={"lost": (), "number": 0},
+    ),
     Kept(EndedGroup, "name made resources replaced timed_out"),
     Kept(
         EndedApplication, "spec queue user state submitted_ns started_ns ended_ns states most_used groups spent reason"

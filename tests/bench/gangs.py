@@ -124,11 +124,14 @@ async def over_grpc(workload: Workload) -> float:
 async def _run_gangs(stub: si_pb2_grpc.SchedulerAsyncStub, workload: Workload) -> float:
     holding, real = _ask_messages(workload, "holder"), _ask_messages(workload, "real")
     stream: Any = stub.UpdateAllocation()
+    # Asks and confirmations are sent at the same time, and a stream takes one message at a time.
+    writing = asyncio.Lock()
     began = time.perf_counter()
 
     async def send(messages: list[si_pb2.AllocationRequest]) -> None:
         for message in messages:
-            await stream.write(message)
+            async with writing:
+                await stream.write(message)
 
     sender = asyncio.create_task(send(holding))
     placed = 0
@@ -142,7 +145,7 @@ async def _run_gangs(stub: si_pb2_grpc.SchedulerAsyncStub, workload: Workload) -
         replaced += len(response.new)
         if response.released:
             ended = si_pb2.AllocationReleasesRequest(allocationsToRelease=response.released)
-            await stream.write(si_pb2.AllocationRequest(rmID=RM, releases=ended))
+            await send([si_pb2.AllocationRequest(rmID=RM, releases=ended)])
     took = time.perf_counter() - began
     await sender
     await stream.done_writing()

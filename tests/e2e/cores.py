@@ -198,7 +198,7 @@ class Cores:
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 for core in self._started:
-                    if core not in others and await core.serves():
+                    if core not in others and core.process.poll() is None and await core.serves():
                         return core
                 await asyncio.sleep(0.01)
 

@@ -241,9 +241,11 @@ async def test_a_plan_that_loses_a_node_for_good_is_called_off() -> None:
         await cluster.submit_gang("g", "root.a", {"g": (2, cores(2))})
         await cluster.wait(30)
         assert len(cluster.ended) == 2
-        await cluster.lose_node(cluster.nodes[cluster.ended[0]])
+        lost = cluster.nodes[cluster.ended[0]]
+        await cluster.lose_node(lost)
         await cluster.wait(2)
         explained = await cluster.explain("g-g0")
+        assert f"node {lost} was removed" in explained
         assert "2 victims were asked to leave" in explained
         await cluster.let_end()
         await cluster.submit_tasks("other", "root.v", 1, cores(2))

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,8 +84,8 @@ class Shim:
             assert await asyncio.wait_for(call.read(), PATIENCE_S) is not grpc.aio.EOF
             call.cancel()
 
-    async def place(self, channel: grpc.aio.Channel, seconds: float) -> None:
-        """Sends asks without a pause, and notes what comes back."""
+    async def place(self, channel: grpc.aio.Channel, seconds: float, each: int = 7) -> None:
+        """Sends asks without a pause, *each* of them with a message every millisecond, and notes what comes back."""
         scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
         call = scheduler.UpdateAllocation()
         reading = asyncio.create_task(self.listen(call))
@@ -93,9 +93,9 @@ class Shim:
             async with asyncio.timeout(seconds):
                 while True:
                     await call.write(
-                        allocation_request(*(ask(f"ask-{self.sent + n}", "app", vcore=1) for n in range(7)))
+                        allocation_request(*(ask(f"ask-{self.sent + n}", "app", vcore=1) for n in range(each)))
                     )
-                    self.sent += 7
+                    self.sent += each
                     await asyncio.sleep(0.001)
         except TimeoutError:
             pass
@@ -190,6 +190,20 @@ async def wait_for_health(channel: grpc.aio.Channel, expected: int) -> None:
             await asyncio.sleep(0.05)
 
 
+async def place_one(channel: grpc.aio.Channel, key: str) -> None:
+    """Returns when one more ask is placed, and so everything before it is durable."""
+    scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
+    call = scheduler.UpdateAllocation()
+    await call.write(allocation_request(ask(key, "app", vcore=1)))
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            response = await call.read()
+            assert isinstance(response, si.AllocationResponse)
+            if key in [placed.allocationKey for placed in response.new]:
+                call.cancel()
+                return
+
+
 async def end_of(channel: grpc.aio.Channel) -> grpc.StatusCode:
     """Returns how a stream ends on which an ask is sent."""
     scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
@@ -254,6 +268,115 @@ async def test_a_full_disk_stops_the_intake_until_there_is_room(tmp_path: Path, 
         before = len(shim.heard)
         async with asyncio.timeout(PATIENCE_S):
             while len(shim.heard) <= before:
+                await shim.place(channel, 0.5)
+    decided = decided_in(journal)
+    for key, nodes in shim.heard.items():
+        assert nodes == {decided[key]}
+
+
+@dataclass
+class Disk:
+    """A file system of its own, which the kernel makes read-only when it has an error."""
+
+    image: Path
+    home: Path
+
+    def mount(self) -> None:
+        """Raises ``CalledProcessError`` where nothing can be mounted."""
+        self._run("mount", "-o", "loop,errors=remount-ro", self.image, self.home)
+
+    def unmount(self) -> None:
+        """Nobody may use it any more."""
+        self._run("umount", self.home)
+
+    def fail(self) -> None:
+        """Has the kernel meet an error, after which nothing can be written, whichever files are open."""
+        device = self.home.stat().st_dev
+        name = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve().name
+        Path(f"/sys/fs/ext4/{name}/trigger_fs_error").write_text("planted")
+
+    def protect(self, *, writable: bool) -> None:
+        """Has the kernel refuse to write the files of the database, or allow it again; not its index of the log, which
+        is written in memory, so that a refusal ends the process."""
+        files = [file for file in self.home.glob("journal.db*") if file.suffix in (".db", ".db-wal")]
+        self._run("chattr", "-i" if writable else "+i", *files)
+
+    def _run(self, *command: str | Path) -> None:
+        subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def failing_disk(tmp_path: Path) -> Iterator[Disk]:
+    """A disk, where one can be mounted."""
+    if os.geteuid() != 0:
+        pytest.skip("only root mounts a disk")
+    disk = Disk(tmp_path / "image", tmp_path / "disk")
+    disk.home.mkdir()
+    with disk.image.open("wb") as image:
+        image.truncate(32 << 20)
+    try:
+        subprocess.run(["mkfs.ext4", "-q", disk.image], capture_output=True, check=True)
+        disk.mount()
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no disk can be mounted here: {getattr(error, 'stderr', error)}")
+    yield disk
+    with suppress(OSError, subprocess.CalledProcessError):
+        disk.protect(writable=True)
+    subprocess.run(["umount", "-l", disk.home], check=False)
+
+
+async def test_a_disk_that_takes_no_more_writes_stops_the_intake_until_it_does(
+    tmp_path: Path, failing_disk: Disk
+) -> None:
+    """UNAVAILABLE while the files cannot be written; nothing is lost, and the core goes on by itself."""
+    journal = str(failing_disk.home / "journal.db")
+    shim = Shim()
+    async with core_process(journal, tmp_path) as (_, channel):
+        await shim.prepare(channel)
+        await shim.place(channel, 0.3)
+        placing = asyncio.create_task(shim.place(channel, 3.0))
+        failing_disk.protect(writable=False)
+        await wait_for_health(channel, health_pb2.HealthCheckResponse.NOT_SERVING)
+        assert await end_of(channel) is grpc.StatusCode.UNAVAILABLE
+        await asyncio.gather(placing, return_exceptions=True)
+        failing_disk.protect(writable=True)
+        await wait_for_health(channel, health_pb2.HealthCheckResponse.SERVING)
+        before = len(shim.heard)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(shim.heard) <= before:
+                await shim.place(channel, 0.5)
+    decided = decided_in(journal)
+    for key, nodes in shim.heard.items():
+        assert nodes == {decided[key]}
+
+
+async def test_a_disk_that_the_kernel_makes_read_only_loses_nothing(tmp_path: Path, failing_disk: Disk) -> None:
+    """Nothing is accepted or told any more; mounted again, the disk has all that was told, and a core goes on with it.
+
+    An operator cannot make a disk read-only while the journal is open on it: the kernel calls it busy. Nothing is
+    written while the disk fails, because ext4 may then confirm what is lost, to whichever program.
+    """
+    journal = str(failing_disk.home / "journal.db")
+    shim = Shim()
+    async with core_process(journal, tmp_path) as (process, channel):
+        await shim.prepare(channel)
+        await shim.place(channel, 0.3)
+        await place_one(channel, "settled")
+        failing_disk.fail()
+        await asyncio.gather(shim.place(channel, 0.3), return_exceptions=True)
+        await wait_for_health(channel, health_pb2.HealthCheckResponse.NOT_SERVING)
+        assert await end_of(channel) is grpc.StatusCode.UNAVAILABLE
+        heard = len(shim.heard)
+        await asyncio.gather(shim.place(channel, 0.3), return_exceptions=True)
+        assert len(shim.heard) == heard
+        os.kill(find_program(process.pid), signal.SIGKILL)
+        await asyncio.to_thread(process.wait)
+    failing_disk.unmount()
+    failing_disk.mount()
+    async with core_process(journal, tmp_path) as (_, channel):
+        await wait_for_health(channel, health_pb2.HealthCheckResponse.SERVING)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(shim.heard) <= heard:
                 await shim.place(channel, 0.5)
     decided = decided_in(journal)
     for key, nodes in shim.heard.items():

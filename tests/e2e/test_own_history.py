@@ -33,6 +33,10 @@ def test_two_cores_write_into_two_files(tmp_path: Path, monkeypatch: pytest.Monk
         serving(folders[1], "--grpc", f"unix:{folders[1]}/core.sock") as (_, second),
     ):
         histories = [history_of(address) for address in (first, second)]
+        # The process that writes a history makes its file a moment after the core is ready.
+        deadline = time.monotonic() + PATIENCE_S
+        while len(list((tmp_path / "state").glob("history-core.sock-*.db"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
     assert [(history["enabled"], history["problem"]) for history in histories] == [(True, ""), (True, "")]
     assert len({history["database"] for history in histories}) == 2
     assert len(list((tmp_path / "state").glob("history-core.sock-*.db"))) == 2

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
@@ -50,6 +52,26 @@ async def send_asks(core: CoreProcess, *keys: str) -> tuple[set[str], dict[str, 
     call.cancel()
     # What the stream before was told as it was cancelled may come once more.
     return placed & set(keys), {key: reason for key, reason in rejected.items() if key in keys}
+
+
+@asynccontextmanager
+async def listening_client(address: str) -> AsyncIterator[tuple[ShimClient, Counter[tuple[type, str]]]]:
+    """A client that has registered, with two nodes and an application, and how often it has heard of each ask."""
+    heard: Counter[tuple[type, str]] = Counter()
+    async with ShimClient(address, "rm-1") as client:
+        await client.register(config=CONFIG)
+        await client.create_nodes([create("n1", vcore=10**6), create("n2", vcore=10**6)])
+        ann = si.UserGroupInformation(user="ann")
+        await client.add_applications([si.AddApplicationRequest(applicationID="app", queueName="root.a", ugi=ann)])
+
+        async def listen() -> None:
+            async for update in client.updates():
+                if isinstance(update, Allocated | AskRejected):
+                    heard[type(update), update.key] += 1
+
+        listening = asyncio.create_task(listen())
+        yield client, heard
+        listening.cancel()
 
 
 async def wait_for_log(core: CoreProcess, text: str) -> None:
@@ -99,19 +121,7 @@ async def test_a_shim_goes_on_exactly_behind_a_bug(tmp_path: Path) -> None:
     """Each entry of the message is applied or refused once, and so it is for the next core: nothing is sent again."""
     async with cores_on(str(tmp_path / "journal.db"), tmp_path) as cores:
         core = await cores.start(bugs=True)
-        async with ShimClient(core.address, "rm-1") as client:
-            await client.register(config=CONFIG)
-            await client.create_nodes([create("n1", vcore=10**6), create("n2", vcore=10**6)])
-            ann = si.UserGroupInformation(user="ann")
-            await client.add_applications([si.AddApplicationRequest(applicationID="app", queueName="root.a", ugi=ann)])
-            heard: Counter[tuple[type, str]] = Counter()
-
-            async def listen() -> None:
-                async for update in client.updates():
-                    if isinstance(update, Allocated | AskRejected):
-                        heard[type(update), update.key] += 1
-
-            listening = asyncio.create_task(listen())
+        async with listening_client(core.address) as (client, heard):
             await client.submit_asks([Ask(key, "app", {"vcore": 1}) for key in ("b-1", "poison", "b-2")])
             await wait_until(lambda: heard.total() == 3, "the asks to be answered")
             core.send(signal.SIGKILL)
@@ -122,7 +132,6 @@ async def test_a_shim_goes_on_exactly_behind_a_bug(tmp_path: Path) -> None:
             placed = {(Allocated, key): 1 for key in ("b-1", "b-2", "last")}
             assert heard == {**placed, (AskRejected, "poison"): 1}
             await check_books(again, 3)
-            listening.cancel()
 
 
 @pytest.mark.parametrize("restored", [1, 2])
@@ -130,19 +139,7 @@ async def test_a_message_that_was_set_aside_is_not_lost_by_a_kill(tmp_path: Path
     """Before any of its entries was applied singly, and between two of them: the shim sends again what was not."""
     async with cores_on(str(tmp_path / "journal.db"), tmp_path) as cores:
         core = await cores.start(bugs=True)
-        async with ShimClient(core.address, "rm-1") as client:
-            await client.register(config=CONFIG)
-            await client.create_nodes([create("n1", vcore=10**6), create("n2", vcore=10**6)])
-            ann = si.UserGroupInformation(user="ann")
-            await client.add_applications([si.AddApplicationRequest(applicationID="app", queueName="root.a", ugi=ann)])
-            heard: Counter[tuple[type, str]] = Counter()
-
-            async def listen() -> None:
-                async for update in client.updates():
-                    if isinstance(update, Allocated | AskRejected):
-                        heard[type(update), update.key] += 1
-
-            listening = asyncio.create_task(listen())
+        async with listening_client(core.address) as (client, heard):
             names = ("b-1", f"poison-held-{restored}", "b-2")
             await client.submit_asks([Ask(key, "app", {"vcore": 1}) for key in names])
             await wait_for_log(core, "held\n")
@@ -155,7 +152,6 @@ async def test_a_message_that_was_set_aside_is_not_lost_by_a_kill(tmp_path: Path
             # The next core has no bug.
             assert heard == {(Allocated, key): 1 for key in (*names, "last")}
             await check_books(again, 4)
-            listening.cancel()
 
 
 async def test_the_bundle_shows_the_bug_again(tmp_path: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
+import time
 from asyncio.subprocess import Process
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -30,6 +33,10 @@ from tests.unit.journal.made import open_store
 __all__ = ["postgres", "postgres_server"]
 
 pytestmark = pytest.mark.timeout(240)
+
+KILLING_MINUTES = float(os.environ.get("KORNEL_KILLING_MINUTES", "0"))
+"""For so long cores are killed at random; 0: until there were as many kills as there are at least."""
+LEAST_KILLS = 8
 
 
 async def hear_all(shim: Shim, core: CoreProcess, last: str, decided: set[str]) -> None:
@@ -290,13 +297,16 @@ async def test_of_two_cores_that_start_at_once_one_leads(postgres: Postgres, tmp
         await hear_all(shim, leader, "last", set(check_heard(shim, postgres.url)))
 
 
-async def test_a_standby_that_starts_under_load_catches_up_and_takes_over(postgres: Postgres, tmp_path: Path) -> None:
-    """It begins with nothing while asks are placed."""
+@pytest.mark.parametrize("each", [7, pytest.param(20, marks=pytest.mark.long)])
+async def test_a_standby_that_starts_under_load_catches_up_and_takes_over(
+    postgres: Postgres, tmp_path: Path, each: int
+) -> None:
+    """It begins with nothing while asks are placed, of which up to *each* come every millisecond."""
     shim = Shim()
     async with cores_on(postgres.url, tmp_path) as cores:
         first = await cores.start()
         await shim.prepare(first.channel)
-        placing = asyncio.create_task(shim.place(first.channel, 60.0))
+        placing = asyncio.create_task(shim.place(first.channel, 60.0, each))
         second = await cores.start()
         async with asyncio.timeout(PATIENCE_S):
             while (await second.status()).standing.records_behind > 50:  # noqa: ASYNC110 - asked over the wire
@@ -331,27 +341,51 @@ async def test_clocks_an_hour_apart_do_not_matter(postgres: Postgres, tmp_path: 
     assert max(now_ns for _, now_ns in times) - last_of_first < 60 * 10**9
 
 
+def scenario_for(minutes: float) -> str:
+    """Returns a scenario of that many minutes in which batch work always waits and servers preempt it; 0: of one."""
+    if not minutes:
+        return SCENARIO.replace("count: 60", "count: 900").replace("timeout: 3m", "timeout: 5m")
+    scenario = SCENARIO.replace("timeout: 3m", f"timeout: {3 * minutes + 5:.0f}m")
+    for plain, long in (
+        ("count: 60", f"count: {8 * 60 * minutes:.0f}"),
+        ("arrival: 20/s", "arrival: 8/s"),
+        ("count: 16", f"count: {1.5 * 60 * minutes:.0f}"),
+        ("arrival: 4/s", "arrival: 1.5/s"),
+    ):
+        assert plain in scenario
+        scenario = scenario.replace(plain, long)
+    return scenario
+
+
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(900 + 4 * 60 * KILLING_MINUTES)
 async def test_random_kills_of_three_cores(postgres: Postgres, tmp_path: Path) -> None:
     """Cores are killed, stopped and ended in turn under a simulated cluster; its books and the core's agree."""
     luck = random.Random(18)
-    scenario = SCENARIO.replace("count: 60", "count: 900").replace("timeout: 3m", "timeout: 5m")
+    ends = Counter[str]()
     async with cores_on(postgres.url, tmp_path) as cores:
         running = [await cores.start() for _ in range(3)]
         addresses = [core.address for core in running]
+        scenario = scenario_for(KILLING_MINUTES)
         async with simulated_cluster(tmp_path, ",".join(addresses), scenario) as shim:
             await asyncio.sleep(1.0)
-            for _ in range(8):
+            preempted, began = 0, time.monotonic()
+            while time.monotonic() - began < 60 * KILLING_MINUTES or ends.total() < LEAST_KILLS:
                 victim = luck.choice(running)
-                victim.send(luck.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGKILL]))
+                number = luck.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGKILL])
+                leads = await victim.serves()
+                victim.send(number)
                 await victim.ended()
+                ends[f"{number.name} of {'the leader' if leads else 'another'}"] += 1
                 at = running.index(victim)
                 running[at] = await cores.start(address=victim.address)
-                await cores.leader(victim)
+                leader = await cores.leader(victim)
+                preempted = max(preempted, await count_preemptions(leader))
+                assert shim.returncode is None, (await shim.communicate())[0].decode()
                 await asyncio.sleep(luck.uniform(0.0, 3.0))
-            said, _ = await asyncio.wait_for(shim.communicate(), 400)
+            said, _ = await asyncio.wait_for(shim.communicate(), 400 + 2 * 60 * KILLING_MINUTES)
             assert shim.returncode == 0, said.decode()
         status = await (await cores.leader()).status()
         assert not sum(partition.invariant_violations for partition in status.partitions)
-    decided_in(postgres.url)
+    placed = decided_in(postgres.url)
+    print(f"{ends.total()} cores ended: {dict(ends)}; {len(placed)} placements, {preempted} preemptions")

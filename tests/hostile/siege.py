@@ -14,6 +14,7 @@ import asyncio
 import itertools
 import json
 import math
+import operator
 import statistics
 import sys
 import tempfile
@@ -24,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 import grpc.aio
@@ -71,6 +72,8 @@ class Minute:
     health_s: float
     attacks: int
     garbage: Garbage
+    queued: int = 0
+    """Entries of the history that wait in memory: at most 64 MiB, more and less as the machine has time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +196,17 @@ def attacks(core: AttackedCore) -> list[Callable[[], None]]:
     return [*floods, *bombs, *towers]  # type: ignore[list-item]
 
 
-def read_counts(core: AttackedCore) -> tuple[Garbage, float]:
-    """Returns what the metrics of *core* say of its collector, and the MiB that the C library has handed out."""
+class Counts(NamedTuple):
+    """What the metrics of a core say of its collector, how many MiB the C library has handed out, and how many entries
+    of the history wait in memory."""
+
+    garbage: Garbage
+    native_mib: float
+    queued: int
+
+
+def read_counts(core: AttackedCore) -> Counts:
+    """Read the metrics of *core*."""
     with urllib.request.urlopen(f"http://{core.http}/ws/v1/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
 
@@ -206,22 +218,24 @@ def read_counts(core: AttackedCore) -> tuple[Garbage, float]:
         count("python_gc_objects_collected_total{"),
         count("python_gc_objects_uncollectable_total{"),
     )
-    return garbage, count('kornel_native_memory_bytes{state="used"}') / 2**20
+    native_mib = count('kornel_native_memory_bytes{state="used"}') / 2**20
+    return Counts(garbage, native_mib, count("kornel_history_queue_entries "))
 
 
 def watch(siege: Siege, minutes: int) -> list[Minute]:
     """Print a line each minute until time is up or the load has failed."""
     found: list[Minute] = []
-    garbage, _ = read_counts(siege.core)
+    garbage = read_counts(siege.core).garbage
     for number in range(1, minutes + 1):
         asked, placed, attacked = time.monotonic(), siege.allocations, siege.attacks
         least_mib = least_memory(siege)
         longest = max((took for began, took in list(siege.core.probes) if began >= asked), default=0.0)
-        before, (garbage, native_mib) = garbage, read_counts(siege.core)
-        minute = Minute(least_mib, siege.allocations - placed, longest, siege.attacks - attacked, garbage - before)
+        before, (garbage, native_mib, queued) = garbage, read_counts(siege.core)
+        asks, attacks = siege.allocations - placed, siege.attacks - attacked
+        minute = Minute(least_mib, asks, longest, attacks, garbage - before, queued)
         found.append(minute)
         print(
-            f"minute {number:3}: {minute.memory_mib:6.1f} MiB ({native_mib:.1f} of C),"
+            f"minute {number:3}: {minute.memory_mib:6.1f} MiB ({native_mib:.1f} of C), {queued:,} entries queued,"
             f" {minute.allocations / 60:7,.0f} allocations/s,"
             f" longest health answer {minute.health_s * 1e3:5.0f} ms, {minute.attacks} attacks,"
             f" {minute.garbage.collected:,} objects of cycles freed in {minute.garbage.collections} collections,"
@@ -245,7 +259,8 @@ def least_memory(siege: Siege) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How the memory grew in the minutes after *SETTLED*, along the line that fits them best."""
+    """How the memory grew in the minutes after *SETTLED*, along the line that fits them best once what the queue of
+    the history explains is taken off."""
 
     mib: float
     error_mib: float
@@ -271,17 +286,30 @@ class Growth:
         )
 
 
+def unexplained(values: list[float], cause: list[float]) -> list[float]:
+    """What is left of *values* after what a line through *cause* explains."""
+    if max(cause) - min(cause) < 1:
+        mean = statistics.mean(values)
+        return [value - mean for value in values]
+    slope, intercept = statistics.linear_regression(cause, values)
+    return [value - intercept - slope * each for value, each in zip(values, cause, strict=True)]
+
+
 def growth_of(found: list[Minute]) -> Growth | None:
     """The growth after the settling; ``None``: there are too few minutes to tell."""
     settled = found[SETTLED:]
     after = settled[1:]
     if len(after) < FEWEST_MINUTES or not (any(m.allocations for m in after) and any(m.attacks for m in after)):
         return None
-    minutes, memory = range(len(settled)), [minute.memory_mib for minute in settled]
-    slope, intercept = statistics.linear_regression(minutes, memory)
-    squares = sum((mib - intercept - slope * number) ** 2 for number, mib in zip(minutes, memory, strict=True))
-    spread = sum((number - statistics.mean(minutes)) ** 2 for number in minutes)
-    error = math.sqrt(squares / (len(settled) - 2) / spread)
+    queued = [float(minute.queued) for minute in settled]
+    minutes = unexplained(list(map(float, range(len(settled)))), queued)
+    memory = unexplained([minute.memory_mib for minute in settled], queued)
+    spread = sum(number * number for number in minutes)
+    if spread < 1:
+        return None  # The queue has grown as evenly as time has passed, so nothing can be told apart.
+    slope = sum(map(operator.mul, minutes, memory)) / spread
+    squares = sum((mib - slope * number) ** 2 for number, mib in zip(minutes, memory, strict=True))
+    error = math.sqrt(squares / (len(settled) - 3) / spread)
     return Growth(
         slope * len(after),
         error * len(after),

@@ -3,14 +3,20 @@ else, in a request that nobody has counted yet."""
 
 from __future__ import annotations
 
+import json
+import queue
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Final
 
 import grpc
 import pytest
 
 from kornel.si.v1 import si_pb2 as si
-from kornel.v1 import configuration_pb2
+from kornel.v1 import callback_pb2, configuration_pb2, status_pb2
+from kornel.v1.callback_pb2_grpc import CallbackServiceStub
+from kornel.v1.status_pb2_grpc import StatusServiceStub
 from tests.e2e.security.site import Issuer
 from tests.hostile.attacked import AttackedCore
 from tests.hostile.test_grpc_floods import EMPTY, OPTIONS, end_of
@@ -66,3 +72,43 @@ def test_question_that_is_too_long(core: AttackedCore) -> None:
     raw = b"\x7a\x00" * (6 * MIB)
     with core.attack(refused_bytes=len(raw)):
         assert end_with(core, OPS, "/kornel.v1.StatusService/GetStatus", raw) is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ('{"pods": [' + "[]," * 20_000_000 + "[]]}", "characters, at most"),
+        ('{"a":' * 900 + "1" + "}" * 900, "100 objects"),
+    ],
+    ids=["many values", "deep"],
+)
+def test_state_that_is_a_bomb(core: AttackedCore, state: str, why: str) -> None:
+    """60 MB of empty lists, or values that no writer of JSON would nest as deeply, as what a shim says of itself: the
+    dump tells why they are left out."""
+    asked: queue.SimpleQueue[callback_pb2.AttachRequest | None] = queue.SimpleQueue()
+    subscription = callback_pb2.Subscription(rm_id="rm-1", state_dump=True, timeout_ms=20_000)
+    asked.put(callback_pb2.AttachRequest(subscription=subscription))
+    dumps: list[str] = []
+
+    def dump() -> None:
+        with grpc.insecure_channel(core.address, OPTIONS) as operator:
+            answer = StatusServiceStub(operator).GetStateDump(
+                status_pb2.GetStateDumpRequest(), metadata=[("authorization", f"Bearer {SHIM}")]
+            )
+            dumps.append(answer.json)
+
+    with grpc.insecure_channel(core.address, OPTIONS) as channel, ExitStack() as held:
+        answers = CallbackServiceStub(channel).Attach(
+            iter(asked.get, None), metadata=[("authorization", f"Bearer {SHIM}")]
+        )
+        held.callback(asked.put, None)
+        assert next(answers).HasField("attached")
+        # The message is held in parts, as a whole, parsed, and as a text.
+        with core.attack(refused_bytes=len(state), memory_mib=320, health_s=0.5):
+            dumping = threading.Thread(target=dump)
+            dumping.start()
+            question = next(answers).state_dump
+            answer = callback_pb2.StateDumpAnswer(question_id=question.question_id, json=state)
+            asked.put(callback_pb2.AttachRequest(state_dump=answer))
+            dumping.join()
+    assert why in json.loads(dumps[0])["rm_diagnostics"]["error"]

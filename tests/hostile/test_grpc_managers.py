@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import signal
 import threading
 import time
@@ -10,6 +11,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 import grpc
+import pytest
 
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
@@ -71,6 +73,26 @@ def test_applications_of_users_with_very_many_groups(core: AttackedCore) -> None
     raw = request.SerializeToString()
     with core.attack(refused_bytes=len(raw), memory_mib=112, health_s=0.5):
         assert send(core, APPLICATION, si.ApplicationRequest(rmID="rm-1").SerializeToString(), raw) is not None
+
+
+@pytest.mark.parametrize("field", ["applicationID", "partitionName", "taskGroupName"])
+def test_asks_with_names_of_a_megabyte_leave_nothing(core: AttackedCore, field: str) -> None:
+    """Hundred asks, one after the other, each with another name and each refused. Kept for the next ask of its kind,
+    each would take three times what it weighs."""
+    answered: queue.SimpleQueue[si.AllocationResponse] = queue.SimpleQueue()
+    numbers = iter(range(100))
+
+    def requests() -> Iterator[si.AllocationRequest]:
+        for number in numbers:
+            ask = si.Allocation(allocationKey=f"long-{number}", resourcePerAlloc=resource(vcore=1))
+            setattr(ask, field, f"{number}" + "x" * 1_000_000)
+            yield si.AllocationRequest(rmID="rm-1", allocations=[ask])
+            answered.get(timeout=20)
+
+    with grpc.insecure_channel(core.address, OPTIONS) as channel, core.attack(refused_bytes=100_000_000):
+        for answer in si_pb2_grpc.SchedulerStub(channel).UpdateAllocation(requests(), timeout=60):
+            assert answer.rejected or answer.rejectedAllocations
+            answered.put(answer)
 
 
 def test_nodes_with_very_many_allocations_of_their_own(core: AttackedCore) -> None:

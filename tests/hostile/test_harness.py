@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -52,6 +53,24 @@ def test_a_siege_finds_what_grows_slowly() -> None:
 def test_a_siege_that_stays_flat_passes() -> None:
     assert growth_of(minutes(58, 0.0)) is not None
     assert not [each for each in judge(minutes(58, 0.0), "") if "million asks" in each]
+
+
+def test_a_queue_that_fills_is_no_growth() -> None:
+    """It holds 40 MiB when it is full, as it is for most of the time after the first half hour."""
+    calm = minutes(58, 0.0)
+    full = [number > 30 and number % 7 > 0 for number in range(58)]
+    filled = [
+        replace(minute, memory_mib=minute.memory_mib + 40 * is_full, queued=300_000 * is_full)
+        for minute, is_full in zip(calm, full, strict=True)
+    ]
+    growth = growth_of(filled)
+    assert growth is not None
+    assert not growth.is_too_much
+    assert abs(growth.mib) < 4
+    leaking = [replace(minute, memory_mib=minute.memory_mib + 0.87 * n) for n, minute in enumerate(filled)]
+    growth = growth_of(leaking)
+    assert growth is not None
+    assert growth.is_too_much
 
 
 def test_few_minutes_of_a_siege_tell_nothing() -> None:

@@ -38,7 +38,7 @@ POLICY: Final = """
 tokens: tokens.yaml
 oidc: {{issuer: {issuer}, audiences: [kornel], jwks: {jwks}, algorithms: [ES256], revoked: [stolen]}}
 rules:
-  - {{who: ["token:shim"], managers: ["*"], permissions: [read, configure]}}
+  - {{who: ["token:shim"], managers: ["*"], permissions: [read, configure, administer]}}
   - {{who: ["token:ops", "oidc:ann"], permissions: [read]}}
 limits: {{calls-per-second: 100000, burst: 100000}}
 """

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Final
 
 import httpx
@@ -89,6 +91,15 @@ class Api:
 
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(delete, names))
+
+    @contextmanager
+    def watch_pods(self) -> Iterator[Iterator[Object]]:
+        """Yields the pods as they are made and changed from now on."""
+        version = self._client.get(PATHS["Pod"]).raise_for_status().json()["metadata"]["resourceVersion"]
+        parameters = {"watch": "1", "resourceVersion": version}
+        with self._client.stream("GET", PATHS["Pod"], params=parameters) as answer:
+            answer.raise_for_status()
+            yield (json.loads(line)["object"] for line in answer.iter_lines())
 
     def pods(self, application: str | None = None) -> list[Object]:
         """Returns the pods of an application, its placeholders included, or all."""

@@ -7,10 +7,13 @@ planner. Where it finds a lawful plan the engine finds one too, with no more vic
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kornel.core.preemption.guarantee import unit_packing
 from tests.examples import scale_examples
 from tests.oracles.rules import gang_units
 from tests.properties.gang_worlds import (
@@ -46,6 +49,32 @@ def test_a_gang_that_requires_racks_preempts_in_the_best_lawful_ones_or_not_at_a
 @settings(max_examples=scale_examples(1_000), deadline=None)
 def test_a_gang_that_wants_devices_preempts_for_all_of_them_or_not_at_all(seed: int) -> None:
     judge(random_device_world(seed))
+
+
+def test_spreading_members_counts_as_work_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few sets of victims may each take two thousand tries to spread the members, which is too much for one slice."""
+    tried: list[int] = []
+    find_places, take_steps = unit_packing._Spread.find_places, unit_packing.Packing.take_steps
+    monkeypatch.setattr(unit_packing, "STEPS_AT_ONCE", 10)
+
+    def counted(spread: unit_packing._Spread) -> Any:
+        found = find_places(spread)
+        tried.append(spread.steps)
+        return found
+
+    def bounded(packing: unit_packing.Packing) -> bool:
+        tried.clear()
+        ended = take_steps(packing)
+        assert sum(tried[:-1]) < 10
+        return ended
+
+    monkeypatch.setattr(unit_packing._Spread, "find_places", counted)
+    monkeypatch.setattr(unit_packing.Packing, "take_steps", bounded)
+    most = 0
+    for seed in range(60):
+        Play(random_gang_world(seed)).settle()
+        most = max(most, len(tried))
+    assert most > 1
 
 
 def told_devices(world: GangWorld, settled: Settled, gone: Collection[str]) -> list[str]:

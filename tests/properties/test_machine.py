@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from kornel.core.domain.commands import RegisterManager
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.applications import Application
+from kornel.core.model.claims import Claims
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.users import Account
@@ -27,6 +28,7 @@ from kornel.core.partition.intake import allocation_intake, application_intake, 
 from kornel.core.partition.scheduling import vetting
 from kornel.core.partition.waiting import admission, inquiries, places, waking
 from kornel.core.preemption import eviction
+from kornel.core.preemption.guarantee import units
 from tests.examples import mark_rest_long, scale_examples
 from tests.properties.machine import driver, journal
 from tests.properties.machine.cluster import VARIANTS, configuration
@@ -147,8 +149,23 @@ def _twice(original: Callable[..., None]) -> Callable[..., None]:
     return fire
 
 
+def _give_up_at_once(_: Callable[..., None]) -> Callable[..., None]:
+    def watch(state: Any, application: Any, _hold: Any, now_ns: int) -> None:
+        units.call_off(state, application, "nothing has changed", now_ns)
+
+    return watch
+
+
+def _has_room_beside_nobody(_: Callable[..., bool]) -> Callable[..., bool]:
+    return lambda node, pairs: all(node.free[t] >= amount for t, amount in pairs)
+
+
 PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "gangs are torn": (application_intake, "bind_members", lambda _: _nothing),
+    "a plan of a gang is given up": (units, "_watch_hold", _give_up_at_once),
+    "members are placed one by one": (places, "forms_unit", lambda _: lambda *_: False),
+    "held room is open to all": (Node, "has_room", _has_room_beside_nobody),
+    "room is claimed twice": (Claims, "room_beside", lambda _: lambda _claims, free, _without=None: free),
     "a full queue admits": (Queue, "admits", lambda _: lambda *_: True),
     "a victim that left stays booked": (ledger, "unbook_victim", lambda _: _nothing),
     "a freed node wakes nobody": (waking, "wake_for_node", lambda _: _nothing),

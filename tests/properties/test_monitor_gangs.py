@@ -46,23 +46,27 @@ def owed_world(seed: int) -> tuple[GangWorld, Task]:
     return replace(world, queues=queues, unit=Unit("nobody", path, ())), ask
 
 
-def run_monitor(world: GangWorld, ask: Task) -> list[str]:
-    """Returns the keys of the tasks that the monitor takes, at the pace of one turn for all that it owes."""
+def run_monitor(world: GangWorld, *asks: Task, seconds: int = RUN_S) -> list[str]:
+    """Returns the keys of the tasks that the monitor takes for *asks*, at the pace of one turn for all that it owes.
+    Everybody for whom somebody has to leave must be placed."""
     play = Play(world)
     play.run_load()
     described = json.loads(configuration(World(world.queues, world.nodes, world.running, (), monitor=True, off=True)))
     play.engine.apply(UpdateConfiguration("rm", json.dumps(described)), START_S * SECOND)
-    play._add_application(ask.application, ask.queue, [ask])
-    play._send(ask)
-    for _ in range(RUN_S):
+    play._add_application(asks[0].application, asks[0].queue, asks)
+    for ask in asks:
+        play._send(ask)
+    for _ in range(seconds):
         play._run_slices()
         play.now_s += 1
     state = play.engine.partition("[rm]default")
     assert state is not None
     assert state.law_violations == 0, world
+    waiting = [ask.key for ask in asks if state.requests[ask.key].triggered]
+    assert not waiting, f"{play.settled.victims} left, and {waiting} still wait: {world}"
     if play.settled.victims:
-        served = state.requests["ask"]
-        assert served.node is not None, f"{play.settled.victims} left, and the ask still waits: {world}"
+        served = [ask.key for ask in asks if state.requests[ask.key].node is not None]
+        assert served, f"{play.settled.victims} left, and nobody was placed: {world}"
     return play.settled.victims
 
 

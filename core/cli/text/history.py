@@ -53,7 +53,7 @@ def render_preemptions(records: Sequence[pb.PreemptionRecord]) -> str:
             each.victim.user or "-",
             each.victim.queue or "-",
             each.victim.node_id or each.node_id or "-",
-            each.for_allocation_key or "-",
+            _name_ask(each),
             each.for_application_id or "-",
             each.for_user or "-",
             each.for_queue or "-",
@@ -63,6 +63,14 @@ def render_preemptions(records: Sequence[pb.PreemptionRecord]) -> str:
     ]
     spare = ("laws", "node", "kind", "its application", "of application", "its user", "of user", "outcome")
     return _render_table(heading, rows, spare)
+
+
+def _name_ask(each: pb.PreemptionRecord) -> str:
+    """Returns the ask that room was made for; of a gang, with the number of its plan, which begins the text of the
+    decision."""
+    key = each.for_allocation_key or "-"
+    plan, found, _ = each.detail.partition(": ")
+    return f"{key} ({plan})" if found and plan.removeprefix("plan ").isdecimal() else key
 
 
 def render_sums(found: pb.SumPreemptionsResponse) -> str:

@@ -59,14 +59,16 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
     """Takes *reservation* off the books. The caller has to offer the room to others by :func:`offer_room`."""
     ask = reservation.ask
     forget_reservation(state, reservation)
-    if state.gangs.holds and state.gangs.hold_of(ask) is not None:
+    hold = state.gangs.hold_of(ask) if state.gangs.holds else None
+    if hold is not None:
         state.gangs.broken[ask.application] = None
+        hold.lost = (*hold.lost, (ask, reservation.node.node_id))
     if reservation.by_age:
         ledger.unbook_promise(ask)
         state.reserving.kept -= 1
         state.reserving.call_round()
     ask.reservation = None
-    if ask.shape.devices is not None:
+    if reservation.node.devices is not None:
         device_books.keep_no_more(reservation.node, ask)
     if ask.place is AskPlace.RESERVED:
         move_ask(state, ask, AskMove.GIVE_BACK)

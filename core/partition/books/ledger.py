@@ -408,6 +408,9 @@ def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
     if ask.swaps_in and _is_more(before, shape):
         ask.swaps_in = ()  # Its victims made room for a smaller ask.
     if reserved is not None:
+        if before.devices != shape.devices:
+            # They were chosen for what it wanted before.
+            device_books.keep_no_more(reserved.node, ask)
         reserved.node.resize_claim(reserved, shape.pairs)
         state.node_order.refresh_node(reserved.node)
         state.gained.append(reserved.node)

@@ -30,7 +30,7 @@ from kornel.core.partition.history.queue_events import QueueSettings, settings_o
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
 from kornel.core.partition.waiting.gathering import bind_members
-from kornel.core.partition.waiting.rooms import activate_group, filter_newcomers, look_again
+from kornel.core.partition.waiting.rooms import activate_group, filter_newcomers, look_again, renew_order
 from kornel.core.partition.waiting.waking import take_review_steps, wake_for_domains, wake_for_queue
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import compile_rules
@@ -280,7 +280,7 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
             refreshed.add(queue)
             yield from ledger.take_fair_terms_steps(queue)
     for queue in touched:
-        queue.order.renew_keys()
+        renew_order(queue)
         queue.refresh_priority()
         filter_newcomers(queue)
         wake_for_queue(state, queue)

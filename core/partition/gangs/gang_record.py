@@ -70,10 +70,24 @@ class GangHold:
     No member runs before all can run, and no member keeps its place if the others cannot have one.
     """
 
-    __slots__ = ("evicted", "freed", "kind", "made_ns", "members", "mended", "relied_on", "wait_from_ns")
+    __slots__ = (
+        "evicted",
+        "freed",
+        "kind",
+        "lost",
+        "made_ns",
+        "members",
+        "mended",
+        "number",
+        "relied_on",
+        "wait_from_ns",
+    )
 
     def __init__(self, kind: str, made_ns: int) -> None:
         self.kind: Final = kind
+        self.number = 0
+        """The number of the plan, by which people find what belongs to it; it stays the same when places are mended.
+        0: it has none yet, or an earlier version of the core made the plan."""
         self.made_ns: Final = made_ns
         self.members: dict[Allocation, None] = {}
         """The members, each of which has a reservation; a member that loses it is dealt with before the slice ends."""
@@ -83,10 +97,12 @@ class GangHold:
         """The amounts that these victims held, by type."""
         self.relied_on: Final[dict[Allocation, None]] = {}
         """The victims of other preemptors whose room the gang counts on."""
+        self.lost: tuple[tuple[Allocation, str], ...] = ()
+        """The members that lost their places and have no others yet, with the names of the nodes."""
         self.mended = 0
         """The number of times that members were given other places."""
-        self.wait_from_ns = made_ns
-        """The time when the last victim was asked to leave, or when the last one left."""
+        self.wait_from_ns = 0
+        """The time when it was first seen that no victim is left; 0: when it was last looked at, some were."""
 
     def victims_left(self) -> bool:
         """Tells whether a victim that was asked to leave for a member is still there."""
@@ -97,8 +113,8 @@ class GangRecord:
     """Keeps the applications whose gangs something has to be done about, in order of arrival."""
 
     __slots__ = (
-        "as_units", "broken", "called_off", "gathering", "holds", "leaving", "lost", "placed", "rooms", "timed_out",
-        "to_match", "totals", "vetting", "waiting_for_turn", "without_room",
+        "as_units", "broken", "called_off", "gathering", "holds", "leaving", "lost", "placed", "planned", "rooms",
+        "timed_out", "to_match", "totals", "vetting", "waiting_for_turn", "without_room",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -106,6 +122,8 @@ class GangRecord:
         """Tells whether the placeholders of a gang are placed together; otherwise each is placed by itself."""
         self.placed = 0
         """The number of gangs that were placed as a whole."""
+        self.planned = 0
+        """The number of plans that were made for gangs, which is the number of the last one."""
         self.called_off = 0
         """The number of plans for gangs that were called off."""
         self.lost = 0

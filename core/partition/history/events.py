@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kornel.core.model.shapes import ResourceTypes, Shape
     from kornel.core.partition.history.event_log import EventLog
 
-NONE_TORN: Final[Mapping[Application, str]] = MappingProxyType({})
+NO_GANGS: Final[Mapping[Application, str]] = MappingProxyType({})
 PAUSE_NS: Final = 15 * 10**9
 """The least time between two equal events about one ask (scheduling.md 17)."""
 
@@ -136,21 +136,32 @@ class Recorder:
         self._record_about(ask, f"Preemption is held back: {detail}")
 
     def preempted_for_ask(
-        self, victims: Iterable[Allocation], ask: Allocation, torn: Mapping[Application, str] = NONE_TORN
+        self,
+        victims: Iterable[Allocation],
+        ask: Allocation,
+        gangs: Mapping[Application, str] = NO_GANGS,
+        gang_plan: int = 0,
     ) -> None:
-        """Records that *victims* are to leave so that *ask* can run. *torn*: the gangs that this leaves with too few
-        members, in words."""
+        """Records that *victims* are to leave so that *ask* can run. *gangs*: the gangs that leave as a whole, and
+        those that are left with too few members, in words. *gang_plan*: the number of the plan, if *ask* is a member of
+        a gang."""
         name = ask.application.application_id
         message = f"Preempted for request {ask.spec.key} of application {name} in queue {ask.queue.path}"
+        if gang_plan:
+            message += f" (plan {gang_plan} for a gang)"
         for victim in victims:
-            broken = torn.get(victim.application)
-            self._record_about(victim, f"{message}; {broken}" if broken else message)
+            gang = gangs.get(victim.application)
+            self._record_about(victim, f"{message}; {gang}" if gang else message)
 
-    def preempted_for_quota(self, victims: Iterable[Allocation], queue: Queue) -> None:
-        """Records that *victims* are to leave because *queue* holds more than its max."""
+    def preempted_for_quota(
+        self, victims: Iterable[Allocation], queue: Queue, whole: Mapping[Application, str]
+    ) -> None:
+        """Records that *victims* are to leave because *queue* holds more than its max. *whole*: the gangs that leave as
+        a whole, in words."""
         message = f"Preempted because {event_texts.describe_excess(self._types, queue)}"
         for victim in victims:
-            self._record_about(victim, message)
+            gang = whole.get(victim.application)
+            self._record_about(victim, f"{message}; {gang}" if gang else message)
 
     def preempted_for_share(self, victims: Iterable[Allocation], queue: Queue) -> None:
         """Records that the periodic policy asked *victims* to leave, because their *queue* holds more than its

@@ -144,7 +144,9 @@ def _leave_group(state: PartitionState, ask: Allocation) -> None:
         offer_slot(application.offered_by, application.queue)
     group.remove(ask)
     if group.size:
-        if ask.spec.priority == group.lent:
+        if group.parked_at is state.waiting_for_domain:
+            activate_group(group)  # A domain may have room for those that are left.
+        elif ask.spec.priority == group.lent:
             lend_priority(group)
         return
     lend_nothing(group)

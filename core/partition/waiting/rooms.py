@@ -341,6 +341,16 @@ def _groups_without_room(state: PartitionState, shape: Shape) -> list[AskGroup]:
     return [waiter for room in rooms for waiter in room if isinstance(waiter, AskGroup)]
 
 
+def renew_order(queue: Queue) -> None:
+    """Sorts anew what *queue* keeps in order, because its policy may have changed, and with it the rule of the keys:
+    its children or applications, and those of its applications that a limit of applications holds back."""
+    queue.order.renew_keys()
+    if queue.leaf:
+        for gate in {application.held_at: None for application in queue.applications.values()}:
+            if gate is not None:
+                gate.held_back[queue].renew_keys()
+
+
 def filter_newcomers(leaf: Queue) -> None:
     """Makes the applications of *leaf* start one at a time, or stops that, according to its policy."""
     filters = leaf.leaf and leaf.properties.sort_policy is SortPolicy.STATE_AWARE

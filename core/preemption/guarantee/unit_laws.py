@@ -91,7 +91,10 @@ def _as_one_ask(plan: UnitPlan) -> Allocation:
 
 def _check_whole(case: _UnitCase) -> Iterator[Violation]:
     """Yields task groups for whose minimum the places of the plan, together with those that the gang has already, are
-    too few."""
+    too few.
+
+    Placeholders that are gone count no more (scheduling.md 10.7), so no more places are needed than placeholders wait.
+    """
     plan = case.plan
     application = plan.application
     hard = application.spec.gang_style == HARD
@@ -106,7 +109,8 @@ def _check_whole(case: _UnitCase) -> Iterator[Violation]:
     ]
     for name, group in application.task_groups.items():
         there = sum(ask.spec.task_group == name for ask in holding)
-        least = group.minimum(hard=hard)
+        waiting = sum(ask.spec.placeholder and ask.spec.task_group == name for ask in application.asks.values())
+        least = min(waiting, group.minimum(hard=hard))
         if there < least:
             yield Violation(Law.UNIT_WHOLE, f"places for {there} of {least} members of {name}")
 

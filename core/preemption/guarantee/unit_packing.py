@@ -143,6 +143,8 @@ class Packing:
         self._chosen: list[_Item] = []
         self._best: tuple[tuple[_Item, ...], dict[Allocation, Node]] | None = None
         self._steps = 0
+        self._spreads = 0
+        """The number of places tried for members, which count as work but not as steps."""
         # Victims for a type that no guarantee covers may leave only together with others. Only the search for single
         # asks considers them.
         self.exhaustive = all(self._needs.owed)
@@ -150,11 +152,11 @@ class Packing:
 
     def take_steps(self) -> bool:
         """Takes some steps. Returns whether the search has ended."""
-        until = self._steps + STEPS_AT_ONCE
+        until = self._steps + self._spreads + STEPS_AT_ONCE
         while not self._over:
             if self._steps >= MOST_STEPS:
                 self.exhaustive, self._over = False, True
-            elif self._steps >= until:
+            elif self._steps + self._spreads >= until:
                 return False
             elif self._stack:
                 self._take_step()
@@ -256,6 +258,7 @@ class Packing:
             devices = {node: devices_after(node, gone, self._given_up) for node in rooms}
         spread = _Spread(self._groups, rooms, self._bound, devices)
         nodes = spread.find_places()
+        self._spreads += spread.steps
         if spread.cut_short:
             self.exhaustive = False
         if nodes is None:
@@ -384,7 +387,8 @@ class _Spread:
         self._turns = [(group, ask) for group in groups for ask in group.asks]
         self._all_alike = len(groups) == 1 and not bound
         self._chosen: list[Node] = []
-        self._steps = 0
+        self.steps = 0
+        """The number of places tried for members."""
         self.cut_short = False
 
     def find_places(self) -> dict[Allocation, Node] | None:
@@ -405,12 +409,12 @@ class _Spread:
                 continue
             if not can_take_claim(node, ask):
                 continue
-            if self._steps >= MOST_SPREADS:
+            if self.steps >= MOST_SPREADS:
                 self.cut_short = True
                 return False
             if not self._enter_domain(group, node):
                 continue
-            self._steps += 1
+            self.steps += 1
             if group.devices is not None and not self._take_devices(ask, node):
                 self._leave_domain(group, node)
                 continue

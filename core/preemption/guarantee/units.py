@@ -46,6 +46,10 @@ MOST_RESTARTS: Final = 4
 changes."""
 
 
+MOST_NAMED: Final = 3
+"""The most lost places that a decision describes."""
+
+
 class UnitAttempt:
     """The progress of an attempt of one gang, which continues from slice to slice."""
 
@@ -224,20 +228,22 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
     relied_on = [a for place in plan.places for a in place.node.allocations.values() if a.preempted]
     if plan.victims:
         governing.charge_victims(state, plan.victims, application.queue.path, now_ns)
-    for place in plan.places:
-        ask = place.ask
-        if place.victims:
-            message = f"preempted for ask {ask.spec.key}, one of a gang, of application {application.application_id}"
-            eviction.evict_victims(state, place.victims, ask, message, now_ns)
-            ask.victims = {**ask.victims, **{victim.key: victim for victim in place.victims}}
-            if state.recording:
-                state.events.preempted_for_ask(place.victims, ask)
     hold = state.gangs.holds.get(application)
     if hold is None:
         hold = state.gangs.holds[application] = GangHold(KIND, now_ns)
         state.preemptions += 1
     else:
         hold.mended += 1
+    if not hold.number:
+        hold.number = state.gangs.planned = state.gangs.planned + 1
+    for place in plan.places:
+        ask = place.ask
+        if place.victims:
+            one = f"ask {ask.spec.key}, one of a gang, of application {application.application_id}"
+            eviction.evict_victims(state, place.victims, ask, f"preempted for {one} (plan {hold.number})", now_ns)
+            ask.victims = {**ask.victims, **{victim.key: victim for victim in place.victims}}
+            if state.recording:
+                state.events.preempted_for_ask(place.victims, ask, whole, hold.number)
     for place in plan.places:
         ledger.book_claim(state, place.ask)
         place.ask.outcome = Outcome.TRIGGERED
@@ -245,16 +251,19 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
         hold.members[place.ask] = None
     domains = unit_domains.name_domains(state.topology, {place.ask: place.node for place in plan.places})
     got = f"{format_count(number, 'member')} of a gang get {'other places' if plan.mends else 'places'}"
-    detail = "; ".join([f"{got} in {domains}" if domains else got, *whole])
+    detail = "; ".join([f"{got} in {domains}" if domains else got, *whole.values()])
     for place in plan.places:
         reservations.reserve_node(state, place.ask, place.node, now_ns)
         if place.devices and place.node.devices is not None:
             place.node.devices.keep(place.ask, place.devices)
         if place.victims or not plan.victims:
-            eviction.record_decision(state, KIND, place.ask, now_ns, Outcome.TRIGGERED, detail, place)
+            eviction.record_decision(
+                state, KIND, place.ask, now_ns, Outcome.TRIGGERED, detail, place, gang_plan=hold.number
+            )
     state.gangs.broken.pop(application, None)
+    hold.lost = ()
     hold.relied_on.update(dict.fromkeys(relied_on))
-    hold.wait_from_ns = now_ns
+    hold.wait_from_ns = 0
     if plan.victims:
         hold.evicted += len(plan.victims)
         for victim in plan.victims:
@@ -294,12 +303,23 @@ def _watch_hold(state: PartitionState, application: Application, hold: GangHold,
 def _look_at_hold(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> None:
     if state.gangs.holds.get(application) is not hold:
         return
-    if hold.victims_left() or any(victim.preempted and victim not in state.stuck for victim in hold.relied_on):
+    leaving = hold.victims_left() or any(v.preempted and v not in state.stuck for v in hold.relied_on)
+    if leaving or application in state.gangs.vetting:
+        hold.wait_from_ns = 0
+    elif not hold.wait_from_ns:
+        # The last victim may have left a moment ago, so the gang has its turn before the plan is called off.
         hold.wait_from_ns = now_ns
-    elif application not in state.gangs.vetting and now_ns - hold.wait_from_ns >= RETRY_NS:
-        call_off(state, application, "its victims have left, and it found no room", now_ns)
+    elif now_ns - hold.wait_from_ns >= RETRY_NS:
+        call_off(state, application, f"its victims have left, and {_why_no_room(hold)}", now_ns)
         return
     _watch_hold(state, application, hold, now_ns)
+
+
+def _why_no_room(hold: GangHold) -> str:
+    """Returns the reason why a gang waits although no victim of its plan is left."""
+    places = [ask.reservation for ask in hold.members if ask.reservation is not None]
+    full = [place.node.node_id for place in places if not place.node.fits_holder(place)]
+    return f"node {full[0]} has no room for it" if full else "a limit or the shim keeps it back"
 
 
 def any_broken(state: PartitionState) -> bool:
@@ -328,10 +348,10 @@ def _mend_hold(state: PartitionState, application: Application, now_ns: int) -> 
     for ask in [ask for ask in hold.members if state.requests.get(ask.key) is not ask or not ask.pending]:
         del hold.members[ask]
     why = _why_not_whole(state, application)
-    lost = None if why else _find_lost(state, application, hold, now_ns)
-    if lost is None:
-        call_off(state, application, why or "it has too few members", now_ns)
+    if why:
+        call_off(state, application, why, now_ns)
         return
+    lost = _find_lost(state, application, hold, now_ns)
     if not lost:
         del state.gangs.broken[application]
         for ask in hold.members:
@@ -376,11 +396,9 @@ def _why_not_whole(state: PartitionState, application: Application) -> str:
     return f"members are missing: {format_quantities(missing)} of the announced is short" if missing else ""
 
 
-def _find_lost(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> list[Allocation] | None:
-    """Returns the members for which places have to be found. Other members of the gang replace those that are gone.
-
-    Returns ``None`` if there are too few members.
-    """
+def _find_lost(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> list[Allocation]:
+    """Returns the members for which places have to be found. Other members of the gang replace those that are gone, as
+    far as there are any: the minimum of a task group counts tasks too that have ended."""
     hard = application.spec.gang_style == HARD
     for ask in _find_misplaced(state, hold):
         eviction.rearm_ask(state, ask, now_ns)
@@ -390,10 +408,7 @@ def _find_lost(state: PartitionState, application: Application, hold: GangHold, 
     for name, group in application.task_groups.items():
         there = [ask for ask in hold.members if ask.spec.task_group == name]
         short = group.minimum(hard=hard) - len(there)
-        stand_in = [ask for ask in others if ask.spec.task_group == name][: max(0, short)]
-        if len(stand_in) < short:
-            return None
-        lost += stand_in
+        lost += [ask for ask in others if ask.spec.task_group == name][: max(0, short)]
     return lost
 
 
@@ -445,13 +460,33 @@ def call_off(state: PartitionState, application: Application, why: str, now_ns: 
     if hold.evicted:
         names = state.types.names
         cost += f", with {format_quantities({names[t]: amount for t, amount in sorted(hold.freed.items())})}"
-    refusal = Refusal(Outcome.UNIT_CALLED_OFF, f"{why}; {cost}")
-    eviction.record_decision(state, KIND, members[0], now_ns, refusal.outcome, refusal.detail)
+    lost = [_describe_loss(state, ask, node_id) for ask, node_id in hold.lost[:MOST_NAMED]]
+    refusal = Refusal(Outcome.UNIT_CALLED_OFF, "; ".join([*dict.fromkeys(lost), why, cost]))
+    eviction.record_decision(state, KIND, members[0], now_ns, refusal.outcome, refusal.detail, gang_plan=hold.number)
     unit = application.groups.get(UNIT_KEY)
     if isinstance(unit, GangUnit):
         unit.refusal = refusal
         unit.no_attempt_is_due()
     set_due(state, members[0], now_ns + RETRY_NS)
+
+
+def _describe_loss(state: PartitionState, ask: Allocation, node_id: str) -> str:
+    """Returns what has changed, so that *ask* could not keep its place on the node *node_id*."""
+    node = state.nodes.get(node_id)
+    if node is None:
+        return f"node {node_id} was removed"
+    if not node.schedulable:
+        return f"node {node_id} was closed"
+    if not node.could_hold_shape(ask.shape):
+        return f"node {node_id} is too small for {ask.spec.key} now"
+    stuck = [key for key, where in ask.stuck.items() if where == node_id]
+    if stuck:
+        return f"{stuck[0]} does not leave node {node_id}"
+    if node_id in (ask.refused or ()):
+        return f"the shim refuses {ask.spec.key} on node {node_id}"
+    if state.requests.get(ask.key) is not ask or not ask.pending:
+        return f"{ask.spec.key} was withdrawn or placed by the shim"
+    return f"{ask.spec.key} lost its place on node {node_id}, which has changed"
 
 
 def forget_attempts(state: PartitionState) -> None:

@@ -3,7 +3,7 @@ freed for each ask (preemption.md E.5)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -124,11 +124,14 @@ def is_met(lack: Lack, needs: Needs) -> bool:
     return not any(amount > 0 for _, need in needs for amount in need.values())
 
 
-def leave_out(chosen: list[Candidate], lack: Lack, needs: Needs) -> None:
-    """Leaves out those of *chosen* whose room is not needed besides that of the others, tried from the last one on."""
+def leave_out(
+    chosen: list[Candidate], lack: Lack, needs: Needs, have_devices: Callable[[Sequence[Candidate]], bool]
+) -> None:
+    """Leaves out those of *chosen* whose room is not needed besides that of the others, tried from the last one on.
+    *have_devices* tells whether some of them leave the devices that the ask wants."""
     for candidate in reversed(list(chosen)):
         count_freed(candidate, lack, needs, -1)
-        if is_met(lack, needs):
+        if is_met(lack, needs) and have_devices([other for other in chosen if other is not candidate]):
             chosen.remove(candidate)
         else:
             count_freed(candidate, lack, needs, 1)

@@ -20,7 +20,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import reservations
-from kornel.core.partition.books import ledger
+from kornel.core.partition.books import device_books, ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.gang_losses import SpareMembers, can_leave_whole, find_whole_gangs
@@ -456,6 +456,8 @@ def _hold_place(state: PartitionState, ask: Allocation, node: Node, victims: Map
     # While its victims are leaving, there is no room for the ask, and a search for some would cost as much as all the
     # rest.
     reservations.reserve_node(state, ask, node, state.notices.now_ns, at_once=not victims)
+    if ask.shape.devices is not None and ask.reservation is not None:
+        device_books.keep_devices(node, ask, victims.values(), state.stuck)
 
 
 def _watch_exits(

@@ -10,8 +10,6 @@ from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.foresight import (
-    DEVICES,
-    DEVICES_DETAIL,
     Circumstances,
     PreemptionOutlook,
     PreemptionVerdict,
@@ -35,8 +33,6 @@ def foresee_round(state: PartitionState, ask: Allocation, _asked: Circumstances)
         return None
     verdict, notices, names = PreemptionVerdict, state.notices, state.types.names
     path = ask.queue.path
-    if ask.shape.devices is not None:
-        return PreemptionOutlook(verdict.FORBIDDEN, DEVICES, Outcome.ASK_MAY_NOT_PREEMPT, DEVICES_DETAIL)
     if ask.spec.topology is not None and ask.spec.topology.wish == Wish.REQUIRED:
         return PreemptionOutlook(verdict.FORBIDDEN, _DOMAIN, "", _DOMAIN_DETAIL)
     if not notices.rounds:

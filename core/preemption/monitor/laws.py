@@ -7,12 +7,12 @@ and 17, E.8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
-from kornel.core.laws import whole_gangs
+from kornel.core.laws import freed_devices, whole_gangs
 from kornel.core.laws.verdict import Law, Violation, net_of
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -231,6 +231,8 @@ class _After:
         self._levels: dict[Queue, _Level] = {}
         self._limited: dict[Queue, tuple[_Level, ...]] = {}
         self._of_account: dict[tuple[object, int], int] = {}
+        self._gone: dict[Node, list[Allocation]] = {}
+        """The victims of the places checked so far, by node."""
         self._moved: set[Allocation] = set()
         """The asks whose places have been checked; what they had reserved elsewhere counts as free."""
 
@@ -262,6 +264,8 @@ class _After:
         with_it = {gangs[victim] for victim in gangs if victim.node is node}
         for victim in victims:
             freed, there = victim.shape.pairs, victim.node
+            if there is not None:
+                self._gone.setdefault(there, []).append(victim)
             if there is node:
                 for t, amount in freed:
                     open_to_it[t] += amount
@@ -287,10 +291,12 @@ class _After:
         for t, amount in pairs:
             if open_to_it[t] < amount:
                 found.append(Violation(Law.SUFFICIENT, f"{ask.key} does not fit {node.node_id} then"))
+        if not self._leaves_devices(ask, node):
+            found.append(Violation(Law.SUFFICIENT, f"{node.node_id} would not have the devices that {ask.key} wants"))
         if before or ask.application.accounts:
             found += self._beyond_quota(ask, before)
         for unit in _list_units(victims, gangs):
-            if not self._is_needed(unit, pairs, node, open_to_it, before):
+            if not self._is_needed(unit, pairs, node, open_to_it, before) and self._leaves_devices(ask, node, unit):
                 name = unit[0].key if len(unit) == 1 else f"gang {unit[0].application.application_id}"
                 found.append(Violation(Law.MINIMAL, f"{ask.key} runs on {node.node_id} without {name} leaving"))
         for t, amount in pairs:
@@ -298,6 +304,14 @@ class _After:
         if ask.reservation is not None:
             self._moved.add(ask)
         return found
+
+    def _leaves_devices(self, ask: Allocation, node: Node, stays: Collection[Allocation] = ()) -> bool:
+        """Tells whether *ask* finds its devices on *node* once the victims counted so far have left, except those in
+        *stays*."""
+        if ask.shape.devices is None:
+            return True
+        gone = [victim for victim in self._gone.get(node, ()) if victim not in stays]
+        return freed_devices.leaves_enough(node, ask, gone, self._given_up)
 
     def _keep_guarantees(
         self, ask: Allocation, victims: Sequence[Allocation], names: list[str], found: list[Violation]

@@ -38,6 +38,8 @@ from kornel.core.preemption.monitor.victim_choice import VictimChoice, is_usable
 
 LOOKS_PER_TRY: Final = 5
 """The number of allocations that can be examined in the time of one attempt to make room on a node."""
+LOOKS_FOR_DEVICES: Final = 8
+"""The number of allocations that can be examined in the time in which the devices of a node are counted without one."""
 LOOKS_A_PIECE: Final = 500
 _SCALE: Final = 10**9
 _Search = tuple[object, ...]
@@ -116,7 +118,7 @@ class Planner:
                 by_node[place.node].append(place)
         yield len(selection.places) // LOOKS_PER_TRY
         for node, places in by_node.items():
-            if sum(bool(place.victims) for place in places) > 1:
+            if sum(bool(place.victims) for place in places) > 1 and node not in self.choice.promised:
                 shared = rearrange_places(places, self._rooms.left_over(node))
                 if shared is not None:
                     selection.replace_places(places, shared)
@@ -289,7 +291,7 @@ class Planner:
         """Tells whether *ask* waits for room that preemption may provide."""
         if ask.node is not None or self._run.view.requests.get(ask.key) is not ask:
             return False
-        if not waits_for_room(ask) or ask.shape.devices is not None:
+        if not waits_for_room(ask):
             return False
         group = ask.group
         if group is not None:
@@ -308,7 +310,7 @@ class Planner:
         for application in sorted(leaf.queue.applications.values(), key=application_key):
             # A group that is in no waiting room is about to be tried, so nothing is preempted for it yet.
             lists = [
-                [ask for ask in group.asks() if ask.spec.allow_preempt_other and ask.shape.devices is None]
+                [ask for ask in group.asks() if ask.spec.allow_preempt_other]
                 for group in application.groups.values()
                 if not group.kept_back and not group.required_node and group.parked_at is not None
             ]
@@ -396,6 +398,8 @@ class Planner:
             if there is None:
                 there = seen[node] = []
             there.append(candidate)
+            if want.ask.shape.devices is not None:
+                looked_at += LOOKS_FOR_DEVICES * len(there)
             if self._try_node(want, node, there):
                 return True
         return False
@@ -433,6 +437,8 @@ class Planner:
         pairs, run = want.pairs, self._run
         if candidate.pairs is not pairs or want.needs or candidate.kind >= ORIGINATORS or candidate.taken:
             return False
+        if want.ask.shape.devices is not None:
+            return False
         if not self.choice.may_share(want, candidate.node):
             return False
         helps = False
@@ -456,7 +462,7 @@ class Planner:
         for node in self._run.view.nodes.values():
             if is_usable(node, want.ask):
                 room = self._rooms.room_for(node, want.ask)
-                if all(room[t] >= amount for t, amount in want.pairs):
+                if all(room[t] >= amount for t, amount in want.pairs) and self.choice.has_devices(want, node):
                     return node
         return None
 
@@ -468,6 +474,8 @@ class Planner:
         room = self._rooms.left_over(node)
         for t, amount in want.pairs:
             room[t] -= amount
+        if want.ask.shape.devices is not None:
+            self.choice.promised.add(node)
         for candidate in chosen:
             candidate.taken = True
             self._count_victims(candidate, node)

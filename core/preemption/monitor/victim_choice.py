@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from kornel.core.model.allocations import Allocation
@@ -58,6 +59,9 @@ class VictimChoice:
         self._rooms = rooms
         self._going = going
         self._spare = spare
+        self.promised: Final[set[Node]] = set()
+        """The nodes where an ask with devices has a place in this round. Each gets one such ask, because what
+        is left of its devices is known only when some are kept for that ask."""
         self._sets = SETS_A_ROUND
         """The number of sets of victims that may still be tried in this round, for nodes where candidates in order are
         not enough."""
@@ -75,19 +79,25 @@ class VictimChoice:
         room = self._rooms.room_for(node, want.ask)
         run = self._run
         lack = {t: amount - room[t] for t, amount in want.pairs if amount > room[t]}
-        if not lack and not want.needs:
+        served = self.has_devices(want, node)
+        if not served and (node.devices is None or node in self.promised):
+            return None
+        if not lack and not want.needs and served:
             return []
         needs = [(queue, dict(need)) for queue, need in want.needs]
         wanted: Lack = dict(lack)
         for _, need in needs:
             wanted.update(need)
+        if not served:
+            wanted.update(want.pairs)
         chosen: list[Candidate] = []
         spare: dict[QueueFigures, Amounts] = {}
         covered = refused = False
         for candidate in candidates:
             if candidate.taken or (candidate.node is not node and not anywhere):
                 continue
-            if not self._is_helpful(candidate, lack, needs, whom, anywhere=anywhere):
+            frees = not served and self._frees_devices(want, node, candidate, whom)
+            if not frees and not self._is_helpful(candidate, lack, needs, whom, anywhere=anywhere):
                 continue
             leaf, pairs = candidate.leaf, candidate.pairs
             limit = run.passage.highest_priority(want.leaf, want.ask.spec.priority, leaf)
@@ -111,7 +121,9 @@ class VictimChoice:
             if candidate.kind >= ORIGINATORS:
                 for t, amount in candidate.originating:
                     spare[leaf][t] -= amount
-            if is_met(lack, needs):
+            if frees:
+                served = self.has_devices(want, node, chosen)
+            if served and is_met(lack, needs):
                 covered = True
                 break
         for candidate in chosen:
@@ -125,12 +137,37 @@ class VictimChoice:
         if not covered:
             return None
         if len(chosen) > 1:
-            leave_out(chosen, lack, needs)
+            leave_out(chosen, lack, needs, partial(self.has_devices, want, node))
         freed: Lack = {}
         for candidate in chosen:
             for t, amount in candidate.pairs:
                 freed[t] = freed.get(t, 0) + amount
         return chosen if run.selection.fits(freed, wanted) else None
+
+    def has_devices(self, want: Want, node: Node, chosen: Sequence[Candidate] = ()) -> bool:
+        """Tells whether the ask of *want* finds the devices that it wants on *node* once *chosen* and those that leave
+        already have left."""
+        request = want.ask.shape.devices
+        if request is None:
+            return True
+        if node.devices is None or node in self.promised:
+            return False
+        given_up = self._run.view.given_up
+        gone = [a for a in node.allocations.values() if a.preempted and a not in given_up]
+        for candidate in (*self._going.get(node, ()), *chosen):
+            gone += candidate.members
+        return node.devices.has_room_without(gone, request, want.ask)
+
+    def _frees_devices(self, want: Want, node: Node, candidate: Candidate, whom: Whom) -> bool:
+        """Tells whether *candidate* holds a part of a device on *node* that suits *want*, and its leaf has to give
+        something up that it holds."""
+        request = want.ask.shape.devices
+        if request is None or node.devices is None:
+            return False
+        if whom is not Whom.ANYBODY and not any(self._run.gives_up(candidate.leaf, t) for t, _ in candidate.pairs):
+            return False
+        usable = [device for device in node.devices if device.share_for(request)]
+        return any(member in device.holders for device in usable for member in candidate.members)
 
     def may_share(self, want: Want, node: Node) -> bool:
         """Tells whether *want* may use the room that others free on *node*: it has to outrank all victims there (law
@@ -171,16 +208,17 @@ class VictimChoice:
 
         def cover(at: int) -> bool:
             nonlocal sets
-            if is_met(lack, needs):
+            if is_met(lack, needs) and self.has_devices(want, node, chosen):
                 return True
             if at == len(usable) or sets <= 0:
                 return False
             sets -= 1
             candidate = usable[at]
             leaf, pairs = candidate.leaf, candidate.pairs
-            if self._is_helpful(candidate, lack, needs, whom, anywhere=False) and admits(
-                leaf, pairs, want.leaf, want.pairs, declared=run.declared
-            ):
+            helps = self._is_helpful(candidate, lack, needs, whom, anywhere=False) or self._frees_devices(
+                want, node, candidate, whom
+            )
+            if helps and admits(leaf, pairs, want.leaf, want.pairs, declared=run.declared):
                 count_leaving(leaf, pairs)
                 chosen.append(candidate)
                 count_freed(candidate, lack, needs, 1)

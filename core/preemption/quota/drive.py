@@ -6,7 +6,7 @@ chooses the victims. While a queue is served, no ask preempts for a guarantee (H
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kornel.core.domain.effects import PreemptionDecided
@@ -16,7 +16,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
-from kornel.core.preemption.gang_losses import is_bound
+from kornel.core.preemption.gang_losses import describe_whole, is_bound
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.plan import Refusal
 from kornel.core.preemption.quota import above_max, cycle_limit, laws
@@ -100,7 +100,7 @@ def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
     refused = ""
     if batch and left and governing.is_shadowed(state, KIND):
         would_be = quota.confirm_batch(run.queue, run.plan.ceilings, left, batch, run.staying)
-        _take_down(run, would_be.victims)
+        _take_down(run, would_be.victims, describe_whole(would_be.victims).values())
         run.stopped = Refusal(Outcome.SHADOW)
     elif batch and left:
         part = quota.confirm_batch(run.queue, run.plan.ceilings, left, batch, run.staying)
@@ -141,13 +141,15 @@ def _evict_batch(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: 
     victims = _without_parts(part.victims, most)
     governing.charge_victims(state, victims, "", now_ns, run)
     message = f"preempted because queue {run.queue.path} holds more than its max"
+    # This precedes the marking, because marked allocations count as gone.
+    whole = describe_whole(victims)
     eviction.evict_victims(state, victims, None, message, now_ns)
     if run.replaces:
         state.enforcement.replacing.update(dict.fromkeys(victims))
     quota_timers.watch_exits(state, run.queue, victims, now_ns)
     if state.recording:
-        state.events.preempted_for_quota(victims, run.queue)
-    _take_down(run, victims)
+        state.events.preempted_for_quota(victims, run.queue, whole)
+    _take_down(run, victims, whole.values())
     return ""
 
 
@@ -175,7 +177,8 @@ def _is_denied(run: QuotaRun) -> bool:
     return run.stopped is not None and run.stopped.outcome not in (Outcome.SHADOW, Outcome.PARTIAL)
 
 
-def _take_down(run: QuotaRun, victims: Sequence[Allocation]) -> None:
+def _take_down(run: QuotaRun, victims: Sequence[Allocation], whole: Iterable[str]) -> None:
+    run.whole += whole
     for victim in victims:
         run.records.append(eviction.victim_record(victim, victim.priority))
         for t, amount in victim.shape.pairs:
@@ -231,6 +234,7 @@ def _record_run(
     target, got, left = (format_quantities(named(amounts)) for amounts in (plan.target, freed, unmet))
     amounts = f"target {target}, freed {got}, unmet {left}"
     parts = [f"{amounts}, chosen {len(plan.victims)}, {asked} {len(run.records)}"]
+    parts += run.whole
     if stopped is not None and stopped.detail:
         parts.append(stopped.detail)
     if unmet and stopped is None:

@@ -23,7 +23,7 @@ class QuotaRun:
 
     __slots__ = (
         "again", "at", "changed", "freed", "grew", "miss", "numbers", "plan", "queue", "records", "replaces", "staying",
-        "steps", "stopped",
+        "steps", "stopped", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -47,6 +47,8 @@ class QuotaRun:
         self.freed: dict[int, int] = {}
         """The amounts of the victims so far, by type of the target."""
         self.records: list[VictimRecord] = []
+        self.whole: list[str] = []
+        """The gangs that leave as a whole, in words."""
         self.changed: Terms | None = None
         """The terms before the first change made during the run."""
         self.stopped: Refusal | None = None

@@ -11,7 +11,6 @@ import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.domain.secrets import document_without_secrets
 from kornel.core.rest.answers import JSON, Answer, json_headers, wants_gzip
 from kornel.core.rest.compression import Body
 from kornel.core.rest.errors import RestError
@@ -27,6 +26,7 @@ from kornel.core.service.callback_board import CallbackBoard, NoStateDump
 from kornel.core.service.clock import SECOND_NS, Clock
 from kornel.core.service.event_streams import StreamPlaces
 from kornel.core.service.managers import Managers
+from kornel.core.service.state_dumps import BadStateDump, read_state_dump
 from kornel.core.telling.encoding.yunikorn.applications import write_application
 from kornel.core.telling.encoding.yunikorn.nodes import write_node
 
@@ -167,18 +167,11 @@ class DumpHandlers:
 
 async def _diagnostics_of(callbacks: CallbackBoard) -> dict[str, Any]:
     try:
-        text = await callbacks.state_dump()
+        return await read_state_dump(callbacks)
+    except BadStateDump as reason:
+        return {"Error": str(reason)}
     except NoStateDump as reason:
         return {"empty": str(reason)}
-    try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        return {"Error": f"the resource manager's answer is not JSON: {error}"}
-    return (
-        document_without_secrets(value)
-        if isinstance(value, dict)
-        else {"Error": "the resource manager's answer is not a JSON object"}
-    )
 
 
 def _part_at_once(make: Callable[[], Any]) -> Part:

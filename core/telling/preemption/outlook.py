@@ -84,6 +84,7 @@ def find_outlook(
         leaving = f"{format_count(waits_for, 'victim is', 'victims are')} still to leave"
         if hold is not None:
             leaving += f", for {format_count(len(hold.members), 'member')} of its gang that hold their places"
+            leaving += f" by plan {hold.number}" if hold.number else ""
         detail = leaving if waits_for else "its victims are gone, and it is about to be placed"
         return PreemptionOutlook(verdict.UNDER_WAY, "", Outcome.TRIGGERED, detail, ask.rearm_ns or None, node_id, left)
     if limited is not None and not limited.preemption_may_help:

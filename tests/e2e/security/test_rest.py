@@ -127,7 +127,8 @@ async def test_document_tells_what_each_route_asks_for(tmp_path: Path, ca: Autho
 
 
 async def test_debugging_is_for_administrators_and_probes_for_everybody(site: Site) -> None:
-    assert (await get(site, "/debug/stack", READER)).status_code == 403
+    for path in ("/debug/stack", "/debug/fullstatedump"):
+        assert (await get(site, path, READER)).status_code == 403
     assert (await get(site, "/debug/stack", ADMIN)).status_code == 200
     assert (await get(site, "/healthz/live")).status_code == 200
     assert (await get(site, CLUSTERS, method="OPTIONS")).status_code == 200, "browsers ask before they know a token"

@@ -6,6 +6,7 @@ from typing import Any
 
 from kornel.core.domain.commands import AllocationSpec, ApplicationSpec, UpdateAllocations, UpdateApplications
 from kornel.core.domain.devices import read_wants
+from kornel.core.domain.gangs import MINIMUM_TAG, SURVIVES_TAG
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import read_request, request_tags
 from tests.properties.machine.cluster import APPLICATIONS, DEFAULT, GPU, GROUPS, KEYS, NODES, NOWHERE, size
@@ -148,8 +149,11 @@ def ask_for_a_gang_that_is_owed(world: World, dice: Dice) -> None:
         total = Resources({t: total.get(t, 0) + each.get(t, 0) for t in {*total, *each}})
     style = "Hard" if not dice.one_in(8) else "Soft"
     queue = dice.pick(("root.p.a", "root.q", "root.p.a", "root.p.b", "root.r"))
-    tags = dice.pick(((), (), *_PLACES))
-    spec = ApplicationSpec(name, queue, DEFAULT, user="alice", placeholder_ask=total, gang_style=style)
+    tags: tuple[tuple[str, str], ...] = dice.pick(((), (), *_PLACES))
+    if dice.one_in(5):
+        tags = (*tags, (MINIMUM_TAG, str(1 + dice.below(len(keys)))))
+    survives = ((SURVIVES_TAG, "true"),) if dice.one_in(10) else ()
+    spec = ApplicationSpec(name, queue, DEFAULT, user="alice", tags=survives, placeholder_ask=total, gang_style=style)
     world.send(UpdateApplications(RM, (spec,)))
     before = world.now_ns // SECOND - 10
     asks = tuple(

@@ -41,7 +41,7 @@ from tests.properties.machine import decisions, intake, quotas, releases
 from tests.properties.machine.answers import Answers
 from tests.properties.machine.application_states import ENDED, check_change
 from tests.properties.machine.cluster import DEFAULT, INTERVAL_NS, LIMIT
-from tests.properties.machine.gangs import is_at_rest
+from tests.properties.machine.gangs import is_at_rest, note_minima
 from tests.properties.machine.shim_view import Known, ShimView
 from tests.properties.machine.view import EXPIRES_AFTER_NS, ContractBroken, Grave, PartitionView, RequestView
 
@@ -96,6 +96,7 @@ class Contract(ShimView):
                     intake.application(self, application, answers)
                 intake.remove_applications(self, removed, answers)
             case UpdateAllocations(_, _, asks_gone, gone):
+                note_minima(self, command)
                 intake.allocations(self, command, answers, known)
                 for entry in asks_gone:
                     releases.withdraw(self, entry)
@@ -162,10 +163,12 @@ class Contract(ShimView):
                         raise ContractBroken("victim", f"{victim.key} does not run on {victim.node_id}")
                 if effect.outcome is Outcome.VICTIM_STUCK:
                     return True  # The ask they were to leave for may have been placed or withdrawn meanwhile.
-                if all(request.node for request in self.known_by_key(name, key)):
+                # Those of a key that are placed may have another size than those that still wait.
+                waiting = [request for request in self.known_by_key(name, key) if not request.node]
+                if not waiting:
                     raise ContractBroken("preemptor", f"{key} is placed already")
                 if effect.kind == "guarantee" and victims and effect.outcome is Outcome.TRIGGERED:
-                    self._keeps_pace(effect.at_ns, name, self.known_by_key(name, key)[0])
+                    self._keeps_pace(effect.at_ns, name, waiting[0])
             case PredicatesAsked(partition=name, key=key, node_ids=nodes):
                 if self.attached is None or not self.attached.predicates:
                     raise ContractBroken("question", "nobody wants to be asked about predicates")

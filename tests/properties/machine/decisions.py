@@ -10,7 +10,7 @@ from kornel.core.domain.effects import Allocated, AskReleased, PredicatesAsked, 
 from kornel.core.model.allocations import identity_of
 from tests.properties.machine import devices, topology
 from tests.properties.machine.answers import Answers
-from tests.properties.machine.gangs import gangs_at_rest, judge_gangs, may_still_pass
+from tests.properties.machine.gangs import gangs_at_rest, is_asked_about, judge_gangs, may_still_pass
 from tests.properties.machine.shim_view import Known, ShimView, placed
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, RequestView, add
 
@@ -77,7 +77,9 @@ def judge(shim: ShimView, answers: Answers, known: Known, allowed: list[Allowed]
                 raise ContractBroken("decision", f"{effect} answers nobody")
     judge_gangs(shim, at_rest)
     shim.standing = {
-        name: permits for name, permits in shim.standing.items() if any(name in g for g in at_rest.values())
+        name: permits
+        for name, permits in shim.standing.items()
+        if any(name in g for g in at_rest.values()) or is_asked_about(shim, name)
     }
 
 

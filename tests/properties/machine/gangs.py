@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kornel.core.domain.commands import TerminationType
+from kornel.core.domain.commands import TerminationType, UpdateAllocations
 from kornel.core.domain.effects import Allocated, Effect, PredicatesAsked, PreemptionDecided, Released
-from kornel.core.domain.gangs import survives_losses
+from kornel.core.domain.gangs import read_minimum, survives_losses
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation
@@ -20,7 +20,7 @@ from tests.properties.machine.devices import find_devices_together
 from tests.properties.machine.quotas import Quotas
 from tests.properties.machine.shim_view import ShimView
 from tests.properties.machine.topology import lawful_domains
-from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, add
+from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, RequestView, add
 
 _PREEMPTED: Final = TerminationType.PREEMPTED_BY_SCHEDULER
 
@@ -65,9 +65,11 @@ def judge_gangs(shim: ShimView, before: Gangs) -> None:
             placed = [r for r in running if r.placeholder]
             if not placed or any(r.spec.task_group and not r.placeholder for r in running):
                 continue  # Beside a task whose group had no placeholder left, the others come one by one.
-            left = [r.name for r in partition.asks_of(application_id) if r.placeholder]
+            left = [r for r in partition.asks_of(application_id) if r.placeholder]
+            if short_of := _short_of_minimum(partition, placed, left):
+                raise ContractBroken("half a gang", f"{application_id}: {left} wait, {short_of}")
             if left:
-                raise ContractBroken("half a gang", f"{application_id}: {left} wait, {len(placed)} were placed")
+                continue
             total: Amounts = {}
             for request in placed:
                 add(total, request.size)
@@ -141,6 +143,8 @@ def judge_losses(states: Iterable[PartitionState], effects: Sequence[Effect]) ->
         application = state.applications.get(application_id) if state is not None else None
         if state is None or application is None or application.spec.gang_style != "Hard" or not state.gangs.as_units:
             continue
+        if survives_losses(application.spec.tags):
+            continue
         members = [a for a in application.allocations.values() if a.spec.task_group in application.task_groups]
         standing = [a for a in members if not a.preempted and not (a.released and a.replaced_by is None)]
         for group_name, group in application.task_groups.items():
@@ -151,12 +155,29 @@ def judge_losses(states: Iterable[PartitionState], effects: Sequence[Effect]) ->
 
 
 def may_still_pass(shim: ShimView, asked: PredicatesAsked) -> bool:
-    """Tells whether a yes to *asked* counts until the shim has answered about the other members of a gang."""
+    """Tells whether a yes to *asked* counts until the shim has answered about the other members of a gang.
+
+    It does too if another task of the gang has begun to run meanwhile: the questions about the members are called off
+    only if it was one of these (scheduling.md 10.7).
+    """
     partition = shim.partitions.get(asked.partition)
     if partition is None or asked.application_id not in partition.applications:
         return False
     request = partition.requests.get(asked.key)
-    return (request is None or request.placeholder) and is_at_rest(partition, asked.application_id)
+    if request is not None and not request.placeholder:
+        return False
+    return is_at_rest(partition, asked.application_id) or is_asked_about(shim, asked.application_id)
+
+
+def is_asked_about(shim: ShimView, application_id: str) -> bool:
+    """Tells whether the shim still owes an answer about a member of the gang of an application."""
+    for question in shim.questions.values():
+        if isinstance(question, PredicatesAsked) and question.allocate and question.application_id == application_id:
+            partition = shim.partitions.get(question.partition)
+            request = partition.requests.get(question.key) if partition is not None else None
+            if request is not None and request.placeholder:
+                return True
+    return False
 
 
 def check_gang_not_forgotten(state: PartitionState, view: PartitionView, ask: Allocation, limits: Quotas) -> None:
@@ -234,6 +255,27 @@ def check_held_gang(state: PartitionState, view: PartitionView, ask: Allocation,
         if len(node.reservations) > len(here) or any(free.get(t, 0) < amount for t, amount in wanted.items() if amount):
             return
     raise ContractBroken("forgotten gang", f"{name} could run where room is held for it")
+
+
+def note_minima(shim: ShimView, command: UpdateAllocations) -> None:
+    """Notes the minima that the placeholders of *command* state, whether they are taken or not."""
+    for spec in command.allocations:
+        minimum = read_minimum(spec.tags)
+        partition = shim.partitions.get(spec.partition)
+        if minimum is not None and partition is not None:
+            partition.minima.setdefault((spec.application_id, spec.task_group), set()).add(minimum)
+
+
+def _short_of_minimum(partition: PartitionView, placed: list[RequestView], left: list[RequestView]) -> str:
+    """Returns which task group of a gang was placed with fewer members than it needs: all, unless a placeholder has
+    stated another number."""
+    for group in dict.fromkeys(r.spec.task_group for r in (*placed, *left)):
+        members = [r for r in (*placed, *left) if r.spec.task_group == group]
+        least = min([len(members), *partition.minima.get((members[0].owner, group), ())])
+        there = sum(r.spec.task_group == group for r in placed)
+        if there < least:
+            return f"{there} of {least} in {group} were placed"
+    return ""
 
 
 def _stated_minimum(members: list[Allocation], group: str) -> int:

@@ -115,6 +115,8 @@ class PartitionView:
     """Asks that preempted for a guarantee within the last interval of the cycle: when, and their sizes."""
     group_wants: dict[tuple[str, str], set[DeviceRequest | None]] = field(default_factory=dict)
     """What placeholders of each application and task group wanted of devices."""
+    minima: dict[tuple[str, str], set[int]] = field(default_factory=dict)
+    """The minima that placeholders of each application and task group have ever stated; the first one counts."""
     last_served: tuple[int, str] | None = None
     """The last of these decisions, if it was for a gang: when, and its application."""
 

@@ -31,7 +31,7 @@ from kornel.core.domain.effects import (
 from kornel.core.model.allocations import Reservation
 from kornel.core.partition.engine import Engine
 from kornel.core.partition.state import PartitionState
-from tests.properties.machine import books, gangs, waiting
+from tests.properties.machine import books, gangs, plans, waiting
 from tests.properties.machine.contract import Contract
 from tests.properties.machine.journal import APPLY, CYCLE, END, PREEMPT, Call
 from tests.properties.machine.quotas import counted, quotas, swapping
@@ -40,8 +40,9 @@ from tests.properties.machine.view import ContractBroken
 
 SECOND: Final = 10**9
 RM: Final = "rm"
-MOST_DECISIONS: Final = 5_000
-"""No settling takes more: there are fewer than a hundred names of asks, and each is tried a few times."""
+MOST_DECISIONS: Final = 500_000
+"""No settling takes more. There are fewer than a hundred names of asks, each tried a few times; but the search for one
+gang may take 20,000 steps (preemption.md B.11), a few at a time, each time at the cost of 200 decisions."""
 _FEW_DAYS_NS: Final = 100 * 3600 * SECOND
 
 
@@ -66,6 +67,7 @@ class World:
         self.seen: dict[str, int] = {}
         self._in_vain = 0.0
         """Above 0: something was left to do after the last slice. Above 1: there have been too many such slices."""
+        self._plans = plans.Plans()
         self._leaving: gangs.Gangs = {}
         """The gangs that preemption has chosen as a whole and that are on their way out."""
         self.effects: list[str] | None = None
@@ -131,12 +133,15 @@ class World:
 
     def _decide(self, call: Call) -> bool:
         before, more = self._before(), False
+        held = plans.lacks_of(self.states())
         if call.kind == PREEMPT:
             effects = self.engine.preempt(self.now_ns)
         else:
             result = self.engine.cycle(self.now_ns, call.budget)
             effects, more = result.effects, result.more
         self._count(effects)
+        plans.judge_held(held, self.states())
+        self._plans.hear(effects, self.states())
         gangs.judge_losses(self.states(), effects)
         gangs.judge_successors(self._leaving, self.states(), effects)
         self._leaving = gangs.gangs_leaving(self._leaving, self.states(), effects)
@@ -153,7 +158,10 @@ class World:
             self.contract.refused(command, self.now_ns)
             return
         self._count(effects)
+        self._plans.note_command(command)
         self.contract.hear(command, effects, self.now_ns, self._known(before))
+        self._plans.hear(effects, self.states())
+        gangs.judge_losses(self.states(), effects)
         self._leaving = gangs.gangs_leaving(self._leaving, self.states(), effects)
 
     def _before(self) -> _Before:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from kornel.core.domain.secrets import HIDDEN, names_secret, text_without_secrets, without_secrets
@@ -24,6 +26,10 @@ from tests.paced import paced_time
         "private_key",
         "proxy.authorization",
         "db.pwd",
+        "bindPwd",
+        "ldapBindPW",
+        "db.pass",
+        "sshPass",
     ],
 )
 def test_a_secret(name: str) -> None:
@@ -32,7 +38,21 @@ def test_a_secret(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["key", "keys", "service.clusterId", "event.maxStreams", "log.level", "monkey", "keyboard", "pin", ""]
+    "name",
+    [
+        "key",
+        "keys",
+        "service.clusterId",
+        "event.maxStreams",
+        "log.level",
+        "monkey",
+        "keyboard",
+        "pin",
+        "pass",
+        "compass",
+        "bypass",
+        "",
+    ],
 )
 def test_no_secret(name: str) -> None:
     assert not names_secret(name)
@@ -75,6 +95,26 @@ def test_a_secret_within_a_value(value: str, shown: str) -> None:
     """Whatever the setting is called, and as part of a text, too."""
     assert without_secrets({"service.x": value}) == {"service.x": shown}
     assert text_without_secrets(f"a:\n  hook: '{value}'\n") == f"a:\n  hook: '{shown}'\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ('{"password": "hunter2", "a": 1}', f'{{"password": {HIDDEN}, "a": 1}}'),
+        ('{"password":"the \\"hunter2\\" of it","a":1}', f'{{"password":{HIDDEN},"a":1}}'),
+        (r'"{\"api_key\": \"hunter2\", \"a\": 1}"', rf'"{{\"api_key\": {HIDDEN}, \"a\": 1}}"'),
+        ("{user: bob, token: hunter2, a: 1}", f"{{user: bob, token: {HIDDEN}, a: 1}}"),
+        ("password: hunter2", f"password: {HIDDEN}"),
+        ("{'secret':'hunter2'", f"{{'secret':{HIDDEN}"),
+        ("Authorization: Basic aHVudGVyMg==", f"Authorization: Basic {HIDDEN}"),
+        ("a token ring: two, http://host:80/token", "a token ring: two, http://host:80/token"),
+    ],
+)
+def test_a_secret_in_a_value_that_is_a_document(value: str, shown: str) -> None:
+    """JSON, YAML or headers as the value of a setting."""
+    assert without_secrets({"service.x": value}) == {"service.x": shown}
+    if "'" not in value:
+        assert "hunter2" not in text_without_secrets(f"a:\n  hook: '{value}'\n")
 
 
 @pytest.mark.parametrize(
@@ -148,9 +188,25 @@ def test_time_is_in_proportion_to_the_text() -> None:
         "://token=" * 60_000,
         "token: '" * 60_000,
         "token:\n" + " x\n" * 100_000,
+        'token:"' + "\\\\" * 300_000,
+        'token\\\\"":' * 60_000,
         "max: {" * 30_000 + "token: 1, " * 30_000,
         "max:\n" + " token: 1\n" * 40_000,
     ):
         with paced_time() as took:
             text_without_secrets(text)
+            without_secrets({"service.x": text})
         assert took.seconds < 1, text[:10]
+
+
+@pytest.mark.parametrize("unit", ["a", "\\a"])
+def test_a_long_secret_takes_no_memory_for_each_of_its_characters(unit: str) -> None:
+    text = 'password: "' + unit * (200_000 // len(unit))
+    tracemalloc.start()
+    try:
+        shown = without_secrets({"service.x": text})
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert shown == {"service.x": f"password: {HIDDEN}"}
+    assert most < 3 * len(text)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,6 +84,17 @@ def open_journal(where: str | Path, *, afresh: bool = False, version: str = "tes
     return Journal.open(
         settings_for(where, afresh=afresh), BEGINNING._replace(version=version), now_ns=lambda: START_NS, logger=LOGGER
     )
+
+
+@asynccontextmanager
+async def written(where: str | Path, *, afresh: bool = False) -> AsyncIterator[Journal]:
+    """A core that writes the journal at *where*, and makes no snapshots."""
+    journal = open_journal(where, afresh=afresh)
+    journal.start()
+    try:
+        yield journal
+    finally:
+        journal.close(5)
 
 
 def open_store(where: str | Path) -> JournalStore:

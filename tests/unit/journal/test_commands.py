@@ -12,7 +12,7 @@ from kornel.core.domain.commands import AllocationSpec, Command
 from kornel.core.domain.devices import DeviceRequest, read_wants
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import TopologyRequest, read_request
-from kornel.core.journal.commands import decode_command, encode_command
+from kornel.core.journal.commands import decode_command, encode_command, write_command
 from kornel.v1 import journal_pb2 as pb
 
 RACK_TAGS = (("kornel.topology.required", "rack"),)
@@ -52,13 +52,12 @@ def test_a_command_comes_out_as_it_went_in(kind: Any) -> None:
         message = pb.JournalCommand()
         encode_command(command, message)
         assert decode_command(pb.JournalCommand.FromString(message.SerializeToString())) == command
+        assert decode_command(pb.JournalCommand.FromString(write_command(command))) == command
 
 
 def round_trip(*specs: AllocationSpec) -> tuple[AllocationSpec, ...]:
     """What is read of a record of *specs*."""
-    message = pb.JournalCommand()
-    encode_command(commands.UpdateAllocations("rm", specs), message)
-    read = decode_command(pb.JournalCommand.FromString(message.SerializeToString()))
+    read = decode_command(pb.JournalCommand.FromString(write_command(commands.UpdateAllocations("rm", specs))))
     assert isinstance(read, commands.UpdateAllocations)
     return read.allocations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+import zlib
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -28,7 +29,17 @@ from kornel.core.journal.unusable import JournalUnusable
 from kornel.core.service.status_codes import JournalFull, JournalUnavailable
 from tests.examples import mark_rest_long
 from tests.history_databases import database, postgres, postgres_server
-from tests.unit.journal.made import PARTITION, RM, asks, decide, open_journal, open_store, settings_for, small_cluster
+from tests.unit.journal.made import (
+    BEGINNING,
+    PARTITION,
+    RM,
+    asks,
+    decide,
+    open_journal,
+    open_store,
+    settings_for,
+    small_cluster,
+)
 
 __all__ = ["database", "postgres", "postgres_server"]
 
@@ -52,12 +63,25 @@ async def make_journal(where: str | Path, *, rounds: int = 3) -> dict[str, str]:
     return made
 
 
+def inflate(payload: bytes) -> bytes | None:
+    """Returns what is compressed in *payload*; ``None``: nothing can be read."""
+    try:
+        return zlib.decompress(payload)
+    except zlib.error:
+        return None
+
+
 def flip_bit(path: Path, first: int, at: int) -> None:
-    """Flips a bit of byte *at* of the payload of the block that begins with record *first*."""
+    """Flips a bit of byte *at* of the payload of the block that begins with record *first*; of a later byte if that
+    changes nothing, as when a repetition is then copied from another place with the same bytes."""
     with closing(sqlite3.connect(path)) as connection, connection:
         (payload,) = connection.execute("SELECT payload FROM journal_blocks WHERE first = ?", (first,)).fetchone()
         changed = bytearray(payload)
         changed[at] ^= 0x10
+        while inflate(bytes(changed)) == inflate(payload):
+            changed[at] ^= 0x10
+            at += 1
+            changed[at] ^= 0x10
         connection.execute("UPDATE journal_blocks SET payload = ? WHERE first = ?", (bytes(changed), first))
 
 
@@ -409,3 +433,28 @@ async def wait_for(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110 - threads change it
             await asyncio.sleep(0.005)
+
+
+def test_a_block_whose_commit_was_not_confirmed_is_on_the_disk_when_it_is_found(tmp_path: Path) -> None:
+    """A flush that failed may have left it in the log, readable but not on the disk, and the kernel does not write it
+    again. It is confirmed only when it is in the file itself, of which the log is no part."""
+    path = tmp_path / "journal.db"
+    store = JournalStore(settings_for(path).url, 0.2)
+    store.open()
+    begin = EngineCall(CallKind.BEGIN, 1, beginning=BEGINNING)
+    block = BlockWriter(0, 0, 1).make_block([(begin, CallResult(CallOutcome.DONE, 0, 0))], 0)
+    store.append_block(block, 1)
+    store.append_block(block, 1)
+    (tmp_path / "copy").mkdir()
+    shutil.copy(path, tmp_path / "copy")
+    with closing(open_store(tmp_path / "copy" / path.name)) as copied:
+        assert [found for found, _ in copied.read_blocks()] == [block]
+    with closing(sqlite3.connect(path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM journal_blocks").fetchall()
+        later = BlockWriter(block.last, block.chain, 1).make_block([(begin, CallResult(CallOutcome.DONE, 0, 0))], 0)
+        store.append_block(later, 1)
+        with pytest.raises(OSError, match="reads the journal"):
+            store.append_block(later, 1)
+    store.append_block(later, 1)
+    store.close()

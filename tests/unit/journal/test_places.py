@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import orjson
@@ -29,7 +29,10 @@ from kornel.core.journal.records import read_block
 from kornel.core.journal.replay import Replay
 from kornel.core.journal.snapshot_store import SnapshotFiles
 from kornel.core.journal.snapshots import list_places, restore_snapshot
+from kornel.core.journal.starting import begin_replay
 from kornel.core.journal.store import JournalStore
+from kornel.core.service.resuming import ProgressValues
+from tests.history_databases import database, postgres, postgres_server
 from tests.unit.journal.made import (
     CONFIG,
     PARTITION,
@@ -40,11 +43,16 @@ from tests.unit.journal.made import (
     open_store,
     settings_for,
     small_cluster,
+    written,
 )
 from tests.unit.journal.test_journal import flip_bit
+from tests.unit.journal.test_snapshots import snapshot, snapshots_of
 from tests.unit.partition.graph import digest
 
+__all__ = ["database", "postgres", "postgres_server"]
+
 OTHER = "other"
+HOUR_NS = 3_600 * 10**9
 
 
 def rename(command: Command) -> Command:
@@ -60,9 +68,9 @@ def rename(command: Command) -> Command:
     return UpdateAllocations(OTHER, tuple(spec._replace(partition=partition) for spec in command.allocations))
 
 
-def apply_at(place: JournalPlace, commands: Sequence[Command]) -> None:
-    """Has the engine of *place* decide *commands*, each followed by a slice."""
-    now_ns = place.engine.last_ns
+def apply_at(place: JournalPlace, commands: Sequence[Command], now_ns: int = 0) -> None:
+    """Has the engine of *place* decide *commands*, each followed by a slice, at *now_ns* or after its last call."""
+    now_ns = max(now_ns, place.engine.last_ns)
     for command in commands:
         now_ns += 1_000_000
         place.engine.apply(command, now_ns)
@@ -88,6 +96,13 @@ async def fill_places(journal: Journal) -> JournalPlace:
     return other
 
 
+@asynccontextmanager
+async def two_managers(where: str | Path) -> AsyncIterator[tuple[Journal, JournalPlace]]:
+    """A core with two managers that writes the journal at *where*, and the place of the second."""
+    async with written(where) as journal:
+        yield journal, await fill_places(journal)
+
+
 async def wait_for_all(journal: Journal) -> None:
     """Returns when everything is durable."""
     for place in journal.places:
@@ -103,24 +118,19 @@ def trace(place: object) -> str:
 async def test_each_place_goes_on_where_it_was(tmp_path: Path) -> None:
     """Its engine, its untold effects, its configuration and its progress; and it is written further."""
     path = tmp_path / "journal.db"
-    first = open_journal(path)
-    first.start()
-    await fill_places(first)
-    before = [trace(place) for place in first.places]
-    epochs = {place.progress.as_values().epoch for place in first.places}
-    assert len(epochs) <= 2
-    first.close(5)
+    async with two_managers(path) as (first, _):
+        before = [trace(place) for place in first.places]
+        epochs = {place.progress.as_values().epoch for place in first.places}
+        assert len(epochs) <= 2
     for _ in range(2):
-        again = open_journal(path)
-        again.start()
-        assert [place.number for place in again.places] == [0, 1]
-        assert [place.engine.rm_id for place in again.places] == [RM, OTHER]
-        assert [trace(place) for place in again.places] == before
-        assert [len(place.untold) > 0 for place in again.places] == [True, True]
-        for place, name in zip(again.places, (RM, OTHER), strict=True):
-            assert place.configured is not None
-            assert place.configured.command.rm_id == name
-        again.close(5)
+        async with written(path) as again:
+            assert [place.number for place in again.places] == [0, 1]
+            assert [place.engine.rm_id for place in again.places] == [RM, OTHER]
+            assert [trace(place) for place in again.places] == before
+            assert [len(place.untold) > 0 for place in again.places] == [True, True]
+            for place, name in zip(again.places, (RM, OTHER), strict=True):
+                assert place.configured is not None
+                assert place.configured.command.rm_id == name
     with closing(open_store(path)) as store:
         assert not verify_store(store).damage
         assert Replay().play_all(read.record for read in read_records(store)) is None
@@ -129,37 +139,32 @@ async def test_each_place_goes_on_where_it_was(tmp_path: Path) -> None:
 async def test_a_place_is_played_by_itself(tmp_path: Path) -> None:
     """From the beginning and from a snapshot, without the engine of the other; the sums hold."""
     path = tmp_path / "journal.db"
-    journal = open_journal(path)
-    journal.start()
-    other = await fill_places(journal)
-    with closing(open_store(path)) as store:
-        whole, alone, behind = Follower(store, version="test"), Follower(store, version="test", only=1), None
-        whole.catch_up()
-        alone.catch_up()
-        assert list(whole.replay.places) == [0, 1]
-        assert list(alone.replay.places) == [1]
-        assert trace(alone.replay.places[1]) == trace(other)
-        _, data = whole.take_snapshot()
-        assert list_places(data) == [0, 1]
-        behind = Follower(store, version="test", only=1)
-        behind.start_from_snapshot(data)
-        apply_at(other, [rename(asks(200, 3))])
-        apply_at(journal.first, [asks(300, 3)])
-        await wait_for_all(journal)
-        behind.catch_up()
-        assert behind.problem is None
-        assert list(behind.replay.places) == [1]
-        assert trace(behind.replay.places[1]) == trace(other)
-    journal.close(5)
+    async with two_managers(path) as (journal, other):
+        with closing(open_store(path)) as store:
+            whole, alone, behind = Follower(store, version="test"), Follower(store, version="test", only=1), None
+            whole.catch_up()
+            alone.catch_up()
+            assert list(whole.replay.places) == [0, 1]
+            assert list(alone.replay.places) == [1]
+            assert trace(alone.replay.places[1]) == trace(other)
+            _, data = whole.take_snapshot()
+            assert list_places(data) == [0, 1]
+            behind = Follower(store, version="test", only=1)
+            behind.start_from_snapshot(data)
+            apply_at(other, [rename(asks(200, 3))])
+            apply_at(journal.first, [asks(300, 3)])
+            await wait_for_all(journal)
+            behind.catch_up()
+            assert behind.problem is None
+            assert list(behind.replay.places) == [1]
+            assert trace(behind.replay.places[1]) == trace(other)
 
 
 async def test_a_difference_is_found_in_any_place(tmp_path: Path) -> None:
     """It is named with the record and the place; the sum of one place does not depend on the others."""
     path = tmp_path / "journal.db"
-    journal = open_journal(path)
-    journal.start()
-    await fill_places(journal)
-    journal.close(5)
+    async with two_managers(path):
+        pass
     with closing(open_store(path)) as store:
         records = [record for record, _ in read_records(store)]
     for wanted in (0, 1):
@@ -176,10 +181,8 @@ async def test_a_difference_is_found_in_any_place(tmp_path: Path) -> None:
 async def test_a_flipped_bit_is_named_in_a_record_of_any_place(tmp_path: Path) -> None:
     """Wherever it is, the records before it can be played, and nothing behind it is trusted unnoticed."""
     path = tmp_path / "journal.db"
-    journal = open_journal(path)
-    journal.start()
-    await fill_places(journal)
-    journal.close(5)
+    async with two_managers(path):
+        pass
     with closing(open_store(path)) as store:
         blocks = [block for block, _ in store.read_blocks()]
         places = [{record.call.place for record in read_block(block)} for block in blocks]
@@ -201,68 +204,54 @@ async def test_a_flipped_bit_is_named_in_a_record_of_any_place(tmp_path: Path) -
 async def test_a_closed_place_is_gone_and_its_number_is_not_given_again(tmp_path: Path) -> None:
     """Also across a snapshot in which it is no more, and one that was vacant when the core ended is closed."""
     path = tmp_path / "journal.db"
-    journal = open_journal(path)
-    journal.start()
-    other = await fill_places(journal)
-    other.engine.apply(UnregisterManager(OTHER), other.engine.last_ns + 1)
-    journal.close_place(other)
-    other.engine.cycle(other.engine.last_ns + 1, 100)
-    await other.gate.wait_until_durable()
-    written = journal.status().last_record
-    with closing(open_store(path)) as store:
-        follower = Follower(store, version="test")
-        follower.catch_up()
-        assert follower.problem is None
-        assert follower.sequence == written
-        assert list(follower.replay.places) == [0]
-        _, data = follower.take_snapshot()
-    replay = Replay()
-    restore_snapshot(data, replay)
-    assert (list(replay.places), replay.last_place) == ([0], 1)
-    assert journal.open_place().number == 2
-    journal.close(5)
-    again = open_journal(path)
-    again.start()
-    assert [place.number for place in again.places] == [0]
-    assert again.open_place().number == 3
-    again.close(5)
+    async with two_managers(path) as (journal, other):
+        other.engine.apply(UnregisterManager(OTHER), other.engine.last_ns + 1)
+        journal.close_place(other)
+        other.engine.cycle(other.engine.last_ns + 1, 100)
+        await other.gate.wait_until_durable()
+        last = journal.status().last_record
+        with closing(open_store(path)) as store:
+            follower = Follower(store, version="test")
+            follower.catch_up()
+            assert follower.problem is None
+            assert follower.sequence == last
+            assert list(follower.replay.places) == [0]
+            _, data = follower.take_snapshot()
+        replay = Replay()
+        restore_snapshot(data, replay)
+        assert (list(replay.places), replay.last_place) == ([0], 1)
+        assert journal.open_place().number == 2
+    async with written(path) as again:
+        assert [place.number for place in again.places] == [0]
+        assert again.open_place().number == 3
 
 
 async def test_the_first_place_may_be_closed(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    journal = open_journal(path)
-    journal.start()
-    await fill_places(journal)
-    before = trace(journal.places[1])
-    journal.close_place(journal.first)
-    journal.close(5)
-    again = open_journal(path)
-    again.start()
-    assert [place.number for place in again.places] == [1]
-    assert trace(again.first) == before
-    apply_at(again.first, [rename(asks(500))])
-    assert "ask-500" in keys_at(again.first.engine)
-    again.close(5)
+    async with two_managers(path) as (journal, _):
+        before = trace(journal.places[1])
+        journal.close_place(journal.first)
+    async with written(path) as again:
+        assert [place.number for place in again.places] == [1]
+        assert trace(again.first) == before
+        apply_at(again.first, [rename(asks(500))])
+        assert "ask-500" in keys_at(again.first.engine)
 
 
 async def test_a_core_that_begins_afresh_has_one_place(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    journal = open_journal(path)
-    journal.start()
-    await fill_places(journal)
-    journal.close(5)
-    afresh = open_journal(path, afresh=True)
-    afresh.start()
-    assert [(place.number, place.engine.rm_id) for place in afresh.places] == [(0, "")]
-    apply_at(afresh.first, small_cluster())
-    assert afresh.open_place().number == 1
-    await wait_for_all(afresh)
-    with closing(open_store(path)) as store:
-        follower = Follower(store, version="test")
-        follower.catch_up()
-        assert follower.problem is None
-        assert list(follower.replay.places) == [0, 1]
-    afresh.close(5)
+    async with two_managers(path):
+        pass
+    async with written(path, afresh=True) as afresh:
+        assert [(place.number, place.engine.rm_id) for place in afresh.places] == [(0, "")]
+        apply_at(afresh.first, small_cluster())
+        assert afresh.open_place().number == 1
+        await wait_for_all(afresh)
+        with closing(open_store(path)) as store:
+            follower = Follower(store, version="test")
+            follower.catch_up()
+            assert follower.problem is None
+            assert list(follower.replay.places) == [0, 1]
 
 
 async def test_a_place_waits_for_its_own_records_only(tmp_path: Path) -> None:
@@ -342,12 +331,10 @@ async def test_nothing_counts_as_delivered_while_a_call_of_another_place_waits(t
 
 async def test_a_record_of_a_place_that_is_not_open_cannot_be_played(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    journal = open_journal(path)
-    journal.start()
-    place = journal.first
-    place.add(EngineCall(CallKind.SLICE, START_NS, budget=1, place=7), CallOutcome.DONE, ())
-    await wait_for_all(journal)
-    journal.close(5)
+    async with written(path) as journal:
+        place = journal.first
+        place.add(EngineCall(CallKind.SLICE, START_NS, budget=1, place=7), CallOutcome.DONE, ())
+        await wait_for_all(journal)
     with closing(open_store(path)) as store:
         assert isinstance(store, JournalStore)
         follower = Follower(store, version="test")
@@ -360,10 +347,8 @@ async def test_a_record_of_a_place_that_is_not_open_cannot_be_played(tmp_path: P
 async def test_one_place_is_shown_and_replayed_by_the_commands(tmp_path: Path) -> None:
     """``--place`` leaves out the records of all others, and ``info`` says which places a snapshot has."""
     path = tmp_path / "journal.db"
-    journal = open_journal(path)
-    journal.start()
-    await fill_places(journal)
-    journal.close(5)
+    async with two_managers(path):
+        pass
     with closing(open_store(path)) as store:
         follower = Follower(store, version="test")
         follower.catch_up()
@@ -384,3 +369,68 @@ async def test_one_place_is_shown_and_replayed_by_the_commands(tmp_path: Path) -
     assert "(place 1)" in shown
     assert f"rm_id='{OTHER}'" in shown
     assert f"rm_id='{RM}'" not in shown
+
+
+def replay_places(database: str) -> dict[int, tuple[str, ProgressValues]]:
+    """Returns what a journal says of each place, played from its beginning: the engine, and what its shim may know."""
+    with closing(open_store(database)) as store, closing(snapshots_of(database)) as snapshots:
+        replay, first = begin_replay(store, snapshots, 0)
+        assert replay.play_all(read.record for read in read_records(store, first)) is None
+        return {number: (trace(place), place.progress.as_values()) for number, place in replay.places.items()}
+
+
+async def test_pruning_spares_what_each_place_needs(database: str) -> None:
+    """Of an idle place, all of whose records go; of one that was closed between two snapshots, of one that was opened
+    then, and of one that is in no snapshot. Everybody goes on, the kept past can be played place by place, and numbers
+    of places whose records are gone are not given again."""
+    async with two_managers(database) as (journal, idle):
+        closed = journal.open_place()
+        apply_at(closed, [rename(command) for command in small_cluster()])
+        journal.close_place(journal.open_place())
+        apply_at(journal.first, [asks(500, 5)])
+        await wait_for_all(journal)
+        snapshot(database)
+        idle_until = idle.gate.last_record
+        for hour in (1, 2, 3):
+            apply_at(journal.first, [asks(1_000 * hour, 5)], START_NS + hour * HOUR_NS)
+            if hour == 2:
+                opened = journal.open_place()
+                apply_at(opened, [rename(command) for command in small_cluster()])
+                apply_at(closed, [rename(asks(5_000))])
+                journal.close_place(closed)
+            await wait_for_all(journal)
+            snapshot(database)
+        unseen = journal.open_place()
+        apply_at(unseen, [rename(command) for command in small_cluster()])
+        apply_at(opened, [rename(asks(6_000, 5))])
+        apply_at(journal.first, [asks(7_000, 5)])
+        await wait_for_all(journal)
+        before = {place.number: trace(place) for place in journal.places}
+    assert list(before) == [0, 1, 4, 5]
+    told = replay_places(database)
+    assert {number: engine for number, (engine, _) in told.items()} == before
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(app, list(arguments))
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert "0 snapshots, and 0 blocks" in run("journal", "prune", database, "--keep", "1d")
+    assert "0 blocks" not in run("journal", "prune", database, "--keep", "1h")
+    assert "are sound" in run("journal", "verify", database)
+    with closing(open_store(database)) as store, closing(snapshots_of(database)) as snapshots:
+        first_kept = store.count_bytes()[0]
+        kept = [
+            (each.sequence, list_places(snapshots.read_snapshot(each.sequence))) for each in snapshots.list_snapshots()
+        ]
+        assert [places for _, places in kept] == [[0, 1, 4], [0, 1, 4], [0, 1, 2]]
+        assert idle_until < first_kept
+        assert {record.call.place for record, _ in read_records(store, kept[-1][0] + 1)} == {0, 2, 4, 5}
+    for place in ((), ("--place", "0"), ("--place", "1"), ("--place", "2"), ("--place", "4"), ("--place", "5")):
+        assert "all decisions are the same" in run("replay", database, "--verify", *place)
+    assert replay_places(database) == told
+    async with written(database) as again:
+        assert {place.number: trace(place) for place in again.places} == before
+        apply_at(again.places[1], [rename(asks(8_000))])
+        assert "ask-8000" in keys_at(again.places[1].engine)
+        assert again.open_place().number == 6

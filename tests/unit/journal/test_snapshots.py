@@ -6,8 +6,8 @@ import io
 import os
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,10 @@ from tests.unit.journal.made import (
     START_NS,
     asks,
     decide,
-    open_journal,
     open_store,
     settings_for,
     small_cluster,
+    written,
 )
 
 __all__ = ["database", "postgres", "postgres_server"]
@@ -66,17 +66,6 @@ def snapshot(where: str | Path, *, kept: KeptJournal = KEEP_ALL, version: str = 
 def snapshots_of(where: str | Path) -> SnapshotStore:
     """Returns the snapshots of the journal at *where*."""
     return open_snapshots(settings_for(where).url, 5.0)
-
-
-@asynccontextmanager
-async def written(where: str | Path, *, afresh: bool = False) -> AsyncIterator[Journal]:
-    """A core that writes the journal at *where*, and makes no snapshots."""
-    journal = open_journal(where, afresh=afresh)
-    journal.start()
-    try:
-        yield journal
-    finally:
-        journal.close(5)
 
 
 async def make_journal(where: str | Path, *, then: int = 5) -> str:

@@ -272,6 +272,17 @@ ROWS = [
         'REQUEST k1 NONE NONE ref=A {f=4} "Preempted because queue root.a holds f=8, more than its max of f=5"',
     ),
     Row(
+        "E15 for a gang that leaves as a whole",
+        f"{QUOTA.replace('app A;', 'app A gang={f=8} style=Hard;').replace('f=4', 'f=4 group=g placeholder')};"
+        f" at=1s {LOWERED}",
+        "at=3s cycle",
+        "REQUEST NONE NONE",
+        'REQUEST k1 NONE NONE ref=A {f=4} "Preempted because queue root.a holds f=8, more than its max of f=5;'
+        ' gang A leaves as a whole: 2 members"\n'
+        'REQUEST k2 NONE NONE ref=A {f=4} "Preempted because queue root.a holds f=8, more than its max of f=5;'
+        ' gang A leaves as a whole: 2 members"',
+    ),
+    Row(
         "E16",
         GANG,
         "ask k app=A group=g vcore=2000; cycle",

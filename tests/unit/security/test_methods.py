@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kornel.core.process.server import KornelServer
 from kornel.core.process.server_settings import ServerSettings
+from kornel.core.security.guard import Pass
+from kornel.core.security.identity import Identity
 from kornel.core.security.methods import METHODS
+from kornel.core.security.policy import Grants
+from kornel.core.service.callers import Permission
 from kornel.core.service.clock import ManualClock
 from kornel.core.service.garbage import GarbageKeeper
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.status_codes import NotPermitted
 from tests.unit.service.fakes import FakeEngine
+
+OPS = Identity(("token:ops",), "ops")
 
 
 class Handlers:
@@ -44,3 +53,12 @@ async def test_every_served_method_is_in_the_table() -> None:
 
 def test_only_health_is_public() -> None:
     assert {name.split("/")[1] for name, demand in METHODS.items() if demand.public} == {"grpc.health.v1.Health"}
+
+
+def test_a_state_dump_is_for_administrators() -> None:
+    """As over HTTP: it shows everything, the shim's own state included."""
+    demand = METHODS["/kornel.v1.StatusService/GetStateDump"]
+    demand.met_before(Pass(OPS, Grants(frozenset({Permission.ADMINISTER}))))
+    others = frozenset(Permission) - {Permission.ADMINISTER}
+    with pytest.raises(NotPermitted, match="administer"):
+        demand.met_before(Pass(OPS, Grants(others, frozenset({"*"}))))

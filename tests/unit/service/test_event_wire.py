@@ -49,6 +49,9 @@ def test_amounts_in_all_sizes_do_not_fill_the_memory() -> None:
         record = pb.WatchEventsResponse.FromString(encoder.encode(1, event)).events[0].record
         assert record.resource.resources["vcore"].value == amount
     assert len(encoder._shapes) <= 1_024
+    types = {f"{number}" + "x" * 1_000: 1 for number in range(10)}
+    encoder.encode(1, EventRecorded(2, "app", "k", 2, 200, 1, Resources(types), ""))
+    assert Resources(types) not in encoder._shapes
 
 
 T, D, C = EventType, EventDetail, EventChange

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -12,7 +13,7 @@ from kornel.core.service import plain_asks
 from kornel.core.service.plain_asks import PlainReader
 from kornel.core.service.rpc import parse
 from kornel.core.service.status_codes import InvalidRequest, MalformedMessage
-from kornel.core.service.wire import PIECE, Decoder
+from kornel.core.service.wire import NAMES_SHARED, PARTITIONS_KNOWN, PIECE, Decoder
 from kornel.si.v1 import si_pb2 as si
 
 SIZE = si.Resource(resources={"vcore": si.Quantity(value=1_000), "memory": si.Quantity(value=1 << 40)})
@@ -146,3 +147,41 @@ def test_only_so_many_ends_of_asks_are_remembered(monkeypatch: pytest.MonkeyPatc
         raw = si.AllocationRequest(rmID=f"rm-{number}", allocations=[PLAIN]).SerializeToString()
         assert read(raw, reader) == parsed(raw)
     assert len(reader._managers) <= plain_asks.MANAGERS_REMEMBERED
+
+
+@pytest.mark.parametrize("field", ["applicationID", "partitionName", "taskGroupName", "nodeID", "queueName"])
+def test_long_ends_of_asks_are_not_remembered(field: str) -> None:
+    """A name that is sent only once may be of any length: asks with such names leave nothing behind."""
+    decoder = Decoder()
+    reader = PlainReader(decoder)
+    asks = [si.AllocationRequest(allocations=[made(**{field: f"{number}" + "x" * 200_000})]) for number in range(50)]
+    raws = [asked.SerializeToString() for asked in asks]
+    read(raws[0], reader)
+    tracemalloc.start()
+    try:
+        for raw in raws:
+            assert read(raw, reader) == parsed(raw)
+            list(decoder.allocation_commands(parse(si.AllocationRequest, raw)))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000
+
+
+def test_names_of_partitions_and_applications_in_any_number_do_not_fill_the_memory() -> None:
+    decoder = Decoder()
+    reader = PlainReader(decoder)
+    for first in range(0, 40_000, 400):
+        numbers = range(first, first + 400)
+        raw = request(*[made(partitionName=f"p-{number}", applicationID=f"a-{number}") for number in numbers])
+        assert read(raw, reader) is not None
+        list(decoder.allocation_commands(parse(si.AllocationRequest, raw)))
+    assert len(decoder.names_shared) <= NAMES_SHARED + PIECE
+    assert all(len(known._names) <= PARTITIONS_KNOWN for known in reader._managers.values())
+
+
+def test_nothing_is_remembered_of_who_is_not_registered() -> None:
+    """Anybody may name a manager in the first message of a stream."""
+    reader = PlainReader(Decoder(), {"rm-2"}.__contains__)
+    assert read(request(PLAIN), reader) == parsed(request(PLAIN))
+    assert not reader._managers

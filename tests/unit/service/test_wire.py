@@ -508,6 +508,19 @@ def test_allocations_that_share_a_key_differ_in_their_id() -> None:
     assert (released.allocationKey, released.allocationID, released.UUID) == ("k", "k-12", "k-12")
 
 
+def test_long_fields_that_allocations_share_are_not_remembered() -> None:
+    """Amounts of a thousand types with long names are written anew each time."""
+    encoder = Encoder()
+    types = Resources({f"{number}" + "x" * 1_000: 1 for number in range(10)})
+    for group in ("", "g"):
+        spec = AllocationSpec("k", "app", "[rm-1]default", types, task_group=group)
+        response = si.AllocationResponse.FromString(encoder.encode_allocations([Allocated(spec, "n1", types)]))
+        sent = response.new[0].resourcePerAlloc.resources
+        assert {name: amount.value for name, amount in sent.items()} == dict(types.items())
+        assert response.new[0].taskGroupName == group
+    assert not encoder._tails
+
+
 def test_policy_is_sent_even_if_it_says_no_to_both() -> None:
     """The preemption policy of a new allocation is always set (2.5)."""
     spec = AllocationSpec("k", "app", "[rm-1]default", None, allow_preempt_self=False)

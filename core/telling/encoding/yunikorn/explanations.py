@@ -315,6 +315,7 @@ DECISION: Final = Document(
         "queueName": if_any(TEXT, "decided.queue"),
         "nodeID": if_any(TEXT, "decided.node_id"),
         "detail": if_any(TEXT, "decided.detail"),
+        "gangPlan": if_any(COUNT, "decided.gang_plan"),
         "victims": if_any(listed(VICTIM), "decided.victims"),
     },
 )

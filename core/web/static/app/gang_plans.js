@@ -2,7 +2,8 @@
 
 import { counted } from "./units.js";
 
-const PLANNED = /^(\d+) members? of a gang get (other )?places(?: in ([^;]+))?/;
+const PLANNED = /^(?:plan (\d+): )?(\d+) members? of a gang get (other )?places(?: in ([^;]+))?/;
+const NUMBERED = /^plan (\d+): /;
 const WHOLE = /(?:^|; )gang (.+?) leaves as a whole: \d+ members?(?=;|$)/g;
 
 /**
@@ -15,17 +16,18 @@ export function joinPlans(decisions) {
   const found = [];
   for (const one of decisions) {
     const gang = `${one.kind} ${one.applicationID}`;
-    if (one.outcome === "UNIT_CALLED_OFF") calledOff.set(gang, one);
+    const number = one.gangPlan ?? Number(NUMBERED.exec(one.detail ?? "")?.[1] ?? 0);
+    if (one.outcome === "UNIT_CALLED_OFF") calledOff.set(gang, { one, number });
     const said = one.applicationID && one.outcome === "TRIGGERED" && PLANNED.exec(one.detail ?? "");
     if (!said) {
       found.push(one);
       continue;
     }
-    const [, members, mends, domains] = said;
+    const [, , members, mends, domains] = said;
     const name = `${one.time} ${gang} ${one.detail}`;
     let plan = plans.get(name);
     if (!plan) {
-      plan = { ...one, victims: [], gang: { members: Number(members), mends: Boolean(mends), domains: domains ?? "", decisions: [], calledOff: calledOff.get(gang) ?? null } };
+      plan = { ...one, victims: [], gang: { members: Number(members), mends: Boolean(mends), domains: domains ?? "", decisions: [], calledOff: endOf(calledOff.get(gang), number), number } };
       plans.set(name, plan);
       found.push(plan);
       // What came before the first plan belongs to an earlier one.
@@ -37,6 +39,9 @@ export function joinPlans(decisions) {
   return found;
 }
 
+/** Returns the decision that called off plan *number*, if *end* is that decision; plans of earlier versions have no number. */
+const endOf = (end, number) => (end && (!number || !end.number || end.number === number) ? end.one : null);
+
 /** Returns the entry of *decisions* that holds the decision with this number; null: there is none. */
 export function planOf(id, decisions) {
   return joinPlans(decisions).find((one) => one.id === id || one.gang?.decisions.some((member) => member.id === id)) ?? null;
@@ -47,7 +52,8 @@ export function memberWords(one) {
   const { members, decisions, mends } = one.gang;
   const preempting = decisions.filter((member) => member.victims?.length).length;
   const all = counted(members, "member");
-  return `${mends ? `other places for ${all}` : all}${preempting < members ? `, ${preempting} of them by preemption` : ""}`;
+  const plan = one.gang.number ? `plan ${one.gang.number}: ` : "";
+  return `${plan}${mends ? `other places for ${all}` : all}${preempting < members ? `, ${preempting} of them by preemption` : ""}`;
 }
 
 /** Returns the applications whose gangs leave as a whole with the victims of a decision. */

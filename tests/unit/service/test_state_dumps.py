@@ -1,0 +1,97 @@
+"""What a shim says about its own state: shown as it is but for secrets, and refused before it costs much."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from kornel.core.domain.secrets import HIDDEN, value_without_secrets
+from kornel.core.service import state_dumps
+from kornel.core.service.state_dumps import DEEPEST, LONGEST_DUMP, LONGEST_TEXT, MOST_VALUES, BadStateDump, read_dump
+
+
+def read(text: str) -> dict[str, Any]:
+    return asyncio.run(read_dump(text))
+
+
+def test_it_is_shown_as_it_is() -> None:
+    said = {
+        "pods": [1.5, None, True, "a", [], {}, [{"x": "y"}]],
+        "allocationKey": "k1",
+        "node": {"token ring": 3},
+        "": "",
+    }
+    assert read(json.dumps(said)) == said
+
+
+def test_secrets_are_hidden_at_any_depth() -> None:
+    said = {
+        "token": "hunter2",
+        "list": ["https://bob:hunter2@host", {"dbPassword": "hunter2", "empty_password": ""}],
+        "text": '{"password": "hunter2"}',
+    }
+    said["deep"] = json.loads('{"a":' * (DEEPEST - 2) + '{"secret": "hunter2"}' + "}" * (DEEPEST - 2))
+    shown = read(json.dumps(said))
+    assert "hunter2" not in json.dumps(shown)
+    assert shown["list"] == [f"https://{HIDDEN}@host", {"dbPassword": HIDDEN, "empty_password": ""}]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (json.dumps({"a": "x" * LONGEST_DUMP}), "characters, at most"),
+        ('{"a":[' + "[]," * MOST_VALUES + "[]]}", "more than 500,000 values"),
+        ('{"a":[' + "{}," * (MOST_VALUES // 2) + "{}]}", "more than 500,000 values"),
+        ('{"a":' * DEEPEST + "{}" + "}" * DEEPEST, None),
+        ('{"a":' * DEEPEST + '{"b":1}' + "}" * DEEPEST, f"more than {DEEPEST} objects and lists within one another"),
+        ('{"a":' * 600 + "1" + "}" * 600, f"more than {DEEPEST} objects and lists within one another"),
+        ('{"a":' * 100_000, "not JSON"),
+        ('{"share": NaN}', "not JSON"),
+        ('{"share": 1e999}', "not JSON"),
+        ("", "not JSON"),
+        ("[1]", "not a JSON object but a list"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_with_a_reason(text: str, why: str | None) -> None:
+    if why is None:
+        assert read(text)
+        return
+    with pytest.raises(BadStateDump, match=why):
+        read(text)
+
+
+def test_one_long_text_is_left_out() -> None:
+    """Whole: a part of it might end in the middle of a secret."""
+    said = {"a": "x" * LONGEST_TEXT, "b": "://bob:hunter2" + "x" * LONGEST_TEXT, "c" * (LONGEST_TEXT + 1): "hunter2"}
+    shown = read(json.dumps(said))
+    assert "hunter2" not in json.dumps(shown)
+    assert list(shown) == list(said)
+    assert shown["a"] == said["a"]
+    assert shown["b"] == f"[{len(said['b']):,} characters, left out]"
+
+
+@pytest.mark.parametrize("text", ["://a" * 500_000, '"password:' * 200_000, "x" * 2_000_000])
+@pytest.mark.parametrize("place", ["value", "values", "name"])
+def test_others_get_their_turn(text: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a text or name is, no turn looks at more than one text of the greatest length and some more."""
+    cut = range(0, len(text), LONGEST_TEXT - 10)
+    said: dict[str, Any] = {"value": text, "values": [text[at : at + LONGEST_TEXT - 10] for at in cut], "name": "x"}
+    if place == "name":
+        said = {text: "x"}
+    looked: list[int] = [0]
+    hide = value_without_secrets
+
+    def count(name: str, value: str) -> str:
+        looked[-1] += len(name) + len(value)
+        return hide(name, value)
+
+    async def turn(_: float) -> None:
+        looked.append(0)
+
+    monkeypatch.setattr(state_dumps, "value_without_secrets", count)
+    monkeypatch.setattr(asyncio, "sleep", turn)
+    read(json.dumps({place: said[place]} if place != "name" else said))
+    assert max(looked) <= LONGEST_TEXT + 2 * state_dumps.VALUES_PER_TURN * state_dumps.CHARACTERS_OF_VALUE
