@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Route, TimeoutError, expect  # noqa: A004 - playwright names it so
+from playwright.async_api import Browser, Route, expect
 
 from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.web.browser import VIEWS, Visit, visit
@@ -89,8 +88,10 @@ async def fits(shown: Visit) -> None:
         .filter((one) => one.getBoundingClientRect().right > innerWidth + 1 || one.getBoundingClientRect().left < -1)
         .map((one) => one.outerHTML)"""
     # What came a moment ago may not have been measured yet.
-    with suppress(TimeoutError):
-        await shown.page.wait_for_function(f"({beside}).length === 0", timeout=2_000)
+    for _ in range(20):
+        if not await shown.ask(beside):
+            break
+        await shown.wait_for_layout()
     assert await shown.ask(beside) == []
 
 
