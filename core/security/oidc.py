@@ -28,6 +28,9 @@ LONGEST: Final = 16 * 1024
 MOST_GROUPS: Final = 1_000
 MOST_PROVED: Final = 1_000
 """The most tokens that are remembered; the one that has been unused for longest is dropped first."""
+MOST_OPENED: Final = 1_000
+"""The most lists and objects of a header or of the claims, counted by their opening brackets, in texts as well. How
+deep a text the parser takes depends on the version of Python, and whoever reads the token next may take less."""
 LATEST_S: Final = 253_402_300_800
 """The latest time in seconds: the year 10,000. Later values are not accepted."""
 
@@ -213,6 +216,8 @@ def _object_of(part: str) -> Mapping[str, Any]:
     refused."""
     try:
         raw = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+        if raw.count(b"[") + raw.count(b"{") > MOST_OPENED:
+            raise ValueError("too many lists and objects")
         found = json.loads(raw.decode(), object_pairs_hook=_once_each, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise NotAuthenticated("not a token this core knows") from error

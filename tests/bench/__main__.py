@@ -77,13 +77,16 @@ def main() -> int:
     took_s: dict[str, float] = {}
     failed = 0
     print(HEADER, flush=True)
-    for number in wanted:
-        began_part = time.monotonic()
-        for measure, times in workloads[number]:
-            found = _measure_twice_at_most(number, partial(measure, times, quick=options.quick))
-            failed += found is None
-            rows += found or ()
-        took_s[number] = round(time.monotonic() - began_part, 1)
+    try:
+        for number in wanted:
+            began_part = time.monotonic()
+            for measure, times in workloads[number]:
+                found = _measure_twice_at_most(number, partial(measure, times, quick=options.quick))
+                failed += found is None
+                rows += found or ()
+            took_s[number] = round(time.monotonic() - began_part, 1)
+    except KeyboardInterrupt:
+        print("interrupted: what was measured before counts", flush=True)
     after = pace()
     missed = [row for row in rows if not row.met]
     kind = "quick" if options.quick else "full"
@@ -101,7 +104,7 @@ def main() -> int:
         added = record.add(document)
         print(f"recorded in {added.relative_to(record.ROOT)}")
         plot.draw()
-        if not options.quick and not options.only:
+        if not options.quick and set(took_s) == set(workloads):
             pages.write_pages(document, added.name)
             print("wrote the tables of docs/performance.md and docs/performance-journal.md; read the text beside them")
     if around:

@@ -1,12 +1,12 @@
 """The largest costs of an ask outside the engine, from a sampling profile of a core in this process.
 
-The core is that of :mod:`tests.bench.around`: everything but gRPC, which calls us once for a message. A thread looks a
-hundred times a second at what all others execute. The processor time that a thread has used since the look before
-counts for the engine if the look finds it there, and otherwise for the part to which the innermost function of ours
-belongs. A look comes when a thread lets the interpreter go, so the functions themselves would tell less.
+The core is that of :mod:`tests.bench.around`: everything but gRPC, which calls us once for a message. After each
+hundredth of a second of the process's own time, a signal interrupts the event loop, and its handler looks at what all
+threads execute. The processor time that a thread has used since the look before counts for the engine if the look finds
+it there, and otherwise for the part to which the innermost function of ours belongs.
 
-Looks must be rare and polite. With a thousand a second, or a shorter turn at the interpreter, the journal's thread got
-the interpreter three times as often, committed as often, and seemed to take twice as much as it does.
+A thread that looks would have to ask for the interpreter. It got it where the event loop lets it go, and so never in
+the engine; and the journal's thread then got it more often too, committed as often, and seemed to take twice as much.
 
 ``python -m tests.bench.costs`` prints them for P2.
 """
@@ -14,6 +14,7 @@ the interpreter three times as often, committed as often, and seemed to take twi
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import tempfile
 import threading
@@ -43,30 +44,28 @@ class Sampling:
         self.seen: Counter[CodeType] = Counter()
         self.in_engine = 0
         self._spent: dict[int, int] = {}
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
 
     def begin(self) -> None:
         """Look from here on."""
-        self._thread.start()
+        signal.signal(signal.SIGPROF, self._look)
+        signal.setitimer(signal.ITIMER_PROF, LOOK_EACH_S, LOOK_EACH_S)
 
     def pause(self) -> None:
         """What is left of the sample counts as well."""
 
     def end(self) -> Counter[CodeType]:
         """Returns what each function took."""
-        self._ended.set()
-        self._thread.join()
+        signal.setitimer(signal.ITIMER_PROF, 0)
         return self.seen
 
-    def _look(self) -> None:
+    def _look(self, _number: int, interrupted: FrameType | None) -> None:
         own = threading.get_ident()
-        while not self._ended.wait(LOOK_EACH_S):
-            for thread, frame in sys._current_frames().items():
-                if thread != own:
-                    spent = time.clock_gettime_ns(time.pthread_getcpuclockid(thread))
-                    self._count(frame, spent - self._spent.get(thread, spent))
-                    self._spent[thread] = spent
+        for thread, frame in sys._current_frames().items():
+            spent = time.clock_gettime_ns(time.pthread_getcpuclockid(thread))
+            found = interrupted if thread == own else frame
+            if found is not None:
+                self._count(found, spent - self._spent.get(thread, spent))
+            self._spent[thread] = spent
 
     def _count(self, innermost: FrameType, spent_ns: int) -> None:
         found: CodeType | None = None

@@ -1,14 +1,15 @@
-"""The tables of the pages about performance, written from a record: ``python -m tests.bench.pages [FILE]``.
+"""The tables of the pages about performance, written from a record: ``python -m tests.bench.pages [FILE ...]``.
 
-Without FILE the latest full record is used. The text around the tables stays as it is: what it says about single
-figures has to be read again when they change. A row whose figure the record does not have stays as well.
+Without FILE the latest full record is used. Of several, each workload is taken from the last one that has it, for what
+was measured at another time; the page names the first. The text around the tables stays as it is: what it says about
+single figures has to be read again when they change. A row whose figure the record does not have stays as well.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -127,7 +128,16 @@ def latest() -> Path:
     return full[-1]
 
 
+def join(records: Sequence[Recorded]) -> dict[str, Any]:
+    """The first of *records*, with each workload from the last one that has it."""
+    rows: dict[str, list[Any]] = {}
+    for found in records:
+        for workload in {row["number"]: None for row in found["rows"]}:
+            rows[workload] = [row for row in found["rows"] if row["number"] == workload]
+    return {**records[0], "rows": [row for those in rows.values() for row in those]}
+
+
 if __name__ == "__main__":
-    chosen = Path(sys.argv[1]) if len(sys.argv) > 1 else latest()
-    write_pages(json.loads(chosen.read_text(encoding="utf-8")), chosen.name)
-    print(f"wrote the tables of {chosen.name} into {PAGE.name} and {JOURNAL.name}")
+    chosen = [Path(name) for name in sys.argv[1:]] or [latest()]
+    write_pages(join([json.loads(path.read_text(encoding="utf-8")) for path in chosen]), chosen[0].name)
+    print(f"wrote the tables of {', '.join(path.name for path in chosen)} into {PAGE.name} and {JOURNAL.name}")

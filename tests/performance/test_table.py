@@ -84,3 +84,12 @@ def test_the_pages_have_the_tables_that_a_record_renews() -> None:
     found = json.loads(latest.read_text())
     pages.journal(pages.JOURNAL.read_text(), found)
     assert latest.name in pages.page(pages.PAGE.read_text(), found, latest.name)
+
+
+def test_what_was_measured_again_takes_the_place_of_the_former() -> None:
+    """A workload that takes long may be recorded at another time; all others stay, in their order."""
+    again = Row("P2", "asks", "/s", [50_000], 30_000)
+    first, second = (record.document(rows, quick=False, steps_per_s=(1.0, 2.0)) for rows in ([RATES, GROWTH], [again]))
+    joined = pages.join([first, second])
+    assert [(row["number"], row["value"]) for row in joined["rows"]] == [("P2", 50_000), ("P4", 1.2)]
+    assert joined["taken"] == first["taken"]

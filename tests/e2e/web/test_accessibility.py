@@ -87,6 +87,11 @@ async def fits(shown: Visit) -> None:
         .filter((one) => one.checkVisibility() && !one.closest(".sideways, .amounts, .table-scroll"))
         .filter((one) => one.getBoundingClientRect().right > innerWidth + 1 || one.getBoundingClientRect().left < -1)
         .map((one) => one.outerHTML)"""
+    # What came a moment ago may not have been measured yet.
+    for _ in range(20):
+        if not await shown.ask(beside):
+            break
+        await shown.wait_for_layout()
     assert await shown.ask(beside) == []
 
 

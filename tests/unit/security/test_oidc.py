@@ -129,6 +129,7 @@ BAD_HEADERS: dict[str, str | bytes] = {
     "enc": '{"alg":"ES256","kid":"k0","enc":"A128GCM"}',
     "deep": '{"alg":"ES256","kid":"k0","x":' + DEEP,
     "deep and whole": '{"alg":"ES256","kid":"k0","x":' + "[" * 3_000 + "]" * 3_000 + "}",
+    "opened too often": '{"alg":"ES256","kid":"k0","x":[' + "[]," * 1_000 + "0]}",
     "nothing": b"",
     "a list": "[]",
     "no JSON": "{",
