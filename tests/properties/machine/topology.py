@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
@@ -100,6 +101,8 @@ def lawful_domains(state: PartitionState, asks: Sequence[Allocation]) -> list[fr
 
 def _nodes_of_members(ask: Allocation) -> Iterable[Node]:
     for other in (*ask.application.allocations.values(), *ask.application.asks.values()):
+        if other.place is AskPlace.REPLACING:
+            continue  # It stands there once the exit of its placeholder is confirmed.
         node = other.held_on if other.pending else other.node
         same = other.spec.task_group == ask.spec.task_group
         real = bool(ask.spec.task_group) and not (other.spec.placeholder and ask.spec.placeholder)
