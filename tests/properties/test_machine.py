@@ -207,7 +207,7 @@ def planted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_planted_bug_is_found_and_kept(planted: str, tmp_path: Path) -> None:
     """The machine notices, leaves out most of the calls, and what is left fails in the same way from the file."""
     with pytest.raises(driver.StepFailed) as caught:
-        driver.run(16_000, seed=3, longest=400)
+        driver.run(40_000, seed=3, longest=400)
     path = tmp_path / "failure.jsonl"
     kept = driver.keep(caught.value, 3, path, seconds=0.5)
     error = driver.replay(journal.read(path))
