@@ -141,8 +141,8 @@ def _hardest_first(wish: Wish) -> tuple[bool, tuple[bool, int, int, bool], tuple
     return wish.devices is None, hardness, tuple(-amount for _, amount in wish.pairs)
 
 
-def _kinds_on(node: Node) -> tuple[tuple[DeviceKind, int, bool], ...]:
+def _kinds_on(node: Node) -> tuple[tuple[DeviceKind, bool], ...]:
     """Returns everything about the devices of *node* that matters to members of a gang."""
     if node.devices is None:
         return ()
-    return tuple(sorted((kind_of(device), device.free_for(None), device.leaving) for device in node.devices))
+    return tuple(sorted((kind_of(device), device.leaving) for device in node.devices))

@@ -18,9 +18,9 @@ from kornel.core.policies.device_choice import choose_devices
 MOST_STEPS: Final = 2_000
 """The most times that an ask is given devices while all ways are tried on one node."""
 
-DeviceKind = tuple[str, int, str, int]
-"""Everything about a device that matters to asks: its type, memory, link group and free part."""
-
+DeviceKind = tuple[str, int, str, int, int]
+"""Everything about a device that matters to asks: its type, memory, link group and free part, and what of that part is
+kept for nobody."""
 
 DevicesOf = Mapping[Allocation, tuple[str, ...]]
 """The names of the devices of each member that wants some."""
@@ -107,9 +107,9 @@ def share_devices(devices: NodeDevices, members: Sequence[Allocation]) -> Device
 
 
 def kind_of(device: Device) -> DeviceKind:
-    """Returns what of *device* matters to asks, beside what is kept of it."""
+    """Returns what of *device* matters to asks."""
     spec = device.spec
-    return spec.type, spec.memory, spec.link, device.free
+    return spec.type, spec.memory, spec.link, device.free, device.free_for(None)
 
 
 def hardness_of(request: DeviceRequest) -> tuple[bool, int, int, bool]:
