@@ -6,10 +6,10 @@ import errno
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -20,6 +20,8 @@ from sqlalchemy.pool import PoolProxiedConnection
 from kornel.core.archive.database import connect, reason_of, upgrade_tables
 from kornel.core.journal.records import Block
 from kornel.core.journal.tables import BLOCKS, LEASE
+
+RowT = TypeVar("RowT", bound=Sequence[Any])
 
 STORE_ERRORS: Final = (SQLAlchemyError, OSError, UnicodeDecodeError)
 """The errors with which a database fails; the next try may succeed. SQLite quotes damaged bytes in its messages, which
@@ -298,7 +300,7 @@ def _make_block(row: Row[Any]) -> Block:
     return Block(row.first, row.last, row.epoch, row.at_ns, row.chain_before, row.chain, row.delivered, bytes(payload))
 
 
-def _check_types(row: Row[Any]) -> Row[Any]:
+def _check_types(row: RowT) -> RowT:
     """Returns *row*. Raises ``OSError`` for a value of another type than its column's, which SQLite does not prevent in
     a damaged file."""
     if not all(isinstance(value, int | bytes | memoryview) for value in row):
