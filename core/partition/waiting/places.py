@@ -44,7 +44,7 @@ def move_ask(state: PartitionState, ask: Allocation, move: AskMove) -> None:
     if enter is not None:
         enter(state, ask)
     if stands_elsewhere and (state.waiting_for_domain or state.refused):
-        _offer_to_others(state, ask)
+        offer_to_others(state, ask)
 
 
 def wait_in_line(state: PartitionState, ask: Allocation) -> None:
@@ -84,9 +84,9 @@ def offer_attempt(state: PartitionState, ask: Allocation) -> None:
         look_again(state, ask.reservation)
 
 
-def _offer_to_others(state: PartitionState, ask: Allocation) -> None:
+def offer_to_others(state: PartitionState, ask: Allocation) -> None:
     """Has those tried again that wait for a domain together with *ask*, because they may have to stand where it stands
-    now, or are free to stand elsewhere."""
+    or holds room now, or are free to stand elsewhere."""
     spec, application = ask.spec, ask.application
     if state.topology is None or (spec.topology is None and not spec.task_group):
         return
@@ -96,13 +96,14 @@ def _offer_to_others(state: PartitionState, ask: Allocation) -> None:
     # While a gang is placed, its members are those that wait; they are not gone through again for each of them.
     if (state.refused or state.reservations) and UNIT_KEY not in application.groups:
         for other in list(application.asks.values()):
-            if other.spec.topology is None or not stand_together(other.spec, spec):
+            if other is ask or other.spec.topology is None or not stand_together(other.spec, spec):
                 continue
-            if other.place is AskPlace.REFUSED:
+            if other.reservation is not None:
+                if other.reservation.parked_at is state.waiting_for_domain:
+                    look_again(state, other.reservation)
+            elif other.place is AskPlace.REFUSED:
                 move_ask(state, other, AskMove.FORGIVE)
                 resume_waiting(state, other)
-            elif other.reservation is not None and other.reservation.parked_at is state.waiting_for_domain:
-                look_again(state, other.reservation)
 
 
 def refused_asks(state: PartitionState) -> Iterator[Allocation]:
