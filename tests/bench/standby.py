@@ -171,7 +171,7 @@ def p13(runs: int, *, quick: bool) -> Iterator[Row]:
             yield Row(
                 "P13", "a standby that begins meanwhile is close behind after", "s", [took_s for took_s, _ in late]
             )
-            yield Row("P13", "asks placed meanwhile", "/s", [rate for _, rate in late])
+            yield Row("P13", "asks placed while a standby begins", "/s", [rate for _, rate in late])
 
 
 def _empty(database: Postgres) -> str:
