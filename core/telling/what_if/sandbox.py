@@ -465,7 +465,7 @@ class Sandbox:
         return request
 
 
-CUT_SHORT: Final = Refusal(Outcome.GANG_INCOMPLETE, "the search for victims was cut short")
+_CUT_SHORT: Final = Refusal(Outcome.GANG_INCOMPLETE, "the search for victims was cut short", cut_short=True)
 
 
 def find_unit_plan(
@@ -490,4 +490,4 @@ def find_unit_plan(
             return Refusal(Outcome.LAW_BROKEN, "; ".join(v.detail for v in broken)) if broken else found
         if found is not None:
             return found
-    return CUT_SHORT
+    return _CUT_SHORT
