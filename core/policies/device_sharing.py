@@ -6,13 +6,14 @@ without devices, other ways are tried, up to a number of steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, islice
 from typing import Final, NamedTuple
 
 from kornel.core.domain.devices import WHOLE, DeviceRequest
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.devices import Device, NodeDevices, Taken
+from kornel.core.model.nodes import Node
 from kornel.core.policies.device_choice import choose_devices
 
 MOST_STEPS: Final = 2_000
@@ -104,6 +105,27 @@ def share_devices(devices: NodeDevices, members: Sequence[Allocation]) -> Device
     if not search.serve_all():
         return None
     return {one.ask: names for one, names in zip(wanting, search.found, strict=True) if one.ask is not None}
+
+
+def share_on_nodes(
+    places: Iterable[tuple[Allocation, Node]], left_on: Callable[[Node, Sequence[Allocation]], NodeDevices | None]
+) -> DevicesOf | None:
+    """Returns devices for all members in *places* on their nodes, or ``None`` if there are none for all of them.
+
+    *left_on* returns the devices of a node that its members may share, as a copy; ``None``: it has none.
+    """
+    on_node: dict[Node, list[Allocation]] = {}
+    for ask, node in places:
+        if ask.shape.devices is not None:
+            on_node.setdefault(node, []).append(ask)
+    found: dict[Allocation, tuple[str, ...]] = {}
+    for node, members in on_node.items():
+        devices = left_on(node, members)
+        theirs = None if devices is None else share_devices(devices, members)
+        if theirs is None:
+            return None
+        found.update(theirs)
+    return found
 
 
 def kind_of(device: Device) -> DeviceKind:

@@ -57,7 +57,7 @@ def choose_nodes(candidates: Candidates, topology: Topology | None, gang: Sequen
         other = _try_divisions(candidates, topology, gang)
         if other is not None:
             return other
-    return Shortfall(sum(map(len, chosen)), wanted, lacking, exhaustive=len(parts) == 1)
+    return Shortfall(sum(map(len, chosen)), wanted, lacking, exhaustive=len(gang) == 1)
 
 
 def _try_divisions(candidates: Candidates, topology: Topology, gang: Sequence[Members]) -> Chosen | None:

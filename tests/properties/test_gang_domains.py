@@ -107,3 +107,21 @@ def test_two_groups_do_not_get_the_same_room(
         return
     assert fits([*found[0], *found[1]], [1] * sum(counts))
     assert all(len({rack_of(node) for node in part}) == 1 for part in found)
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters(), st.lists(st.integers(1, 4), min_size=2, max_size=3))
+def test_an_answer_that_claims_to_be_exhaustive_is(
+    cluster: tuple[Candidates, Topology, list[Node]], sizes: list[int]
+) -> None:
+    """Members of one group that differ in size: room is counted for the largest of them, so a rack may be missed."""
+    candidates, topology, nodes = cluster
+    group = ("g", TopologyRequest(Wish.REQUIRED, "rack"))
+    found = choose_nodes(candidates, topology, [Members(((0, size),), 1, together=group) for size in sizes])
+    if not isinstance(found, Shortfall) or not found.exhaustive:
+        return
+    assert not any(
+        fits(chosen, sizes)
+        for chosen in product(nodes, repeat=len(sizes))
+        if len({rack_of(node) for node in chosen}) == 1 and rack_of(chosen[0]) is not None
+    )

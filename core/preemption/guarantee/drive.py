@@ -7,6 +7,7 @@ refused attempt is repeated when something has changed (:mod:`.refusals`). Rules
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from heapq import heappop
 from typing import Final
@@ -46,6 +47,8 @@ WAITS_FOR_CHANGE: Final = frozenset(
     }
 )  # fmt: skip
 """Refusals that depend on the books of the partition only: another attempt is useless until these change."""
+MOST_NAMED: Final = 3
+"""The most nodes that a refusal names."""
 PASS_NS: Final = 100 * 10**6
 """The time after which a leaf that has used up its attempts gets new ones, equal to the idle interval of the scheduling
 loop."""
@@ -323,16 +326,17 @@ def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Preemp
     if dialogue is None and (callbacks.predicates or callbacks.preemption_predicates):
         dialogue = Dialogue(state, ask)
     if dialogue is None:
-        return guarantee.plan_preemption(
+        found = guarantee.plan_preemption(
             state, ask, index=state.victim_index, known=state.guarantee.prospects, now_ns=now_ns, within=within
         )
+        return name_roomy_nodes(ask, within, found) if isinstance(found, Refusal) else found
     ask.dialogue = None
     if dialogue.rounds == MOST_ROUNDS:
         return Refusal(Outcome.PREDICATE_REFUSED, f"no agreement with the predicate in {MOST_ROUNDS} rounds")
     if not dialogue.waits:
         dialogue.begin_round(now_ns)
         try:
-            return guarantee.plan_preemption(
+            found = guarantee.plan_preemption(
                 state,
                 ask,
                 predicate=dialogue,
@@ -341,6 +345,7 @@ def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Preemp
                 now_ns=now_ns,
                 within=within,
             )
+            return name_roomy_nodes(ask, within, found) if isinstance(found, Refusal) else found
         except AnswerPending:
             pass
         except Unprepared:
@@ -367,6 +372,31 @@ def refuse_domains(ask: Allocation) -> Refusal:
         return Refusal(Outcome.NO_NODE, "it requires a domain and wants devices, and victims are chosen by amounts")
     level = "" if ask.spec.topology is None else ask.spec.topology.level
     return Refusal(Outcome.NO_NODE, f"no {level} would hold its group if one place there were freed")
+
+
+def name_roomy_nodes(ask: Allocation, within: Within | None, refusal: Refusal) -> Refusal:
+    """Returns *refusal*; if its group lacks one more place in a domain, with the nodes there that have room for *ask*.
+
+    Victims make room only on nodes that have none for the ask, because a decision claims room for one ask. So a place
+    for another member, which could be freed on such a node, is not counted.
+    """
+    if within is None or within.among is None or refusal.outcome is not Outcome.NO_NODE:
+        return refusal
+    level = "" if ask.spec.topology is None else ask.spec.topology.level
+    roomy = [
+        f"{node.node_id} of {domain.name}"
+        for node in within.among
+        if node.schedulable and node.has_room_for(ask.shape)
+        for domain in node.domains
+        if domain.level.name == level
+    ]
+    if not roomy:
+        return refusal
+    named = (
+        f"{', '.join(roomy[:MOST_NAMED])}{f' and {len(roomy) - MOST_NAMED} more' if len(roomy) > MOST_NAMED else ''}"
+    )
+    why = f"room on {named} is for one member, and nobody leaves the same node for another one"
+    return replace(refusal, detail=f"its group lacks one more place: {why}; {refusal.detail}")
 
 
 def _allow_node(_node: Node) -> bool:

@@ -66,6 +66,7 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
         return PreemptionOutlook(
             verdict.WOULD_HELP, blocked_by, Outcome.TRIGGERED, detail, not_before_ns, result.node.node_id, victims
         )
+    result = guarantee_drive.name_roomy_nodes(ask, within, result)
     return PreemptionOutlook(
         verdict.NO_VICTIMS if result.outcome in _NOBODY else verdict.FORBIDDEN,
         "",

@@ -8,12 +8,13 @@ shortage comes first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.readable_amounts import format_count
-from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.allocations import Allocation, Reservation, together_of
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
@@ -32,7 +33,7 @@ from kornel.core.policies.gang_nodes import Candidates, Shortfall
 from kornel.core.preemption.gang_losses import is_leaving_whole
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage
 from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack
-from kornel.core.telling.nodes.domain_blockers import domain_blockers, requires_domain
+from kornel.core.telling.nodes.domain_blockers import describe_domains, domain_blockers, requires_domain
 from kornel.core.telling.nodes.node_blockers import fits_on, node_blockers, shortages_on
 from kornel.core.telling.queues.above_max import above_max_of
 
@@ -157,19 +158,42 @@ def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
         short = queue_shortages(state, queue, pairs)
         if short:
             yield _quota_blocker(BlockerKind.QUEUE_QUOTA, Level.QUEUE, queue.path, short)
+    lack = find_gang_lack(state, members)
+    if lack is not None:
+        member, topology = lack.member, lack.member.spec.topology
+        why = f"none for {member.spec.key}"
+        if lack.domains is not None and topology is not None:
+            why = f"no {topology.level} has room for the group of {member.spec.key}"
+        tried = "" if lack.exhaustive else "; not every way to pack them was tried"
+        detail = f"{lack.placed} of {len(members)} places; {why}{tried}"
+        yield Blocker(BlockerKind.GANG_INCOMPLETE, Level.APPLICATION, name, detail)
+        yield from node_blockers(state, member)[0] if lack.domains is None else [lack.domains]
+
+
+class GangLack(NamedTuple):
+    """The answer if not all members of a gang find places: how many do, and the first *member* that does not.
+
+    *domains*: how far the domains are from room for its group; ``None``: it requires none. *exhaustive*: all ways to
+    pack the members were tried.
+    """
+
+    placed: int
+    member: Allocation
+    domains: Blocker | None
+    exhaustive: bool
+
+
+def find_gang_lack(state: PartitionState, members: Sequence[Allocation]) -> GangLack | None:
+    """Returns what *members*, the minimum of a gang, lack to be placed now, or ``None`` if all of them find places."""
     demand, alike = demand_of(members)
     found = choose_nodes(Candidates(state.node_order, state.nodes), state.topology, demand)
-    if isinstance(found, Shortfall):
-        lacking = alike[found.lacking][0]
-        tried = "" if found.exhaustive else "; not every way to pack them was tried"
-        topology = lacking.spec.topology if requires_domain(lacking) else None
-        why = f"none for {lacking.spec.key}"
-        if topology is not None:
-            why = f"no {topology.level} has room for the group of {lacking.spec.key}"
-        detail = f"{found.placed} of {found.wanted} places; {why}{tried}"
-        on_nodes, _ = (node_blockers if topology is None else domain_blockers)(state, lacking)
-        yield Blocker(BlockerKind.GANG_INCOMPLETE, Level.APPLICATION, name, detail)
-        yield from on_nodes
+    if not isinstance(found, Shortfall):
+        return None
+    member, domains = alike[found.lacking][0], None
+    if requires_domain(member):
+        group = together_of(member.spec)
+        domains = describe_domains(state, member, sum(together_of(ask.spec) == group for ask in members))
+    return GangLack(found.placed, member, domains, found.exhaustive)
 
 
 def _user_blockers(state: PartitionState, application: Application, pairs: Pairs) -> Iterator[Blocker]:

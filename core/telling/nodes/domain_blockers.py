@@ -42,14 +42,19 @@ def domain_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocke
     fitting = sum(1 for _ in group_domains.nodes_for(state, ask))
     if fitting:
         return [], fitting
+    return [describe_domains(state, ask, group_domains.count_missing(ask))], 0
+
+
+def describe_domains(state: PartitionState, ask: Allocation, missing: int) -> Blocker:
+    """Returns a blocker that says how far the domains are from room for *missing* members of the group of *ask*."""
     request, topology = ask.spec.topology, state.topology
     assert request is not None, "the caller has checked"
     depth = topology.depth_of(request.level) if topology is not None else None
     rooms = group_rooms(state, ask)
     if depth is None or not rooms:
         what = "the topology of the partition has no such level" if depth is None else "no node stands in one"
-        return [Blocker(BlockerKind.DOMAIN_UNKNOWN, Level.NODE, request.level, what, permanent=True)], 0
-    return [_describe_lack(ask, rooms)], 0
+        return Blocker(BlockerKind.DOMAIN_UNKNOWN, Level.NODE, request.level, what, permanent=True)
+    return _describe_lack(ask, rooms, missing)
 
 
 def group_rooms(state: PartitionState, ask: Allocation) -> list[GroupRoom]:
@@ -87,15 +92,14 @@ def blocker_of_domain(state: PartitionState, ask: Allocation, node: Node) -> Ite
         where = f"its group stands in {rooms[0].domain.name}" if rooms else f"the node stands in no {level}"
         yield Blocker(BlockerKind.DOMAIN_FULL, Level.NODE, node.node_id, where, (), 1)
         return
-    yield _describe_lack(ask, [own])._replace(nodes=1)
+    yield _describe_lack(ask, [own], group_domains.count_missing(ask))._replace(nodes=1)
 
 
-def _describe_lack(ask: Allocation, rooms: list[GroupRoom]) -> Blocker:
-    """Returns a blocker that says how far each of *rooms* is from what the group needs: ``rack r7: 12 of 16, 4
-    short``."""
+def _describe_lack(ask: Allocation, rooms: list[GroupRoom], missing: int) -> Blocker:
+    """Returns a blocker that says how far each of *rooms* is from what *missing* members of the group need: ``rack r7:
+    12 of 16, 4 short``."""
     request = ask.spec.topology
     assert request is not None, "the caller has checked"
-    missing = group_domains.count_missing(ask)
     size = request.slice_size
     wanted = missing if not size else min(size, missing)
     best = rooms[0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.not_placed import NotPlaced
@@ -14,8 +15,10 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.scheduling.gang_places import choose_places, exceeded_limit
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.plan import Refusal
+from kornel.core.telling.allocations.blockers import find_gang_lack
+from kornel.core.telling.allocations.explanation import BlockerKind
 from kornel.core.telling.preemption.outlook import ReadingIndex, victim_records
-from kornel.core.telling.what_if.sandbox import CUT_SHORT, find_unit_plan
+from kornel.core.telling.what_if.sandbox import find_unit_plan
 from kornel.core.telling.what_if.supposition import Forecast, Placed, Preempts, Waits
 
 
@@ -33,16 +36,22 @@ def forecast_gang(state: PartitionState, index: ReadingIndex, members: Sequence[
         if chosen is not None:
             placed = tuple(
                 Placed(ask.spec.key, application.application_id, application.queue.path, node.node_id)
-                for ask, node in chosen
+                for ask, node in chosen.nodes
             )
             return Forecast(placed, notes=tuple(notes))
         limited = NotPlaced(Unschedulable.GANG_INCOMPLETE)
     found = find_unit_plan(state, index, members, limited, now_ns)
-    complete = found is not CUT_SHORT
     if isinstance(found, Refusal):
         why = f"{found.outcome}: {found.detail}" if found.detail else str(found.outcome)
-        waits = (Waits(*names, len(members), _name_reason(limited), why),)
-        return Forecast(waits=waits, complete=complete, notes=tuple(notes))
+        reason, packed = _describe_lack(state, members, limited)
+        if not packed:
+            notes.append("not every way to pack the members was tried")
+        if found.cut_short:
+            notes.append("not all ways to make room were tried")
+        waits = (Waits(*names, len(members), reason, why),)
+        return Forecast(waits=waits, complete=packed and not found.cut_short, notes=tuple(notes))
+    if found.cut_short:
+        notes.append("not all ways were tried: fewer victims may be enough")
     queue, due_ns = application.queue.path, now_ns + application.queue.properties.preemption_delay_ns
     preempts = tuple(
         Preempts(
@@ -55,8 +64,21 @@ def forecast_gang(state: PartitionState, index: ReadingIndex, members: Sequence[
     return Forecast(preempts=preempts, notes=tuple(notes))
 
 
-def _name_reason(reason: NotPlaced) -> str:
-    where = reason.account or reason.queue
-    if where is None:
-        return str(reason.reason)
-    return f"{reason.reason} of {where.path if isinstance(where, Queue) else f'{where.kind} {where.name}'}"
+def _describe_lack(state: PartitionState, members: Sequence[Allocation], limited: NotPlaced) -> tuple[str, bool]:
+    """Returns why *members* are not placed at once, with the domains that come closest, and whether all ways to pack
+    the members were tried."""
+    where = limited.account or limited.queue
+    if where is not None:
+        said = where.path if isinstance(where, Queue) else f"{where.kind} {where.name}"
+        return f"{limited.reason} of {said}", True
+    lack = find_gang_lack(state, members)
+    if lack is None:
+        return str(limited.reason), True
+    domains = lack.domains
+    if domains is None:
+        said = f"{lack.placed} of {format_count(len(members), 'place')}"
+    elif domains.kind is BlockerKind.DOMAIN_UNKNOWN:
+        said = f"{domains.detail}: {domains.name}"
+    else:
+        said = f"{domains.name}: {domains.detail}"
+    return f"{limited.reason}: {said}", lack.exhaustive

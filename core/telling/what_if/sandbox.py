@@ -39,7 +39,7 @@ from kornel.core.partition.asks.reservations import end_reservation, reserve_nod
 from kornel.core.partition.books import ledger
 from kornel.core.partition.scheduling import gang_turns, placement, reserved, vetting
 from kornel.core.partition.scheduling.cycle import first_group, set_aside
-from kornel.core.partition.scheduling.gang_places import find_places
+from kornel.core.partition.scheduling.gang_places import Places, find_places
 from kornel.core.partition.scheduling.reserving import Turns, by_missing_share, most_kept_by_age
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members
@@ -255,8 +255,8 @@ class Sandbox:
         for ask in members:
             self._keep_ask(ask)
         chosen = find_places(self.state, unit.application, minimum_members(unit))
-        if isinstance(chosen, list):
-            for _, node in chosen:
+        if isinstance(chosen, Places):
+            for _, node in chosen.nodes:
                 self._keep_node(node)
         gang_turns.serve_gang(self.state, unit, self.now_ns)
         yield from ((ask, ask.node) for ask in members if ask.node is not None)
@@ -465,7 +465,7 @@ class Sandbox:
         return request
 
 
-CUT_SHORT: Final = Refusal(Outcome.GANG_INCOMPLETE, "the search for victims was cut short")
+_CUT_SHORT: Final = Refusal(Outcome.GANG_INCOMPLETE, "the search for victims was cut short", cut_short=True)
 
 
 def find_unit_plan(
@@ -490,4 +490,4 @@ def find_unit_plan(
             return Refusal(Outcome.LAW_BROKEN, "; ".join(v.detail for v in broken)) if broken else found
         if found is not None:
             return found
-    return CUT_SHORT
+    return _CUT_SHORT

@@ -53,6 +53,16 @@ def test_what_is_full_now_may_have_room_later() -> None:
     assert not blocker.permanent
 
 
+def test_what_a_gang_lacks_is_counted_for_its_minimum() -> None:
+    """Eight of sixteen members are placed together, so the best rack lacks two places and not ten."""
+    load = [f"run b{n} queue=root.a node=n7{n} f=2" for n in range(3)]
+    asks = [f"ask k{n} app=mpi placeholder group=g minimum=8 topology=required:rack f=1" for n in range(16)]
+    announced = [line.replace("app mpi", "app mpi gang={f=16} style=Hard") for line in RACKS]
+    kinds = {str(one.kind): one for one in explained(played(*announced, *load, *asks, "cycle"), "k0").blockers}
+    assert kinds["domain-full"].detail == "6 of 8, 2 short; then rack r8 6, rack r9 6"
+    assert kinds["gang-incomplete"].detail == "0 of 8 places; no rack has room for the group of k0"
+
+
 def test_a_late_member_is_told_where_its_group_stands() -> None:
     stage = played(*RACKS, *gang(6, "required:rack"), "cycle", *gang(7, "required:rack")[6:], "cycle")
     report = explained(stage, "k6")
@@ -106,6 +116,20 @@ def test_a_single_ask_is_told_of_the_victims_that_its_domain_would_give() -> Non
     assert report.preemption.verdict is PreemptionVerdict.WOULD_HELP
     assert [victim.key for victim in report.preemption.victims] == ["v1"]
     assert "release v1 PREEMPTED_BY_SCHEDULER for=k0" in stage.play(["cycle at=2s"])
+
+
+def test_a_place_that_could_be_freed_only_where_room_is_already_is_told_with_the_node() -> None:
+    """n1 would hold both members without v1, but victims make room only on a node that has none for the ask."""
+    one_node = [line for line in TWO_RACKS if "n2" not in line and "n1 " not in line]
+    one_node += ["node n1 f=2 attr.rack=r1", "run v1 queue=root.v node=n1 f=1"]
+    asks = [f"ask k{n} app=mpi topology=required:rack f=1 other=yes" for n in range(2)]
+    why = "its group lacks one more place: room on n1 of rack r1 is for one member, and nobody leaves the same node for"
+    for more in ([], ["cycle at=2s"]):
+        report = explained(played(*one_node, *asks, *more), "k0")
+        assert report.blockers[0].detail == "1 of 2, 1 short; then rack r2 0"
+        assert report.preemption is not None
+        assert report.preemption.outcome is Outcome.NO_NODE
+        assert report.preemption.detail.startswith(f"{why} another one; nodes: has room 1")
 
 
 def test_members_that_wait_beside_one_that_holds_room_count_as_well() -> None:

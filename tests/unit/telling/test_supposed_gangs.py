@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -20,6 +20,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import request_tags
 from kornel.core.partition.engine import Engine
+from kornel.core.preemption.guarantee import unit_packing
 from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk
 from tests.reading import read
 
@@ -60,9 +61,12 @@ def engine() -> Engine:
     return engine
 
 
-def ask(engine: Engine, members: int, cores: int, queue: str = "root.mpi", **wish: str) -> Forecast:
+def ask(
+    engine: Engine, members: int, cores: int, queue: str = "root.mpi", *, priority: int = 0, **wish: Any
+) -> Forecast:
+    tags = request_tags(**wish)
     question = SupposeAsk(
-        Resources({"vcore": cores * 1_000}), queue, asks=members, user="bob", gang=True, tags=request_tags(**wish)
+        Resources({"vcore": cores * 1_000}), queue, asks=members, priority=priority, user="bob", gang=True, tags=tags
     )
     return read(engine, PARTITION, NOW).suppose(question)
 
@@ -87,8 +91,45 @@ def test_a_gang_that_would_not_be_whole_waits_as_one(engine: Engine) -> None:
     assert not found.preempts
     assert not found.placed
     (waits,) = found.waits
-    assert (waits.asks, waits.reason) == (6, "gang-incomplete")
+    lacks = "rack r1: 1 of 6, 5 short; then rack r0 0; not even an empty one would do"
+    assert (waits.asks, waits.reason) == (6, f"gang-incomplete: {lacks}")
     assert "no rack would hold its members" in waits.preemption
+
+
+def test_the_racks_are_named_whatever_keeps_preemption_from_helping(engine: Engine) -> None:
+    """The queue is owed nothing, so the answer about victims names no rack."""
+    (waits,) = ask(engine, 3, 2, "root.poor", required="rack").waits
+    assert waits.reason == "gang-incomplete: rack r1: 1 of 3, 2 short; then rack r0 0"
+    assert waits.preemption.startswith("NO_GUARANTEE")
+
+
+def test_slices_that_find_no_rack_are_named_with_the_rack_that_comes_closest(engine: Engine) -> None:
+    (waits,) = ask(engine, 4, 2, "root.poor", required="rack", slice_size=2).waits
+    assert waits.reason == "gang-incomplete: rack r1: 1 of 4 in slices of 2, 1 short; then rack r0 0"
+
+
+def test_a_level_that_the_topology_does_not_have_is_named(engine: Engine) -> None:
+    (waits,) = ask(engine, 3, 2, "root.poor", required="block").waits
+    assert waits.reason == "gang-incomplete: the topology of the partition has no such level: block"
+
+
+def test_a_gang_without_a_topology_is_told_how_many_find_a_place(engine: Engine) -> None:
+    (waits,) = ask(engine, 3, 2, "root.poor").waits
+    assert waits.reason == "gang-incomplete: 1 of 3 places"
+
+
+def test_an_answer_that_is_not_exhaustive_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster counts as too large for trying all ways."""
+    monkeypatch.setattr(unit_packing, "MOST_NODES", 0)
+    found = ask(engine, 4, 2, required="rack")
+    assert found.preempts
+    assert "not all ways were tried: fewer victims may be enough" in found.notes
+    assert found.complete, "the engine would do the same"
+    refused = ask(engine, 4, 2, priority=-1, required="rack")
+    (waits,) = refused.waits
+    assert "not all ways were tried" in waits.preemption
+    assert not refused.complete
+    assert "not all ways to make room were tried" in refused.notes
 
 
 def test_a_queue_that_is_owed_nothing_has_nobody_leave(engine: Engine) -> None:
