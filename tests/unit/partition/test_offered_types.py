@@ -338,7 +338,12 @@ def test_an_ask_names_only_so_many_types() -> None:
     (refused,) = core.ask("more", **made_up(MAX_TYPES + 1))
     assert refused.reason == "invalid-resource: more: more than 1024 resource types"
     gang = ApplicationSpec(
-        "gang", "root.a", PARTITION, "u", placeholder_ask=Resources(dict.fromkeys(made_up(1_025), 1))
+        "gang",
+        "",
+        PARTITION,
+        "bob",
+        tags=(("namespace", "a"),),
+        placeholder_ask=Resources(dict.fromkeys(made_up(1_025), 1)),
     )
     effects = core.engine.apply(UpdateApplications("rm", (gang,)), core.now_ns)
     assert "placeholderAsk has more than 1024 resource types" in str(effects)
