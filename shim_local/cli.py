@@ -129,8 +129,6 @@ def start_up(
         with _report_errors():
             _print_lines(start_server(folder, sys.argv[1:]))
         return
-    # gRPC reads it when it is imported. Otherwise it writes lines of its own to the log when a core ends.
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from kornel.shim_local.program import run_program  # noqa: PLC0415 - commands do without gRPC
     from kornel.shim_local.server.settings import Settings  # noqa: PLC0415
 

@@ -9,17 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from kornel.shim_local.machine.launcher import program_environment
+
 ROOT = Path(__file__).parents[3]
 SHOWN = "import os, sys; import {module}; {start} print('grpc' in sys.modules, os.environ.get('GRPC_VERBOSITY'))"
 PROGRAMS = {
     "kornel.shim_mock": "",
     "kornel.conformance": "",
-    "kornel.shim_local.cli": (
-        "import types; sys.modules['kornel.shim_local.program'] = types.SimpleNamespace(run_program=lambda _: 0);"
-        " sys.modules['kornel.shim_local.server.settings'] = types.SimpleNamespace(Settings=lambda *_, **__: None);"
-        " sys.argv[1:] = ['up', '--foreground'];"
-        " kornel.shim_local.cli.app(standalone_mode=False);"
-    ),
     "kornel.core.cli.entry": (
         "import types; sys.modules['kornel.core.cli.app'] = types.SimpleNamespace(run_app=lambda: None);"
         " kornel.core.cli.entry.main();"
@@ -38,3 +34,11 @@ def test_grpc_is_quiet_before_it_is_imported(module: str, given: str | None, in_
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.split() == ["False", in_force]
+
+
+def test_programs_that_a_local_server_starts_are_quiet_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their standard error is a log."""
+    monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
+    assert program_environment()["GRPC_VERBOSITY"] == "ERROR"
+    monkeypatch.setenv("GRPC_VERBOSITY", "DEBUG")
+    assert program_environment()["GRPC_VERBOSITY"] == "DEBUG"
