@@ -30,7 +30,7 @@ partitions:
         submitacl: "*"
         properties: {preemption.delay: 1s}
         queues:
-          - {name: a, resources: {guaranteed: {vcore: 4m}}}
+          - {name: a, resources: {guaranteed: {vcore: 9m}}}
           - {name: v}
 """
 
@@ -59,6 +59,31 @@ def test_room_that_the_shim_itself_takes_is_not_held_twice() -> None:
     state = world.engine.partition(DEFAULT)
     assert state is not None
     assert {key: reservation.node.node_id for key, reservation in state.reservations.items()} == {"k": "n1"}
+
+
+def test_room_that_an_ask_with_a_required_node_takes_is_not_held_twice() -> None:
+    """A preemptor holds room beside an ask that must run on the node, and then becomes larger than what is left: it
+    lacks no more when the ask that comes first has taken its room."""
+    world = World()
+    world.send(RegisterManager(RM, CONFIGURATION))
+    world.send(UpdateNodes(RM, (NodeSpec("n1", NodeAction.CREATE, DEFAULT, capacity=size(6, 9)),)))
+    world.send(UpdateApplications(RM, (_app("v", "root.v"), _app("a", "root.a"))))
+    world.send(UpdateAllocations(RM, (AllocationSpec("v1", "v", DEFAULT, size(5, 1), node_id="n1"),)))
+    world.now_ns += 60 * SECOND
+    world.send(UpdateAllocations(RM, (AllocationSpec("d", "a", DEFAULT, size(4, 1), required_node="n1"),)))
+    world.settle()
+    ask = AllocationSpec("k", "a", DEFAULT, size(2, 1), allow_preempt_other=True)
+    world.send(UpdateAllocations(RM, (ask,)))
+    world.now_ns += 60 * SECOND
+    world.settle()
+    world.send(UpdateAllocations(RM, (ask._replace(resources=size(3, 1)),)))
+    state = world.engine.partition(DEFAULT)
+    assert state is not None
+    assert {key: reservation.rank for key, reservation in state.reservations.items()} == {"d": 0, "k": 1}
+    gone = ReleaseSpec(DEFAULT, "v", "v1", TerminationType.PREEMPTED_BY_SCHEDULER)
+    world.send(UpdateAllocations(RM, releases=(gone,)))
+    world.settle()
+    assert set(state.reservations) == {"k"}
 
 
 def _app(name: str, queue: str) -> ApplicationSpec:
