@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from kornel.core.domain.commands import (
     AllocationSpec,
+    AnswerCallbacks,
     ApplicationSpec,
     AttachCallbacks,
     NodeAction,
     NodeSpec,
+    PredicatesAnswer,
     RegisterManager,
     ReleaseSpec,
     TerminationType,
@@ -84,6 +86,31 @@ def test_room_that_an_ask_with_a_required_node_takes_is_not_held_twice() -> None
     world.send(UpdateAllocations(RM, releases=(gone,)))
     world.settle()
     assert set(state.reservations) == {"k"}
+
+
+def test_answers_about_one_key_may_be_used_in_another_order() -> None:
+    """Three members of a gang share a key. The second one is refused where it was to run, and takes the place of the
+    third, which takes its place: each has an answer that allows that, though no question says for which of them."""
+    world = World()
+    world.send(RegisterManager(RM, CONFIGURATION))
+    nodes = tuple(NodeSpec(name, NodeAction.CREATE, DEFAULT, capacity=size(2, 2)) for name in ("n1", "n2", "n3"))
+    world.send(UpdateNodes(RM, nodes))
+    world.send(AttachCallbacks(RM, predicates=True, timeout_ns=60 * SECOND))
+    gang = ApplicationSpec("g", "root.a", DEFAULT, user="alice", placeholder_ask=size(6, 3), gang_style="Hard")
+    world.send(UpdateApplications(RM, (gang,)))
+    member = AllocationSpec(
+        "k", "g", DEFAULT, size(2, 1), task_group="group", placeholder=True, legacy=True, max_allocations=3
+    )
+    world.send(UpdateAllocations(RM, (member,)))
+    world.settle()
+    asked = [question for question in world.contract.questions.values() if isinstance(question, PredicatesAsked)]
+    assert [question.node_ids[0] for question in asked] == ["n1", "n2", "n3"]
+    first, second, third = (question.question for question in asked)
+    refused = PredicatesAnswer(second, (("n1", "taint"), ("n2", "taint")))
+    world.send(AnswerCallbacks(RM, (PredicatesAnswer(first), PredicatesAnswer(third))))
+    world.send(AnswerCallbacks(RM, (refused,)))
+    running = {request.name: request.node for request in world.contract.partitions[DEFAULT].requests.values()}
+    assert list(running.values()) == ["n1", "n3", "n2"]
 
 
 def _app(name: str, queue: str) -> ApplicationSpec:
