@@ -6,7 +6,7 @@ It is for small problems, and ends after a limited number of steps; its answer t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kornel.core.domain.devices import DeviceRequest
@@ -64,6 +64,8 @@ class _Item(NamedTuple):
     """The amounts that it takes from the rooms of law 2 and of the surplus of gangs, as (room, amount)."""
     holds: frozenset[tuple[str, str, int]] = frozenset()
     """The parts of devices that it holds, as (node, device, thousandths), if the gang wants any."""
+    serves: tuple[int, ...] = ()
+    """The needs that justify its leaving."""
 
     @property
     def weight(self) -> int:
@@ -78,6 +80,7 @@ class _Item(NamedTuple):
             and self.gains == other.gains
             and self.uses == other.uses
             and self.holds == other.holds
+            and self.serves == other.serves
         )
 
 
@@ -145,10 +148,8 @@ class Packing:
         self._steps = 0
         self._spreads = 0
         """The number of places tried for members, which count as work but not as steps."""
-        # Victims for a type that no guarantee covers may leave only together with others. Only the search for single
-        # asks considers them.
-        self.exhaustive = all(self._needs.owed)
-        self._over = not self.exhaustive
+        self.exhaustive = True
+        self._over = False
 
     def take_steps(self) -> bool:
         """Takes some steps. Returns whether the search has ended."""
@@ -256,7 +257,9 @@ class Packing:
         if self._wants_devices:
             gone = [victim for item in self._chosen for victim in item.victims]
             devices = {node: devices_after(node, gone, self._given_up) for node in rooms}
-        spread = _Spread(self._groups, rooms, self._bound, devices)
+        # Nobody leaves only for a type that no guarantee covers, so it depends on the places who may leave.
+        accepts = None if all(self._needs.owed) else self._is_justified
+        spread = _Spread(self._groups, rooms, self._bound, devices, accepts)
         nodes = spread.find_places()
         self._spreads += spread.steps
         if spread.cut_short:
@@ -266,6 +269,33 @@ class Packing:
         if self._known is not None and self._key_of_chosen() >= key_of_plan(self._known):
             return
         self._best = tuple(self._chosen), nodes
+
+    def _is_justified(self, nodes: Mapping[Allocation, Node]) -> bool:
+        """Tells whether each of the chosen victims is justified if the members run on *nodes*: without it, a need that
+        it may be taken for would not be met, or the members would not find their devices."""
+        lacks: dict[tuple[Node | None, int], int] = {}
+        for i, amount in enumerate(self._needs.base):
+            lacks[None, i] = amount
+        indexes = {t: i for i, t in enumerate(self._types)}
+        for ask, node in nodes.items():
+            for t, amount in ask.shape.pairs:
+                place = node, indexes[t]
+                lacks[place] = lacks.get(place, -self._rooms[node][t]) + amount
+        lacks = {place: amount for place, amount in lacks.items() if amount > 0}
+        gains = [_gains_at(item, indexes) for item in self._chosen]
+        left = {place: amount - sum(gain.get(place, 0) for gain in gains) for place, amount in lacks.items()}
+        return all(
+            any(place[1] in item.serves and left[place] + gain.get(place, 0) > 0 for place in lacks)
+            or self._leaves_devices(item, nodes)
+            for item, gain in zip(self._chosen, gains, strict=True)
+        )
+
+    def _leaves_devices(self, item: _Item, nodes: Mapping[Allocation, Node]) -> bool:
+        """Tells whether the members on *nodes* would not find their devices without *item*."""
+        if not item.holds:
+            return False
+        others = [victim for other in self._chosen if other is not item for victim in other.victims]
+        return assign_devices(nodes.items(), others, self._given_up) is None
 
     def _key_of_chosen(self) -> tuple[bool, bool, int, int]:
         victims = [victim for item in self._chosen for victim in item.victims]
@@ -278,7 +308,17 @@ class Packing:
                     frees = ((node, victim.shape.pairs),)
                     rest = age, earlier, key
                     holds = self._list_held((victim,))
-                    yield _Item(reluctance_of(victim), adjusted, rest, (victim,), frees, kind.gains, kind.uses, holds)
+                    yield _Item(
+                        reluctance_of(victim),
+                        adjusted,
+                        rest,
+                        (victim,),
+                        frees,
+                        kind.gains,
+                        kind.uses,
+                        holds,
+                        kind.serves,
+                    )
 
     def _list_held(self, victims: Sequence[Allocation]) -> frozenset[tuple[str, str, int]]:
         """Returns the parts of devices that *victims* hold, if they matter."""
@@ -320,6 +360,7 @@ class Packing:
                     kind.gains,
                     kind.uses,
                     self._list_held(members),
+                    kind.serves,
                 )
 
     def _make_plan(self, items: Sequence[_Item], nodes: Mapping[Allocation, Node], *, mends: bool) -> UnitPlan:
@@ -375,9 +416,12 @@ class _Spread:
         rooms: Mapping[Node, dict[int, int]],
         bound: Sequence[Bound] = (),
         devices: Mapping[Node, NodeDevices | None] | None = None,
+        accepts: Callable[[Mapping[Allocation, Node]], bool] | None = None,
     ) -> None:
-        """*devices*: what will be left of the devices of each node; ``None``: no member wants any."""
+        """*devices*: what will be left of the devices of each node; ``None``: no member wants any. *accepts* tells
+        whether a way to place all members will do; ``None``: each one will."""
         self._devices = devices
+        self._accepts = accepts
         self._wanting: dict[Node, list[Allocation]] = {}
         """The members on each node that want devices."""
         self._bound = bound
@@ -385,7 +429,7 @@ class _Spread:
         self._rooms = rooms
         self._nodes = list(rooms)
         self._turns = [(group, ask) for group in groups for ask in group.asks]
-        self._all_alike = len(groups) == 1 and not bound
+        self._all_alike = len(groups) == 1 and not bound and accepts is None
         self._chosen: list[Node] = []
         self.steps = 0
         """The number of places tried for members."""
@@ -393,13 +437,14 @@ class _Spread:
 
     def find_places(self) -> dict[Allocation, Node] | None:
         """Returns a node for each member, or ``None`` if there is no way."""
-        if not self._place_next(0, 0):
-            return None
+        return self._list_places() if self._place_next(0, 0) else None
+
+    def _list_places(self) -> dict[Allocation, Node]:
         return {ask: node for (_, ask), node in zip(self._turns, self._chosen, strict=True)}
 
     def _place_next(self, turn: int, start: int) -> bool:
         if turn == len(self._turns):
-            return True
+            return self._accepts is None or self._accepts(self._list_places())
         group, ask = self._turns[turn]
         alike = turn + 1 < len(self._turns) and self._turns[turn + 1][0] is group
         for at in range(start, len(self._nodes)):
@@ -464,6 +509,16 @@ class _Spread:
         domain = self._bound[group.bound].domain_of(node)
         assert domain is not None, "a member was counted there"
         self._counts[group.bound][domain.path] -= 1
+
+
+def _gains_at(item: _Item, indexes: Mapping[int, int]) -> dict[tuple[Node | None, int], int]:
+    """Returns what *item* contributes to each need, by place and index; ``None`` stands for queues and guarantees."""
+    gains: dict[tuple[Node | None, int], int] = {(None, i): amount for i, amount in item.gains}
+    for node, pairs in item.frees:
+        for t, amount in pairs:
+            if t in indexes:
+                gains[node, indexes[t]] = gains.get((node, indexes[t]), 0) + amount
+    return gains
 
 
 def _group_members(
