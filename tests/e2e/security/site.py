@@ -40,8 +40,22 @@ class Pair:
     key: Path
 
 
+SIGNING: Final = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class Authority:
-    """A CA whose files lie in *folder*."""
+    """A CA whose files lie in *folder*. Its certificates have all that strict checks ask for, as CPython 3.13 makes
+    them."""
 
     def __init__(self, folder: Path, name: str = "ca") -> None:
         self.folder = folder
@@ -53,6 +67,8 @@ class Authority:
             .issuer_name(self._name)
             .public_key(self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(SIGNING, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         self.file = folder / f"{name}.pem"
@@ -78,6 +94,7 @@ class Authority:
             .subject_name(x509.Name(parts))
             .issuer_name(self._name)
             .public_key(key.public_key())
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)

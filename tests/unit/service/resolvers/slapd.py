@@ -82,7 +82,7 @@ _PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 def directory(home: Path) -> Iterator[Directory]:
     """A directory server whose files are in *home*."""
     (home / "data").mkdir()
-    _make_certificates(home)
+    make_certificates(home)
     conf = home / "slapd.conf"
     conf.write_text(_CONF.format(home=home, tls=_TLS.format(home=home), base=BASE, reader=READER, password=PASSWORD))
     served = Directory(home, _free_port(), _free_port())
@@ -130,14 +130,18 @@ def _fill(served: Directory, process: subprocess.Popen[bytes]) -> None:
     connection.unbind()
 
 
-def _make_certificates(home: Path) -> None:
+def make_certificates(home: Path) -> None:
     def openssl(*arguments: str) -> None:
         subprocess.run(["openssl", *arguments], cwd=home, check=True, capture_output=True, timeout=PATIENCE_S)
 
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=test CA")
+    # Strict checks, as CPython 3.13 makes them, ask for the use of the key and for the issuer's key.
+    openssl(
+        *("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=test CA"),
+        *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
+    )
     openssl("req", *key, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=localhost")
-    (home / "names").write_text("subjectAltName=DNS:localhost\n")
+    (home / "names").write_text("subjectAltName=DNS:localhost\nauthorityKeyIdentifier=keyid\n")
     openssl(
         "x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
         "-extfile", "names", "-out", "server.pem",
