@@ -28,7 +28,7 @@ from kornel.core.partition.gangs.gang_record import GangHold
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import failing
 from kornel.core.partition.waiting.gathering import forms_unit
-from kornel.core.partition.waiting.rooms import UNSERVED, look_again
+from kornel.core.partition.waiting.rooms import UNSERVED, activate_group, look_again
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.attempts import RETRY_NS, set_due
 from kornel.core.preemption.gang_losses import describe_whole
@@ -454,6 +454,10 @@ def call_off(state: PartitionState, application: Application, why: str, now_ns: 
     for ask in members:
         if ask.reservation is not None:
             reservations.end_reservation(state, ask.reservation, requeue=True)
+    unit = application.groups.get(UNIT_KEY)
+    if unit is not None:
+        # Members that had lost their places were back in line before, and were to wait for the others there.
+        activate_group(unit)
     if not members:
         return
     cost = f"{format_count(hold.evicted, 'victim was', 'victims were')} asked to leave"
@@ -463,7 +467,6 @@ def call_off(state: PartitionState, application: Application, why: str, now_ns: 
     lost = [_describe_loss(state, ask, node_id) for ask, node_id in hold.lost[:MOST_NAMED]]
     refusal = Refusal(Outcome.UNIT_CALLED_OFF, "; ".join([*dict.fromkeys(lost), why, cost]))
     eviction.record_decision(state, KIND, members[0], now_ns, refusal.outcome, refusal.detail, gang_plan=hold.number)
-    unit = application.groups.get(UNIT_KEY)
     if isinstance(unit, GangUnit):
         unit.refusal = refusal
         unit.no_attempt_is_due()
