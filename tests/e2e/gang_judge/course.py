@@ -136,7 +136,8 @@ class Course(CallbackHandler):
         touched = {task.ask.application_id for task in placed if task.ask.placeholder}
         for number, decision in enumerate(decisions.values()):
             alone = not self.preemptions and not self.victims() and not number and not placed
-            self.faults += judge_victims(self.books, decision, self.held if alone else None)
+            held = {name: [task for task in tasks if not task.node] for name, tasks in self.held.items()}
+            self.faults += judge_victims(self.books, decision, held if alone else None)
             self.count("units that preempted" if decision.is_unit else "asks that preempted")
             if alone and decision.is_unit:
                 self.count("plans compared with the exact ones")
@@ -171,6 +172,7 @@ class Course(CallbackHandler):
             case si.PLACEHOLDER_REPLACED | si.TIMEOUT:
                 if task is not None:
                     task.ending = True
+                self.changes += update.termination == si.TIMEOUT
                 self.reactions.append(update)
             case si.STOPPED_BY_RM if task is not None:
                 self.drop(task)
@@ -221,7 +223,7 @@ class Course(CallbackHandler):
     async def add_node(self, node: Node) -> None:
         self.tell(f"node {node.name}: {dict(node.capacity)} in {node.domains}, devices {dict(node.devices)}")
         info = create(node.name, None, **node.capacity)
-        info.attributes.update(zip(self.books.levels, node.domains, strict=True))
+        info.attributes.update(zip(self.world.all_levels, node.domains, strict=True))
         if node.devices:
             devices = [Device(name, link=link) for name, link in node.devices.items()]
             info.attributes.update(devices_attribute(devices))
@@ -297,7 +299,12 @@ class Course(CallbackHandler):
             return
         self.tell(f"gang {application.name} {draft}")
         forecast = await self.suppose(draft)
-        fields = {"placeholderAsk": resource(**application.gang), "gangSchedulingStyle": "Hard" if draft.hard else ""}
+        fields: dict[str, Any] = {
+            "placeholderAsk": resource(**application.gang),
+            "gangSchedulingStyle": "Hard" if draft.hard else "",
+        }
+        if draft.timeout_s:
+            fields["executionTimeoutMilliSeconds"] = draft.timeout_s * 1_000
         await self.add_application(application, **fields)
         asks = [
             Ask(
@@ -443,6 +450,39 @@ class Course(CallbackHandler):
         queue = self.books.queues[name]
         self.tell(f"queue {name}: guaranteed {queue.guaranteed} max {queue.maximum} fence {queue.fence}")
         await self.client.update_configuration(configure(world.levels, self.books.queues, world.delay_s))
+        await self.settle()
+
+    async def change_levels(self) -> None:
+        """Takes the innermost level out of the topology, or puts it back."""
+        if not self.world.all_levels:
+            return
+        levels = (
+            self.world.all_levels if len(self.books.levels) < len(self.world.all_levels) else self.books.levels[:-1]
+        )
+        self.books.levels = self.world.levels = levels
+        self.changes += 1
+        self.tell(f"topology {levels}")
+        await self.client.update_configuration(configure(levels, self.books.queues, self.world.delay_s))
+        await self.settle()
+
+    async def change_node(self) -> None:
+        """Moves a node to another rack, or gives it another size."""
+        name = self.world.dice.choice(sorted(self.books.nodes))
+        before, node = self.books.nodes[name], self.world.draw_node(name)
+        node.is_open, node.devices = before.is_open, before.devices
+        if self.world.dice.random() < 0.5:
+            node.capacity = before.capacity
+        else:
+            node.domains = before.domains
+        self.changes += 1
+        self.tell(f"node {name} is now {dict(node.capacity)} in {node.domains}")
+        self.books.nodes[name] = node
+        for application in self.books.applications.values():
+            application.disturbed = application.disturbed or any(task.node == name for task in application.running())
+        info = create(name, None, **node.capacity)
+        info.action = si.NodeInfo.UPDATE
+        info.attributes.update(zip(self.world.all_levels, node.domains, strict=True))
+        await self.client.send_nodes([info])
         await self.settle()
 
     async def start_tasks(self) -> None:
@@ -665,7 +705,8 @@ class Course(CallbackHandler):
             return
         report = (await self.client.explain(members[0].key)).ask
         explained = " | ".join(f"{each.kind} {each.name}: {each.detail}" for each in report.blockers)
-        plan = find_best(books, application, members, held)
+        preempts = all(task.ask.allow_preempt_other for task in members)
+        plan = find_best(books, application, members, held) if preempts else None
         if plan is not None:
             self.faults.append(
                 f"{application.name} waits, and {sorted(task.key for task in plan.victims)} could leave for it; "

@@ -146,7 +146,7 @@ def list_candidates(
     least = min(task.ask.priority for task in members)
     found = []
     for other in books.applications.values():
-        if other.name == application.name or other.queue == application.queue:
+        if other.name == application.name or other.queue == application.queue or books.queues[other.queue].disabled:
             continue
         if entitlement.fence != "root" and not is_within(other.queue, entitlement.fence):
             continue

@@ -42,10 +42,14 @@ def judge_victims(books: Books, decision: Decision, held: Mapping[str, Iterable[
     if not members or any(task.node for task in members):
         return [f"victims for {decision.ask}, which does not wait"]
     faults = []
+    if not all(member.ask.allow_preempt_other for member in members):
+        faults.append(f"{decision.ask} may not preempt")
     for task in victims:
         other = books.applications[task.ask.application_id]
         if other.name == application.name or other.queue == application.queue:
             faults.append(f"{task.key} belongs to the asking queue or application (law 3)")
+        if books.queues[other.queue].disabled:
+            faults.append(f"{task.key} runs where nobody may be a victim")
         if task.ask.priority > min(member.ask.priority for member in members):
             faults.append(f"{task.key} is more important than the gang (law 6)")
     total = add_up(task.size for task in members)

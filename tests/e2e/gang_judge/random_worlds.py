@@ -30,6 +30,9 @@ class GangDraft:
     refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Nodes on which the shim's predicate refuses members, by task group and number."""
     opted_out: bool = False
+    preempts: bool = True
+    timeout_s: int = 0
+    """How long its placeholders may wait; 0: a quarter of an hour."""
 
 
 class World:
@@ -40,7 +43,9 @@ class World:
         self.dice = Random(seed)
         dice = self.dice
         self.has_memory = dice.random() < 0.5
-        self.levels: tuple[str, ...] = dice.choice([(), ("rack",), ("rack",), ("zone", "rack")])
+        self.all_levels: tuple[str, ...] = dice.choice([(), ("rack",), ("rack",), ("zone", "rack")])
+        self.levels = self.all_levels
+        """The levels of the present configuration."""
         self.has_devices = dice.random() < 0.25
         self.has_predicates = dice.random() < 0.25
         self.delay_s = dice.choice([0, 0, 0, 5])
@@ -57,7 +62,7 @@ class World:
             places["rack"] = ""
         count = dice.choice([0, 1, 2, 4]) if self.has_devices else 0
         devices = {str(at): LINKS[at] if dice.random() < 0.8 else "" for at in range(count)}
-        return Node(name, capacity, tuple(places[level] for level in self.levels), devices)
+        return Node(name, capacity, tuple(places[level] for level in self.all_levels), devices)
 
     def _draw_queues(self) -> dict[str, Queue]:
         dice = self.dice
@@ -85,7 +90,9 @@ class World:
             if dice.random() < 0.15:
                 maximum[kind] = max(1, round(amount * dice.choice([0.4, 0.6, 0.9]) / unit)) * unit
         before = queues[name]
-        queues[name] = Queue(guaranteed, maximum, fence=name == "root.p" and dice.random() < 0.3)
+        queues[name] = Queue(
+            guaranteed, maximum, name == "root.p" and dice.random() < 0.3, name != "root.a" and dice.random() < 0.06
+        )
         if not _is_valid(queues):
             queues[name] = before
 
@@ -136,6 +143,7 @@ class World:
         return GangDraft(
             self.draw_leaf(gang=True), groups, dice.random() < 0.8, stated, dice.choice([0, 0, 0, 1, -1]),
             dice.random() < 0.1, self.draw_topology(), self.draw_devices(), refused, dice.random() < 0.1,
+            dice.random() > 0.07, 45 if dice.random() < 0.12 else 0,
         )  # fmt: skip
 
 
@@ -147,6 +155,8 @@ def configure(levels: tuple[str, ...], queues: Mapping[str, Queue], delay_s: int
         entry: dict[str, Any] = {"name": name.rpartition(".")[2], "properties": {"preemption.delay": f"{delay_s}s"}}
         if queue.fence:
             entry["properties"]["preemption.policy"] = "fence"
+        elif queue.disabled or name.startswith("root.p."):
+            entry["properties"]["preemption.policy"] = "disabled" if queue.disabled else "default"
         resources = {
             key: {kind: _write(kind, amount) for kind, amount in amounts.items()}
             for key, amounts in (("guaranteed", queue.guaranteed), ("max", queue.maximum))

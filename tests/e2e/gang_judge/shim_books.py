@@ -129,6 +129,8 @@ class Queue:
     guaranteed: Amounts = field(default_factory=dict)
     maximum: Amounts = field(default_factory=dict)
     fence: bool = False
+    disabled: bool = False
+    """Tells whether nothing in the queue may be a victim."""
 
 
 @dataclass
