@@ -14,7 +14,7 @@ far are booked on :class:`Paper` only while the place of the next member is sear
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -29,7 +29,6 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, ResourceTypes, Shape
 from kornel.core.policies import gang_nodes
-from kornel.core.policies.device_sharing import DevicesOf
 from kornel.core.policies.gang_nodes import Candidates, Members, take_places
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.gang_losses import find_whole_gangs, is_bound
@@ -38,7 +37,7 @@ from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.planner import KIND, Within, plan_preemption
 from kornel.core.preemption.guarantee.prospects import KnownProspects
-from kornel.core.preemption.guarantee.unit_devices import assign_devices, want_devices
+from kornel.core.preemption.guarantee.unit_devices import DevicesBeside, want_devices
 from kornel.core.preemption.guarantee.unit_domains import NO_DOMAINS, Bound, Way, WayFinder, bind_groups
 from kornel.core.preemption.guarantee.unit_packing import Packing, is_small, key_of_plan
 from kornel.core.preemption.guarantee.unit_paper import Paper
@@ -126,6 +125,8 @@ class UnitSearch:
         self._closest = 0, ""
         """The most places that any way had, and the reason why it had no more."""
         self._greedy: UnitPlan | None = None
+        self._dropping: Iterator[UnitPlan | None] | None = None
+        """The search for victims that are not needed, while it is under way."""
 
     def is_about(self, members: Sequence[Allocation], refused: Refused) -> bool:
         """Tells whether the search is for these *members*, unchanged, and the same refused nodes."""
@@ -153,8 +154,8 @@ class UnitSearch:
         if self._left and self._failure is None and self._way is not None:
             self._place_next(strict, tools, now_ns)
             return None
-        if self._way is not None:
-            self._end_way(strict)
+        if self._way is not None and not self._end_way(strict):
+            return None
         if self._ways:
             return None
         # The size is checked first, because the check whether a plan may be beaten examines all allocations.
@@ -232,11 +233,19 @@ class UnitSearch:
             self._narrow_ways()
         return not self._ways
 
-    def _end_way(self, view: UnitView) -> None:
-        """Keeps the result of the present way if it is the best so far."""
+    def _end_way(self, view: UnitView) -> bool:
+        """Keeps the result of the present way if it is the best so far. Returns whether that is done; if not, the
+        caller has to call again."""
+        if self._failure is None:
+            if self._dropping is None:
+                self._dropping = self._drop_spare_victims(view)
+            plan = next(self._dropping)
+            if plan is None:
+                return False
+            self._dropping = None
         way, self._way = self._way, None
         if self._failure is None:
-            plan = self._drop_spare_victims(view)
+            assert plan is not None, "the caller calls again until there is one"
             if self._greedy is None or _key_of(plan) < _key_of(self._greedy):
                 self._greedy = plan
         elif len(self._found) >= self._closest[0]:
@@ -244,6 +253,7 @@ class UnitSearch:
             if len(self._found) > self._closest[0] or not self._closest[1]:
                 self._closest = len(self._found), self._describe_failure(way, self._failure)
         self._narrow_ways()
+        return True
 
     def _narrow_ways(self) -> None:
         """Drops the ways that cannot be better than the best so far, after one more has been tried."""
@@ -330,9 +340,9 @@ class UnitSearch:
         refused = self._refused.get(ask, frozenset())
         return lambda node: node.node_id not in refused
 
-    def _drop_spare_victims(self, view: UnitView) -> UnitPlan:
-        """Returns the plan that was found without the victims that are not needed to free all that has to be freed (law
-        8)."""
+    def _drop_spare_victims(self, view: UnitView) -> Iterator[UnitPlan | None]:
+        """Yields the plan that was found without the victims that are not needed to free all that has to be freed (law
+        8); before that ``None`` after some work, as often as necessary."""
         assert self._fence is not None, "set when the search began"
         entitled = self._find_entitlement(view)
         assert not isinstance(entitled, Refusal), "nothing has changed since the search began"
@@ -343,23 +353,18 @@ class UnitSearch:
             for victim, adjusted in zip(place.victims, place.adjusted, strict=True)
         }
         spare: set[Allocation] = set()
-        devices: DevicesOf | None = None
+        devices = DevicesBeside([(p.ask, p.node) for p in self._found], order, view.given_up)
         for parts in reversed(_join_gangs(sorted(order, key=order.__getitem__))):
-            if not ledger.can_do_without(parts):
-                continue
-            if want_devices(self._members):
-                staying = spare.union(parts)
-                without = [victim for victim in order if victim not in staying]
-                theirs = assign_devices([(p.ask, p.node) for p in self._found], without, view.given_up)
-                if theirs is None:
-                    continue
-                devices = theirs
-            ledger.take_out(parts)
-            spare.update(parts)
+            if ledger.can_do_without(parts):
+                if devices.may_stay(parts):
+                    ledger.take_out(parts)
+                    spare.update(parts)
+                if devices.is_tired():
+                    yield None
         places = tuple(_drop_victims(place, spare) for place in self._found)
-        if devices is not None:
-            places = tuple(replace(place, devices=devices.get(place.ask, ())) for place in places)
-        return UnitPlan(KIND, self._whole.application, places, self._fence, self.mends, self._cut_short)
+        if devices.chosen:
+            places = tuple(replace(place, devices=devices.chosen.get(place.ask, place.devices)) for place in places)
+        yield UnitPlan(KIND, self._whole.application, places, self._fence, self.mends, self._cut_short)
 
     def _may_be_beaten(self, view: PartitionView, plan: UnitPlan) -> bool:
         """Tells whether milder or fewer victims than those of *plan* might be enough, judged by sums of amounts."""
