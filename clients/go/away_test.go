@@ -64,6 +64,31 @@ func TestConfigurationThatTheCoreDoesNotAnswerReachesIt(t *testing.T) {
 	eventually(t, "the core has "+core.Config(), func() bool { return core.Config() == "second" })
 }
 
+func TestConfigurationThatItsCallerGivesUpIsNotSentLater(t *testing.T) {
+	ctx, giveUp := context.WithCancel(context.Background())
+	defer giveUp()
+	core := fakecore.New()
+	var asked atomic.Bool
+	core.ServerOptions = []grpc.ServerOption{grpc.ChainUnaryInterceptor(func(called context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		if info.FullMethod == "/kornel.v1.ConfigurationService/UpdateConfiguration" && !asked.Swap(true) {
+			giveUp()
+			<-called.Done()
+			return nil, called.Err()
+		}
+		return handle(called, request)
+	})}
+	serveCore(t, core)
+	shim, _ := startShim(t, core, ShimOptions{}, Registration{Config: "first"})
+	if err := shim.UpdateConfiguration(ctx, "second", nil); !isRefusal(err, codes.Canceled) {
+		t.Errorf("not given up: %v", err)
+	}
+	core.Restart()
+	waitLive(t, shim, 2)
+	if found := core.Config(); found != "first" {
+		t.Errorf("the core has %s", found)
+	}
+}
+
 func TestStreamsThatBreakAtOnceAreNotOpenedWithoutPause(t *testing.T) {
 	core := fakecore.New()
 	broken := true

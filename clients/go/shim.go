@@ -310,6 +310,8 @@ func (s *Shim) UpdateConfiguration(ctx context.Context, config string, extraConf
 	case err == nil:
 		s.registration, s.good = next, next
 		return nil
+	case isRefusal(err, codes.Canceled) && ctx.Err() != nil:
+		return err // The caller has given it up.
 	case mayBeBrought(err):
 		s.logger.Info("the configuration is kept until the core is back", "error", err)
 		s.registration = next

@@ -32,13 +32,15 @@ class LoadError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The result of a burst of asks.
+    """The result of asks that were sent.
 
     *latencies_ms*: of each allocation since the message with its ask was handed to gRPC, sorted.
+    *heard*: when each answer came, and the number of allocations by then.
     """
 
     took_s: float
     latencies_ms: list[float]
+    heard: list[tuple[float, int]]
 
     @property
     def rate(self) -> float:
@@ -120,8 +122,11 @@ class Sender:
             stream.cancel()
             raise
 
-    async def place_asks(self, messages: Sequence[si.AllocationRequest], expected: int | None = None) -> Placed:
-        """Sends *messages* as fast as they are accepted, until *expected* asks are allocated; absent: all of them.
+    async def place_asks(
+        self, messages: Sequence[si.AllocationRequest], expected: int | None = None, each_s: float = 0.0
+    ) -> Placed:
+        """Sends *messages*, one every *each_s* seconds or as fast as they are accepted, until *expected* asks are
+        allocated; absent: all of them.
 
         Raises :class:`LoadError` if an ask is refused.
         """
@@ -130,11 +135,15 @@ class Sender:
         keys = [[ask.allocationKey for ask in message.allocations] for message in messages]
         sent: dict[str, float] = {}
         latencies: list[float] = []
+        heard: list[tuple[float, int]] = []
         async with self.allocations() as stream, asyncio.timeout(PATIENCE_S):
             began = time.perf_counter()
 
             async def send() -> None:
-                for message, those in zip(messages, keys, strict=True):
+                for number, (message, those) in enumerate(zip(messages, keys, strict=True)):
+                    ahead_s = began + number * each_s - time.perf_counter()
+                    if ahead_s > 0:
+                        await asyncio.sleep(ahead_s)
                     sent.update(dict.fromkeys(those, time.perf_counter()))
                     await stream.write(message)
 
@@ -143,37 +152,18 @@ class Sender:
                 response = await _read(stream)
                 now = time.perf_counter()
                 latencies += [(now - sent[allocation.allocationKey]) * 1e3 for allocation in response.new]
+                heard.append((now, len(latencies)))
                 if response.rejectedAllocations:
                     raise LoadError(f"an ask was refused: {response.rejectedAllocations[0].reason}")
             took = time.perf_counter() - began
             await sending
         latencies.sort()
-        return Placed(took, latencies)
+        return Placed(took, latencies, heard)
 
     async def place_singly(self, asks: Sequence[si.Allocation], each_s: float) -> Placed:
-        """Send each ask in a message of its own, one every *each_s* seconds, until all are allocated."""
-        sent: dict[str, float] = {}
-        latencies: list[float] = []
-        async with self.allocations() as stream, asyncio.timeout(PATIENCE_S):
-            began = time.perf_counter()
-
-            async def send() -> None:
-                for number, ask in enumerate(asks):
-                    ahead_s = began + number * each_s - time.perf_counter()
-                    if ahead_s > 0:
-                        await asyncio.sleep(ahead_s)
-                    sent[ask.allocationKey] = time.perf_counter()
-                    await stream.write(si.AllocationRequest(rmID=self.rm_id, allocations=[ask]))
-
-            sending = asyncio.create_task(send())
-            while len(latencies) < len(asks):
-                response = await _read(stream)
-                now = time.perf_counter()
-                latencies += [(now - sent[allocation.allocationKey]) * 1e3 for allocation in response.new]
-            took = time.perf_counter() - began
-            await sending
-        latencies.sort()
-        return Placed(took, latencies)
+        """Sends each ask in a message of its own, one every *each_s* seconds, until all are allocated."""
+        messages = [si.AllocationRequest(rmID=self.rm_id, allocations=[ask]) for ask in asks]
+        return await self.place_asks(messages, each_s=each_s)
 
 
 async def _write_all(stream: grpc.aio.StreamStreamCall[Any, Any], messages: Iterable[Any]) -> None:

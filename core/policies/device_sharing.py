@@ -10,12 +10,13 @@ remembered, because other ways often leave the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kornel.core.domain.devices import WHOLE, DeviceRequest
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.devices import Device, NodeDevices, Taken
+from kornel.core.model.nodes import Node
 from kornel.core.policies.device_choice import choose_devices
 
 MOST_STEPS: Final = 200
@@ -187,6 +188,27 @@ def _by_hardness(wanting: Wanting) -> tuple[object, ...]:
     always served in the same order."""
     request, ask = wanting
     return hardness_of(request), request.types, request.memory, () if ask is None else ask.order
+
+
+def share_on_nodes(
+    places: Iterable[tuple[Allocation, Node]], left_on: Callable[[Node, Sequence[Allocation]], NodeDevices | None]
+) -> DevicesOf | None:
+    """Returns devices for all members in *places* on their nodes, or ``None`` if there are none for all of them.
+
+    *left_on* returns the devices of a node that its members may share, as a copy; ``None``: it has none.
+    """
+    on_node: dict[Node, list[Allocation]] = {}
+    for ask, node in places:
+        if ask.shape.devices is not None:
+            on_node.setdefault(node, []).append(ask)
+    found: dict[Allocation, tuple[str, ...]] = {}
+    for node, members in on_node.items():
+        devices = left_on(node, members)
+        theirs = None if devices is None else share_devices(devices, members)
+        if theirs is None:
+            return None
+        found.update(theirs)
+    return found
 
 
 def kind_of(device: Device) -> DeviceKind:

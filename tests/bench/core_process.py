@@ -41,11 +41,11 @@ async def running_core(
 
 @asynccontextmanager
 async def connected(
-    *, history: bool = True, rest: str = "127.0.0.1:0", journal: str = ""
+    *, history: bool = True, rest: str = "127.0.0.1:0"
 ) -> AsyncIterator[tuple[si_pb2_grpc.SchedulerAsyncStub, str, int]]:
     """A core, a connection to it, its address and process ID. *rest*: where it listens for HTTP."""
     async with (
-        running_core(history=history, rest=rest, journal=journal) as (address, pid),
+        running_core(history=history, rest=rest) as (address, pid),
         grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel,
     ):
         yield si_pb2_grpc.SchedulerStub(channel), address, pid

@@ -85,8 +85,8 @@ def p12(runs: int, *, quick: bool) -> Iterator[Row]:
             for kind, rates in found.kept.items():
                 ratios = [100 * rate / plain for rate, plain in zip(rates, found.plain, strict=True)]
                 yield Row("P12", f"{what}, journal on {kind}, of that", "%", ratios, LEAST_PERCENT[kind])
-            yield Row("P12", "journal for a placement", "B", found.journal_bytes, MOST_BYTES, at_most=True)
-            yield Row("P12", "decided again", "/s", found.replayed)
+            yield Row("P12", f"{what}: journal for a placement", "B", found.journal_bytes, MOST_BYTES, at_most=True)
+            yield Row("P12", f"{what}: decided again", "/s", found.replayed)
     plain, kept = [], []
     for number in range(runs):
         with tempfile.TemporaryDirectory() as scratch:

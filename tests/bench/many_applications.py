@@ -27,11 +27,11 @@ def p15(runs: int, *, quick: bool) -> Iterator[Row]:
         few.append(run(measure_burst(replace(FEW, asks=asks))))
         many.append(run(measure_burst(replace(MANY, asks=asks))))
         wide.append(run(measure_burst(replace(WIDE, asks=asks))))
-    cost = _times([burst.core_us for burst in many], [burst.core_us for burst in few])
+    cost = _times(_costs(many), _costs(few))
     yield Row("P15", "100,000 applications to 1,000: cost of an ask", "x", cost, MOST_TIMES, at_most=True)
     took = _times([1 / burst.placed.rate for burst in many], [1 / burst.placed.rate for burst in few])
     yield Row("P15", "the same, by the time it takes", "x", took)
-    cost = _times([burst.core_us for burst in wide], [burst.core_us for burst in many])
+    cost = _times(_costs(wide), _costs(many))
     yield Row("P15", "10,000 queues to 100: cost of an ask", "x", cost, MOST_TIMES, at_most=True)
     for name, bursts in (("1,000", few), ("100,000", many)):
         yield Row("P15", f"asks of {name} applications, processor time of the core", "us", _costs(bursts))

@@ -45,11 +45,10 @@ def _measured(found: Recorded) -> dict[str, str]:
     """What was measured, by the beginning of its row."""
     rates = [_value(found, "P1", "equal asks", at) for at in (0, 1)]
     p50, p99 = _value(found, "P6", "p50"), _value(found, "P6", "p99")
-    fitting = _row(found, "P9", "trace x 10")
     texts = {
         "equal asks": _say("{} and {} placed a second", *map(_rounded, rates)),
         "asks of 128 sizes": _say("{} placed a second", _rounded(_value(found, "P2", "leaves flat, over gRPC"))),
-        "a trace of GPU clusters": _say("{} placed a second", _rounded(fitting and fitting["value"])),
+        "a trace of GPU clusters": _say("{} placed a second", _rounded(_value(found, "P9", "trace x 10"))),
         "a full cluster": _say("{} allocations a second", _rounded(_value(found, "P7", "600 s"))),
         "one ask": _say("{} ms; 99 of 100 within {} ms", _short(p50), _short(p99)),
         "health check": _say("99 of 100 within {} ms", _short(_value(found, "P2", "health check"), 0)),
@@ -76,15 +75,11 @@ def _grown(found: Recorded) -> dict[str, str]:
     return {beginning: f"{times:.2f} times" for beginning, times in texts.items() if times is not None}
 
 
-def _row(found: Recorded, workload: str, part: str, at: int = 0) -> Any:
-    """The row number *at* of *workload* whose description contains *part*; ``None``: there is none."""
-    rows = [row for row in found["rows"] if row["number"] == workload and part in row["what"]]
-    return rows[at] if at < len(rows) else None
-
-
 def _value(found: Recorded, workload: str, part: str, at: int = 0) -> float | None:
-    row = _row(found, workload, part, at)
-    return None if row is None else float(row["value"])
+    """Returns the figure of row number *at* of *workload* whose description contains *part*; ``None``: there is
+    none."""
+    values = [row["value"] for row in found["rows"] if row["number"] == workload and part in row["what"]]
+    return float(values[at]) if at < len(values) else None
 
 
 def _rounded(value: float | None) -> str | None:

@@ -21,7 +21,7 @@ def p10(runs: int, *, quick: bool) -> Iterator[Row]:
         victims = preemption.ASKS * units
         seconds = [m.took_s for m in found]
         yield Row("P10", f"{what}, {victims:,} victims: all placed after", "s", seconds, most, at_most=True)
-        yield Row("P10", "victims", "/s", [m.victims / m.took_s for m in found])
+        yield Row("P10", f"{what}, {victims:,} victims: rate", "/s", [m.victims / m.took_s for m in found])
     if quick:
         return
     tried = [apart(attempts.attempts, seed) for seed in range(runs)]
@@ -29,12 +29,13 @@ def p10(runs: int, *, quick: bool) -> Iterator[Row]:
     yield Row("P10", "100,000 allocations: one attempt to preempt, p99", "ms", p99, 20, at_most=True)
     longest = [max(each + others) * 1e3 for each, others in tried]
     yield Row("P10", "its longest stretch", "ms", longest, 10, at_most=True)
-    rounds = [apart(monitor_round) for _ in range(runs)]
-    yield Row("P10", "a round of the monitor", "ms", [sum(each) * 1e3 for each in rounds], 500, at_most=True)
-    yield Row("P10", "its longest slice", "ms", [max(each) * 1e3 for each in rounds], 10, at_most=True)
-    quota = [apart(attempts.quota_run) for _ in range(runs)]
-    yield Row("P10", "a quota run over 1,000 leaves", "ms", [sum(each) * 1e3 for each in quota], 500, at_most=True)
-    yield Row("P10", "its longest slice", "ms", [max(each) * 1e3 for each in quota], 10, at_most=True)
+    for what, measure in (
+        ("a round of the monitor", monitor_round),
+        ("a quota run over 1,000 leaves", attempts.quota_run),
+    ):
+        slices = [apart(measure) for _ in range(runs)]
+        yield Row("P10", what, "ms", [sum(each) * 1e3 for each in slices], 500, at_most=True)
+        yield Row("P10", f"{what}: longest slice", "ms", [max(each) * 1e3 for each in slices], 10, at_most=True)
 
 
 def monitor_round() -> list[float]:

@@ -31,7 +31,7 @@ from tests.bench import processes
 from tests.bench.core_process import RM, serve
 from tests.bench.placing import P2_FLAT, connection, run, set_up, undisturbed
 from tests.bench.report import Figure, show
-from tests.bench.table import Row
+from tests.bench.table import Row, quantile
 
 PAUSE_S = 0.001
 REST_PATH = "/ws/v1/partitions"
@@ -158,7 +158,7 @@ def rows(runs: int, *, quick: bool) -> Iterator[Row]:
     results = [run(_measure(workload)) for _ in range(runs)]
 
     def row(what: str, of: Callable[[Measurement], Sequence[float]], share: float, most: float | None) -> Row:
-        values = [_share(of(result), share) for result in results]
+        values = [quantile(of(result), share) for result in results]
         return Row("P2", f"meanwhile: {what}", "ms", values, most, at_most=True)
 
     yield row("health check p99", lambda m: m.health_ms, 0.99, 50)
@@ -169,17 +169,12 @@ def rows(runs: int, *, quick: bool) -> Iterator[Row]:
     yield row("the caller itself was late by, longest", lambda m: m.late_ms, 1, None)
 
 
-def _share(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
-
-
 def report(runs: int) -> bool:
     """The same on its own, with medians."""
     results = [run(_measure(P2_FLAT)) for _ in range(runs)]
 
     def figure(label: str, latencies: list[list[float]], share: float, most: float | None = None) -> Figure:
-        values = [_share(each, share) for each in latencies]
+        values = [quantile(each, share) for each in latencies]
         return Figure(label, "ms", values, most, at_most=most is not None, each_s=0)
 
     calls = {

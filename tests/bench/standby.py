@@ -12,20 +12,20 @@ import json
 import sys
 import time
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import grpc.aio
 
-from kornel.core.load.sending import PATIENCE_S, Sender
+from kornel.core.load.sending import Placed, Sender
 from kornel.core.service.standing import BEHIND_KEY
-from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import status_pb2, status_pb2_grpc
 from tests.bench import processes
 from tests.bench.core_process import RM, serve
 from tests.bench.placing import P2_FLAT, connection, run, set_up, undisturbed
-from tests.bench.table import Row
+from tests.bench.table import Row, quantile
 from tests.postgres import Postgres, programs, server
 
 RATE = 15_000
@@ -46,24 +46,6 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the leader told its shim: at each time, how many allocations it had told until then."""
-
-    times_s: list[float]
-    counts: list[int]
-
-    @property
-    def rate(self) -> float:
-        """Allocations per second."""
-        return (self.counts[-1] - self.counts[0]) / (self.times_s[-1] - self.times_s[0])
-
-    def lag_ms(self, look: Look) -> float:
-        """Returns for how long the shim has known something that the standby did not show in *look*."""
-        at = bisect_right(self.counts, look.allocations)
-        return max(0.0, look.answered_s - self.times_s[at]) * 1e3 if at < len(self.counts) else 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Measurement:
     """The lag while asks were placed, answer by answer. ``processor``: shares of a processor, of leader and standby."""
 
@@ -73,30 +55,16 @@ class Measurement:
     processor: tuple[float, float]
 
 
-async def _place_paced(sender: Sender) -> Told:
+async def _place_paced(sender: Sender) -> Placed:
     """Sends the asks of the workload in equal steps, until all are placed."""
-    told = Told([], [])
-    messages = list(WORKLOAD.ask_messages(RM))
-    async with sender.allocations() as stream, asyncio.timeout(PATIENCE_S):
-        began = time.perf_counter()
+    with undisturbed():
+        return await sender.place_asks(list(WORKLOAD.ask_messages(RM)), each_s=EACH_S)
 
-        async def send() -> None:
-            for number, message in enumerate(messages):
-                ahead_s = began + number * EACH_S - time.perf_counter()
-                if ahead_s > 0:
-                    await asyncio.sleep(ahead_s)
-                await stream.write(message)
 
-        sending, count = asyncio.create_task(send()), 0
-        while count < WORKLOAD.asks:
-            response = await stream.read()
-            if not isinstance(response, si.AllocationResponse):
-                raise RuntimeError(f"the stream ended: {await stream.details()}")
-            count += len(response.new)
-            told.times_s.append(time.perf_counter())
-            told.counts.append(count)
-        await sending
-    return told
+def lag_ms(placed: Placed, look: Look) -> float:
+    """Returns for how long the shim has known something that the standby did not show in *look*."""
+    at = bisect_right(placed.heard, look.allocations, key=itemgetter(1))
+    return max(0.0, look.answered_s - placed.heard[at][0]) * 1e3 if at < len(placed.heard) else 0.0
 
 
 @asynccontextmanager
@@ -151,16 +119,14 @@ async def _follow(journal: str) -> Measurement:
         await set_up(sender, WORKLOAD)
         async with _observed(following) as looks:
             before = processes.processor_s(leader), processes.processor_s(standby)
-            with undisturbed():
-                told = await _place_paced(sender)
+            placed = await _place_paced(sender)
             after = processes.processor_s(leader), processes.processor_s(standby)
-    took_s = told.times_s[-1] - told.times_s[0]
-    during = [look for look in looks if told.times_s[0] <= look.answered_s <= told.times_s[-1]]
+    during = [look for look in looks if placed.heard[0][0] <= look.answered_s <= placed.heard[-1][0]]
     return Measurement(
-        told.rate,
-        sorted(look.said_ms for look in during),
-        sorted(told.lag_ms(look) for look in during),
-        ((after[0] - before[0]) / took_s, (after[1] - before[1]) / took_s),
+        placed.rate,
+        [look.said_ms for look in during],
+        [lag_ms(placed, look) for look in during],
+        ((after[0] - before[0]) / placed.took_s, (after[1] - before[1]) / placed.took_s),
     )
 
 
@@ -171,22 +137,17 @@ async def _begin_late(journal: str) -> tuple[float, float]:
     async with processes.serving("kornel", *options) as (leading, _), connection(leading) as channel:
         sender = Sender(channel, RM)
         await set_up(sender, WORKLOAD)
-        with undisturbed():
-            placing = asyncio.create_task(_place_paced(sender))
-            await asyncio.sleep(WORKLOAD.asks / RATE / 3)
-            began = time.perf_counter()
-            async with (
-                processes.serving("kornel", *options) as (following, _),
-                grpc.aio.insecure_channel(following) as asked,
-            ):
-                while (look := await _look(asked)).said_ms > MOST_MS:  # noqa: ASYNC110 - asked over the wire
-                    await asyncio.sleep(PAUSE_S)
-                told = await placing
-    return look.answered_s - began, told.rate
-
-
-def _share(ordered: Sequence[float], share: float) -> float:
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+        placing = asyncio.create_task(_place_paced(sender))
+        await asyncio.sleep(WORKLOAD.asks / RATE / 3)
+        began = time.perf_counter()
+        async with (
+            processes.serving("kornel", *options) as (following, _),
+            grpc.aio.insecure_channel(following) as asked,
+        ):
+            while (look := await _look(asked)).said_ms > MOST_MS:  # noqa: ASYNC110 - asked over the wire
+                await asyncio.sleep(PAUSE_S)
+            placed = await placing
+    return look.answered_s - began, placed.rate
 
 
 def p13(runs: int, *, quick: bool) -> Iterator[Row]:
@@ -198,7 +159,7 @@ def p13(runs: int, *, quick: bool) -> Iterator[Row]:
         found = [run(_follow(_empty(database))) for _ in range(runs)]
         for percent, most in ((50, None), (99, MOST_MS), (100, None)):
             for what, of in (("says", "said_ms"), ("shows", "seen_ms")):
-                values = [_share(getattr(each, of), percent / 100) for each in found]
+                values = [quantile(getattr(each, of), percent / 100) for each in found]
                 yield Row(
                     "P13", f"{RATE:,} asks/s, the lag that a standby {what}, p{percent}", "ms", values, most, True
                 )
@@ -210,7 +171,7 @@ def p13(runs: int, *, quick: bool) -> Iterator[Row]:
             yield Row(
                 "P13", "a standby that begins meanwhile is close behind after", "s", [took_s for took_s, _ in late]
             )
-            yield Row("P13", "asks placed meanwhile", "/s", [rate for _, rate in late])
+            yield Row("P13", "asks placed while a standby begins", "/s", [rate for _, rate in late])
 
 
 def _empty(database: Postgres) -> str:

@@ -93,3 +93,9 @@ def line(row: Row, steps_per_s: float) -> str:
 def number(value: float) -> str:
     """*value* as people write it: whole from 100 on, three digits below."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Returns the value that this *share* of *values* does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

@@ -101,6 +101,24 @@ class Shim:
             pass
         reading.cancel()
 
+    async def place_more(self, channel: grpc.aio.Channel, than: int) -> None:
+        """Sends asks until it has heard of more of them *than* so many."""
+        async with asyncio.timeout(PATIENCE_S):
+            while len(self.heard) <= than:
+                await self.place(channel, 0.5)
+
+    async def hear_all(self, channel: grpc.aio.Channel, last: str, decided: set[str]) -> None:
+        """Opens a stream without registering, asks for one more, and hears everything that was missed."""
+        scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
+        call = scheduler.UpdateAllocation()
+        await call.write(allocation_request(ask(last, "app", vcore=1)))
+        listening = asyncio.create_task(self.listen(call))
+        async with asyncio.timeout(PATIENCE_S):
+            while not {*decided, last} <= self.heard.keys():  # noqa: ASYNC110 - another task hears
+                await asyncio.sleep(0.02)
+        listening.cancel()
+        call.cancel()
+
     async def listen(self, call: Any) -> None:
         """Notes what is placed where, until the stream ends."""
         try:
@@ -125,6 +143,14 @@ def decided_in(journal: str) -> dict[str, str]:
     return placed
 
 
+def check_heard(shim: Shim, journal: str) -> dict[str, str]:
+    """Fails unless everything that was heard was decided so, once. Returns what was decided."""
+    decided = decided_in(journal)
+    for key, nodes in shim.heard.items():
+        assert nodes == {decided[key]}, f"{key}: heard {nodes}, decided {decided.get(key)}"
+    return decided
+
+
 @pytest.mark.parametrize("sync", ["full", pytest.param("written", marks=pytest.mark.long)])
 async def test_nothing_that_a_shim_heard_is_lost_by_a_kill(database: str, tmp_path: Path, sync: str) -> None:
     """A core killed while it places asks goes on with all that it said, and says what may not have arrived again."""
@@ -136,21 +162,10 @@ async def test_nothing_that_a_shim_heard_is_lost_by_a_kill(database: str, tmp_pa
             await shim.place(channel, 0.4 + 0.13 * number)
             os.kill(find_program(process.pid), signal.SIGKILL)
             await asyncio.to_thread(process.wait)
-        decided = decided_in(database)
         assert shim.heard
-        for key, nodes in shim.heard.items():
-            assert nodes == {decided[key]}, f"{key}: heard {nodes}, decided {decided.get(key)}"
+        decided = check_heard(shim, database)
     async with core_process(database, tmp_path, "--journal-sync", sync) as (_, channel):
-        # The shim registers nothing: it opens its stream and hears what it missed.
-        scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
-        call = scheduler.UpdateAllocation()
-        await call.write(allocation_request(ask("last", "app", vcore=1)))
-        listening = asyncio.create_task(shim.listen(call))
-        async with asyncio.timeout(PATIENCE_S):
-            while not {*decided, "last"} <= shim.heard.keys():  # noqa: ASYNC110 - another task hears
-                await asyncio.sleep(0.02)
-        listening.cancel()
-        call.cancel()
+        await shim.hear_all(channel, "last", set(decided))
     assert all(len(nodes) == 1 for nodes in shim.heard.values())
 
 
@@ -190,20 +205,6 @@ async def wait_for_health(channel: grpc.aio.Channel, expected: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def place_one(channel: grpc.aio.Channel, key: str) -> None:
-    """Returns when one more ask is placed, and so everything before it is durable."""
-    scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
-    call = scheduler.UpdateAllocation()
-    await call.write(allocation_request(ask(key, "app", vcore=1)))
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            response = await call.read()
-            assert isinstance(response, si.AllocationResponse)
-            if key in [placed.allocationKey for placed in response.new]:
-                call.cancel()
-                return
-
-
 async def end_of(channel: grpc.aio.Channel) -> grpc.StatusCode:
     """Returns how a stream ends on which an ask is sent."""
     scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
@@ -229,12 +230,8 @@ async def test_a_database_that_is_away_stops_the_intake(postgres: Postgres, tmp_
         await wait_for_health(channel, health_pb2.HealthCheckResponse.SERVING)
         before = len(shim.heard)
         await shim.place(channel, 1.0)
-        async with asyncio.timeout(PATIENCE_S):
-            while len(shim.heard) <= before:
-                await shim.place(channel, 0.5)
-    decided = decided_in(postgres.url)
-    for key, nodes in shim.heard.items():
-        assert nodes == {decided[key]}
+        await shim.place_more(channel, before)
+    check_heard(shim, postgres.url)
 
 
 @pytest.fixture
@@ -265,13 +262,8 @@ async def test_a_full_disk_stops_the_intake_until_there_is_room(tmp_path: Path, 
         await asyncio.gather(placing, return_exceptions=True)
         ballast.unlink()
         await wait_for_health(channel, health_pb2.HealthCheckResponse.SERVING)
-        before = len(shim.heard)
-        async with asyncio.timeout(PATIENCE_S):
-            while len(shim.heard) <= before:
-                await shim.place(channel, 0.5)
-    decided = decided_in(journal)
-    for key, nodes in shim.heard.items():
-        assert nodes == {decided[key]}
+        await shim.place_more(channel, len(shim.heard))
+    check_heard(shim, journal)
 
 
 @dataclass
@@ -341,13 +333,8 @@ async def test_a_disk_that_takes_no_more_writes_stops_the_intake_until_it_does(
         await asyncio.gather(placing, return_exceptions=True)
         failing_disk.protect(writable=True)
         await wait_for_health(channel, health_pb2.HealthCheckResponse.SERVING)
-        before = len(shim.heard)
-        async with asyncio.timeout(PATIENCE_S):
-            while len(shim.heard) <= before:
-                await shim.place(channel, 0.5)
-    decided = decided_in(journal)
-    for key, nodes in shim.heard.items():
-        assert nodes == {decided[key]}
+        await shim.place_more(channel, len(shim.heard))
+    check_heard(shim, journal)
 
 
 async def test_a_disk_that_the_kernel_makes_read_only_loses_nothing(tmp_path: Path, failing_disk: Disk) -> None:
@@ -361,7 +348,8 @@ async def test_a_disk_that_the_kernel_makes_read_only_loses_nothing(tmp_path: Pa
     async with core_process(journal, tmp_path) as (process, channel):
         await shim.prepare(channel)
         await shim.place(channel, 0.3)
-        await place_one(channel, "settled")
+        # Once this ask is placed, everything before it is durable.
+        await shim.hear_all(channel, "settled", set())
         failing_disk.fail()
         await asyncio.gather(shim.place(channel, 0.3), return_exceptions=True)
         await wait_for_health(channel, health_pb2.HealthCheckResponse.NOT_SERVING)
@@ -375,12 +363,8 @@ async def test_a_disk_that_the_kernel_makes_read_only_loses_nothing(tmp_path: Pa
     failing_disk.mount()
     async with core_process(journal, tmp_path) as (_, channel):
         await wait_for_health(channel, health_pb2.HealthCheckResponse.SERVING)
-        async with asyncio.timeout(PATIENCE_S):
-            while len(shim.heard) <= heard:
-                await shim.place(channel, 0.5)
-    decided = decided_in(journal)
-    for key, nodes in shim.heard.items():
-        assert nodes == {decided[key]}
+        await shim.place_more(channel, heard)
+    check_heard(shim, journal)
 
 
 def test_a_disk_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from tests.e2e.harness import CONFIG
+from tests.e2e.local.harness import wait_until
 from tests.e2e.test_bench_command import SMALL
 from tests.e2e.test_command import PATIENCE_S, kornel, serving
 
@@ -34,9 +35,7 @@ def test_two_cores_write_into_two_files(tmp_path: Path, monkeypatch: pytest.Monk
     ):
         histories = [history_of(address) for address in (first, second)]
         # The process that writes a history makes its file a moment after the core is ready.
-        deadline = time.monotonic() + PATIENCE_S
-        while len(list((tmp_path / "state").glob("history-core.sock-*.db"))) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: len(list((tmp_path / "state").glob("history-core.sock-*.db"))) == 2, "two histories")
     assert [(history["enabled"], history["problem"]) for history in histories] == [(True, ""), (True, "")]
     assert len({history["database"] for history in histories}) == 2
     assert len(list((tmp_path / "state").glob("history-core.sock-*.db"))) == 2

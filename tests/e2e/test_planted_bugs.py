@@ -26,7 +26,6 @@ from kornel.v1 import configuration_pb2, configuration_pb2_grpc
 from tests.e2e.cores import PATIENCE_S, PLANTED, CoreProcess, cores_on, wait_until
 from tests.e2e.harness import CONFIG, allocation_request, ask, create
 from tests.e2e.test_journal import Shim, decided_in
-from tests.e2e.test_standby import hear_all
 from tests.history_databases import postgres, postgres_server
 from tests.postgres import Postgres
 
@@ -113,7 +112,7 @@ async def test_an_entry_that_the_engine_fails_on_is_refused(tmp_path: Path) -> N
         await core.ended()
         assert len(decided_in(journal)) == 5
         again = await cores.start()
-        await hear_all(shim, again, "last", set())
+        await shim.hear_all(again.channel, "last", set())
         await check_books(again, 6)
 
 
@@ -248,5 +247,5 @@ async def test_a_standby_follows_a_leader_that_has_failed(
         assert len(list_files(str(tmp_path / "kornel" / "faults"))) == 2
         first.process.kill()
         assert await cores.leader(first) is second
-        await hear_all(shim, second, "last", set())
+        await shim.hear_all(second.channel, "last", set())
         await check_books(second, 3)

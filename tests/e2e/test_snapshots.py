@@ -14,7 +14,6 @@ import pytest
 from kornel.core.journal.snapshot_store import KeptSnapshot, open_snapshots
 from tests.e2e.cores import PATIENCE_S, CoreProcess, Cores, cores_on
 from tests.e2e.test_journal import Shim, small_disk
-from tests.e2e.test_standby import hear_all
 from tests.history_databases import database, postgres, postgres_server
 from tests.postgres import Postgres
 from tests.unit.journal.made import settings_for
@@ -60,14 +59,14 @@ async def test_a_core_that_ends_leaves_everything_to_another_version(database: s
         (snapshot,) = snapshots_of(database)
         assert snapshot.head.version == "1.0-old"
         second = await cores.start(version="1.1-new")
-        await hear_all(shim, second, "last", set())
+        await shim.hear_all(second.channel, "last", set())
         status = await second.status()
         assert sum(partition.allocation_count for partition in status.partitions) == len(shim.heard)
         # What the new version has written is its own, wherever it began.
         second.send(signal.SIGKILL)
         await second.ended()
         third = await cores.start(version="1.1-new")
-        await hear_all(shim, third, "last again", set())
+        await shim.hear_all(third.channel, "last again", set())
     assert all(len(nodes) == 1 for nodes in shim.heard.values())
 
 
@@ -96,7 +95,7 @@ async def test_a_rolling_upgrade_loses_nothing(postgres: Postgres, tmp_path: Pat
         first.send(signal.SIGTERM)
         assert await cores.leader(first) is second
         assert await first.ended() == 0
-        await hear_all(shim, second, "last", set())
+        await shim.hear_all(second.channel, "last", set())
         status = await second.status()
         assert sum(partition.allocation_count for partition in status.partitions) == len(shim.heard)
         assert not sum(partition.invariant_violations for partition in status.partitions)
@@ -122,7 +121,7 @@ async def test_a_writer_that_is_killed_leaves_no_snapshot(tmp_path: Path) -> Non
         core.send(signal.SIGKILL)
         await core.ended()
         again = await cores.start()
-        await hear_all(shim, again, "last", set())
+        await shim.hear_all(again.channel, "last", set())
 
 
 def makers_of(core: CoreProcess) -> list[int]:
@@ -163,7 +162,7 @@ async def test_without_room_there_is_no_snapshot_and_the_core_goes_on(tmp_path: 
         core.send(signal.SIGKILL)
         await core.ended()
         again = await cores.start()
-        await hear_all(shim, again, "last", set())
+        await shim.hear_all(again.channel, "last", set())
 
 
 async def place_until(shim: Shim, core: CoreProcess, condition: Callable[[], bool]) -> None:
@@ -187,7 +186,7 @@ async def test_a_core_starts_from_its_snapshot_without_the_records_before(tmp_pa
         shutil.copytree(f"{journal}.snapshots", tmp_path / "kept")
         again = await cores.start()
         assert "snapshot=" in again.log.read_text()
-        await hear_all(shim, again, "last", set())
+        await shim.hear_all(again.channel, "last", set())
         status = await again.status()
         assert not sum(partition.invariant_violations for partition in status.partitions)
     assert all(len(nodes) == 1 for nodes in shim.heard.values())

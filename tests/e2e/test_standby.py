@@ -23,8 +23,8 @@ from kornel.shim_client.leader import LEADER_KEY
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from tests.e2e.cores import PATIENCE_S, CoreProcess, cores_on, stopwatch
-from tests.e2e.harness import CONFIG, allocation_request, ask, create
-from tests.e2e.test_journal import Shim, decided_in
+from tests.e2e.harness import CONFIG, create
+from tests.e2e.test_journal import Shim, check_heard, decided_in
 from tests.history_databases import postgres, postgres_server
 from tests.postgres import Postgres
 from tests.prepared import python
@@ -37,27 +37,6 @@ pytestmark = pytest.mark.timeout(240)
 KILLING_MINUTES = float(os.environ.get("KORNEL_KILLING_MINUTES", "0"))
 """For so long cores are killed at random; 0: until there were as many kills as there are at least."""
 LEAST_KILLS = 8
-
-
-async def hear_all(shim: Shim, core: CoreProcess, last: str, decided: set[str]) -> None:
-    """Opens a stream without registering, asks for one more, and hears everything that was missed."""
-    scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(core.channel)
-    call = scheduler.UpdateAllocation()
-    await call.write(allocation_request(ask(last, "app", vcore=1)))
-    listening = asyncio.create_task(shim.listen(call))
-    async with asyncio.timeout(PATIENCE_S):
-        while not {*decided, last} <= shim.heard.keys():  # noqa: ASYNC110 - another task hears
-            await asyncio.sleep(0.02)
-    listening.cancel()
-    call.cancel()
-
-
-def check_heard(shim: Shim, journal: str) -> dict[str, str]:
-    """Fails unless everything that was heard was decided so, once. Returns what was decided."""
-    decided = decided_in(journal)
-    for key, nodes in shim.heard.items():
-        assert nodes == {decided[key]}, f"{key}: heard {nodes}, decided {decided.get(key)}"
-    return decided
 
 
 async def test_a_standby_takes_over_from_a_leader_that_is_killed(postgres: Postgres, tmp_path: Path) -> None:
@@ -83,7 +62,7 @@ async def test_a_standby_takes_over_from_a_leader_that_is_killed(postgres: Postg
         await asyncio.gather(placing, return_exceptions=True)
         assert shim.heard
         decided = check_heard(shim, postgres.url)
-        await hear_all(shim, second, "last", set(decided))
+        await shim.hear_all(second.channel, "last", set(decided))
         status = await second.status()
         assert not sum(partition.invariant_violations for partition in status.partitions)
     check_heard(shim, postgres.url)
@@ -102,7 +81,7 @@ async def test_a_leader_that_ends_hands_over(postgres: Postgres, tmp_path: Path)
             assert await cores.leader(first) is second
             assert since() <= 1.0
         assert await first.ended() == 0
-        await hear_all(shim, second, "last", set(check_heard(shim, postgres.url)))
+        await shim.hear_all(second.channel, "last", set(check_heard(shim, postgres.url)))
 
 
 async def test_a_standby_sends_shims_to_the_leader(postgres: Postgres, tmp_path: Path) -> None:
@@ -225,7 +204,7 @@ async def test_a_leader_that_slept_tells_and_writes_nothing(postgres: Postgres, 
         await asyncio.gather(placing, return_exceptions=True)
         assert check_heard(shim, postgres.url).keys() == taken_over.keys()
         assert "another core" in first.log.read_text()
-        await hear_all(shim, second, "last", set(taken_over))
+        await shim.hear_all(second.channel, "last", set(taken_over))
     check_heard(shim, postgres.url)
 
 
@@ -294,7 +273,7 @@ async def test_of_two_cores_that_start_at_once_one_leads(postgres: Postgres, tmp
         again = await asyncio.gather(cores.start(), cores.start(), cores.start())
         leader = await cores.leader(*pair)
         assert sum([await core.serves() for core in again]) == 1
-        await hear_all(shim, leader, "last", set(check_heard(shim, postgres.url)))
+        await shim.hear_all(leader.channel, "last", set(check_heard(shim, postgres.url)))
 
 
 @pytest.mark.parametrize("each", [7, pytest.param(20, marks=pytest.mark.long)])
@@ -315,7 +294,7 @@ async def test_a_standby_that_starts_under_load_catches_up_and_takes_over(
         assert await cores.leader(first) is second
         placing.cancel()
         await asyncio.gather(placing, return_exceptions=True)
-        await hear_all(shim, second, "last", set(check_heard(shim, postgres.url)))
+        await shim.hear_all(second.channel, "last", set(check_heard(shim, postgres.url)))
         assert not sum(partition.invariant_violations for partition in (await second.status()).partitions)
 
 
@@ -333,7 +312,7 @@ async def test_clocks_an_hour_apart_do_not_matter(postgres: Postgres, tmp_path: 
         with stopwatch() as since:
             assert await cores.leader(first) is second
             assert since() <= 5.0
-        await hear_all(shim, second, "last", set(check_heard(shim, postgres.url)))
+        await shim.hear_all(second.channel, "last", set(check_heard(shim, postgres.url)))
     with closing(open_store(postgres.url)) as store:
         times = [(record.epoch, record.call.now_ns) for record, _ in read_records(store)]
     assert times == sorted(times)

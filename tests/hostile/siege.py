@@ -367,8 +367,6 @@ def main() -> int:
             print(f"everything looked through: {record['freed_objects']:,} objects freed in {record['took_ms']} ms")
         if siege.failed:
             print((Path(directory) / "log").read_text(encoding="utf-8")[-LAST_WORDS:])
-    growth = growth_of(found)
-    print("too few minutes to tell how memory grows" if growth is None else growth)
     wrong = judge(found, siege.failed)
     print("\n".join(wrong) or "flat")
     return 1 if wrong else 0

@@ -53,6 +53,12 @@ def test_committed_records_can_be_read() -> None:
         assert {"taken", "commit", "python", "rows"} <= set(found)
 
 
+def test_the_rows_of_the_latest_record_can_be_told_apart() -> None:
+    """Tables are read row by row, and found in by name."""
+    names = [(row["number"], row["what"]) for row in json.loads(pages.latest().read_text())["rows"]]
+    assert len(set(names)) == len(names)
+
+
 def test_a_nested_workload_asks_the_same_of_the_same_number_of_leaves() -> None:
     """P2 flat and nested differ in nothing but the tree."""
     flat, nested = Workload(asks=300), Workload(asks=300, queues=(10, 10))

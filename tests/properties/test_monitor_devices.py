@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 
 from tests.examples import scale_examples
 from tests.oracles.rules.arithmetic import Victims, breaks_guarantee, total
-from tests.oracles.rules.gang_units import Unit
 from tests.oracles.rules.unit_devices import UnitDevices, Wish
 from tests.oracles.rules.world import Node, Task
 from tests.properties.gang_worlds import GangWorld, random_device_world
-from tests.properties.test_monitor_gangs import may_go, run_monitor
+from tests.properties.test_monitor_gangs import may_go, owe_room, run_monitor
 
 WISHES = (Wish(1), Wish(1), Wish(2), Wish(2, linked=True), Wish(1, type="A"), Wish(share=500), Wish(share=700))
 
@@ -30,24 +29,12 @@ def owed_world(seed: int) -> tuple[GangWorld, Task]:
     that it uses and the ask wants."""
     rng = random.Random(seed)
     world = random_device_world(rng.randrange(2**32))
-    alone = tuple((replace(task, application=f"{task.queue}-app"), node) for task, node in world.running)
-    world = replace(world, running=alone, gangs=())
-    books, path = world.books(), world.unit.queue
-    types = sorted({t for node in world.nodes for t in node.capacity})
-    ask = Task("ask", "asker", path, {t: rng.randint(1, 5) for t in types}, priority=rng.choice([0, 0, 1]), created=600)
-    least = {t: books.used(path, t) + amount for t, amount in ask.amounts.items()}
-    queues = tuple(
-        replace(
-            queue,
-            guaranteed=least if queue.path == path else {} if path.startswith(f"{queue.path}.") else queue.guaranteed,
-            preemption="disabled" if queue.preemption == "disabled" and queue.path != path else "",
-        )
-        for queue in world.queues
-    )
     devices = world.unit.devices
     assert devices is not None
+    alone = tuple((replace(task, application=f"{task.queue}-app"), node) for task, node in world.running)
+    world, ask = owe_room(rng, replace(world, running=alone, gangs=()))
     wanted = UnitDevices(devices.devices, devices.held, {"ask": rng.choice(WISHES)})
-    return replace(world, queues=queues, unit=Unit("nobody", path, (), devices=wanted)), ask
+    return replace(world, unit=replace(world.unit, devices=wanted)), ask
 
 
 def runs_without(world: GangWorld, ask: Task, node: Node, victims: Victims) -> bool:

@@ -30,7 +30,12 @@ RUN_S = 40
 def owed_world(seed: int) -> tuple[GangWorld, Task]:
     """Returns a cluster at rest, and an ask in it whose own queue is guaranteed all that it uses and the ask wants."""
     rng = random.Random(seed)
-    world = random_gang_world(rng.randrange(2**32))
+    return owe_room(rng, random_gang_world(rng.randrange(2**32)))
+
+
+def owe_room(rng: random.Random, world: GangWorld) -> tuple[GangWorld, Task]:
+    """Returns *world* at rest, without the gang that waits there, and an ask in that gang's queue, which is guaranteed
+    all that it uses and the ask wants."""
     books, path = world.books(), world.unit.queue
     types = sorted({t for node in world.nodes for t in node.capacity})
     ask = Task("ask", "asker", path, {t: rng.randint(1, 5) for t in types}, priority=rng.choice([0, 0, 1]), created=600)

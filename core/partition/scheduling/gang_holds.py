@@ -70,8 +70,8 @@ def _place_if_free(state: PartitionState, application: Application, hold: GangHo
     if not covers_minimum(application, hold.members.keys()):
         state.gangs.broken[application] = None
         return
-    places = [(ask, ask.reservation.node) for ask in hold.members if ask.reservation is not None]
-    if find_devices(places) is None:
+    places = find_devices([(ask, ask.reservation.node) for ask in hold.members if ask.reservation is not None])
+    if places is None:
         return
     members = list(hold.members)
     limited = _exceeded_limit(state, application, members)

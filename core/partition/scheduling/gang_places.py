@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from kornel.core.domain.application_states import AppEvent, AppState
 from kornel.core.domain.reasons import Unschedulable
@@ -24,15 +24,26 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
 from kornel.core.policies import user_limits
 from kornel.core.policies.device_choice import choose_devices
-from kornel.core.policies.device_sharing import DevicesOf, share_devices
+from kornel.core.policies.device_sharing import DevicesOf, share_on_nodes
 from kornel.core.policies.gang_domains import choose_nodes
 from kornel.core.policies.gang_nodes import NONE_REFUSED, Candidates, Members, Shortfall
 
 MOST_TOTALS: Final = 1_024
 """The most sums of gangs that are remembered."""
 
-Places = list[tuple[Allocation, Node]]
-"""The members, in order, each with the node chosen for it."""
+
+class Places(NamedTuple):
+    """The members of a gang, in order, each with the node chosen for it, and the *devices* of those who do not simply
+    get the ones that would be chosen for them one after the other."""
+
+    nodes: Sequence[tuple[Allocation, Node]]
+    devices: DevicesOf
+
+    def name_devices(self) -> None:
+        """Names the devices of members, which are going to be placed, where the order of placements would not leave
+        some for all of them."""
+        for ask, names in self.devices.items():
+            ask.devices = names
 
 
 def find_places(
@@ -65,20 +76,19 @@ def choose_places(
     nodes: dict[Allocation, Node] = {}
     for asks, places in zip(alike, chosen, strict=True):
         nodes.update(zip(asks, places, strict=True))
-    found = [(ask, nodes[ask]) for ask in members]
-    return found if find_devices(found) is not None else None
+    return find_devices([(ask, nodes[ask]) for ask in members])
 
 
-def find_devices(places: Places) -> DevicesOf | None:
-    """Returns the devices of the members that do not simply get those that would be chosen for them one after the
-    other; ``None``: not all members have some.
+def find_devices(nodes: Sequence[tuple[Allocation, Node]]) -> Places | None:
+    """Returns the places of members on the *nodes* chosen for them, with their devices; ``None``: not all members have
+    some.
 
     The order matters: members with different wishes may fit only if none of them gets its devices without regard to the
     others. What is kept for a member is free for the others once it is placed.
     """
     left: dict[Node, NodeDevices] = {}
-    crowded: dict[Node, list[Allocation]] = {}
-    for ask, node in places:
+    crowded: set[Node] = set()
+    for ask, node in nodes:
         request = ask.shape.devices
         if request is None:
             continue
@@ -89,36 +99,23 @@ def find_devices(places: Places) -> DevicesOf | None:
             devices = left[node] = node.devices.copy()
         taken = choose_devices(devices, request, ask)
         if taken is None:
-            crowded[node] = []
+            crowded.add(node)
             continue
         devices.keep(ask, ())
         devices.put_on_paper(taken)
-    return _share_out(places, crowded) if crowded else {}
+    if not crowded:
+        return Places(nodes, {})
+    found = share_on_nodes(((ask, node) for ask, node in nodes if node in crowded), _without_kept)
+    return None if found is None else Places(nodes, found)
 
 
-def _share_out(places: Places, crowded: Mapping[Node, list[Allocation]]) -> DevicesOf | None:
-    """Returns devices for all members on the *crowded* nodes at once."""
-    found: dict[Allocation, tuple[str, ...]] = {}
-    for ask, node in places:
-        if node in crowded and ask.shape.devices is not None:
-            crowded[node].append(ask)
-    for node, members in crowded.items():
-        assert node.devices is not None, "the caller has looked"
-        devices = node.devices.copy()
-        for ask in members:
-            devices.keep(ask, ())
-        theirs = share_devices(devices, members)
-        if theirs is None:
-            return None
-        found.update(theirs)
-    return found
-
-
-def name_devices(places: Places) -> None:
-    """Names the devices of members, which are going to be placed, where the order of placements would not leave some
-    for all of them."""
-    for ask, names in (find_devices(places) or {}).items():
-        ask.devices = names
+def _without_kept(node: Node, members: Sequence[Allocation]) -> NodeDevices:
+    """Returns a copy of the devices of *node*, of which none are kept for *members*."""
+    assert node.devices is not None, "the caller has looked"
+    devices = node.devices.copy()
+    for ask in members:
+        devices.keep(ask, ())
+    return devices
 
 
 def exceeded_limit(state: PartitionState, application: Application, members: Sequence[Allocation]) -> NotPlaced | None:
@@ -172,8 +169,8 @@ def demand_of(members: Sequence[Allocation]) -> tuple[Demand, list[list[Allocati
 
 def place_gang(state: PartitionState, application: Application, places: Places, now_ns: int) -> None:
     """Places the members of a gang, all at once."""
-    name_devices(places)
-    for ask, node in places:
+    places.name_devices()
+    for ask, node in places.nodes:
         placement.bind(state, ask, node, now_ns)
     begin_gang(state, application, now_ns)
 

@@ -19,7 +19,7 @@ from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.gangs import placeholders
 from kornel.core.partition.gangs.gang_record import GangRoom
 from kornel.core.partition.scheduling import gang_vetting
-from kornel.core.partition.scheduling.gang_places import demand_of, find_places, place_gang, shape_together
+from kornel.core.partition.scheduling.gang_places import Places, demand_of, find_places, place_gang, shape_together
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, failing
 from kornel.core.partition.waiting.gathering import minimum_members
@@ -53,7 +53,7 @@ def serve_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
     searching = bool(unit.due) and state.guarantee.is_searching(application, state.changes)
     found = find_places(state, application, members, known_full=searching)
     packing = 0 if searching or all(ask.shape.devices is None for ask in members) else PACKING_COST
-    if isinstance(found, list):
+    if isinstance(found, Places):
         if state.callbacks.predicates:
             gang_vetting.ask_about_gang(state, application, found, now_ns)
         else:

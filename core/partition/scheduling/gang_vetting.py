@@ -18,14 +18,7 @@ from kornel.core.partition.asks import finding, moves, questions
 from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.gangs.gang_record import Vetting
 from kornel.core.partition.scheduling import vetting
-from kornel.core.partition.scheduling.gang_places import (
-    Places,
-    begin_gang,
-    choose_places,
-    exceeded_limit,
-    name_devices,
-    place_gang,
-)
+from kornel.core.partition.scheduling.gang_places import Places, begin_gang, choose_places, exceeded_limit, place_gang
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission, pausing
 from kornel.core.partition.waiting.failing import note_failure
@@ -38,13 +31,13 @@ OTHER_NODES: Final = 7
 
 def ask_about_gang(state: PartitionState, application: Application, places: Places, now_ns: int) -> None:
     """Holds the members of a gang where they are to run, and asks the shim about all of them."""
-    others = {ask: _other_nodes(state, ask, node) if ask.reservation is None else () for ask, node in places}
-    state.gangs.vetting[application] = Vetting(dict(places))
-    name_devices(places)
-    for ask, node in places:
+    others = {ask: _other_nodes(state, ask, node) if ask.reservation is None else () for ask, node in places.nodes}
+    state.gangs.vetting[application] = Vetting(dict(places.nodes))
+    places.name_devices()
+    for ask, node in places.nodes:
         moves.hold_ask(state, ask, node)
     admission.note_allocating(state, application)
-    for ask, node in places:
+    for ask, node in places.nodes:
         vetting.ask_about_nodes(state, ask, (node.node_id, *others[ask]), _note_answer, now_ns)
 
 
@@ -125,6 +118,6 @@ def _places_that_passed(state: PartitionState, application: Application, asked: 
     nodes = [node for node in map(state.nodes.get, ids) if node is not None and node in state.node_order]
     nodes.sort(key=lambda node: (node.score, node.node_id))
     places = choose_places(state, members, nodes)
-    if places is None or any(node.node_id not in asked.passed[ask] for ask, node in places):
+    if places is None or any(node.node_id not in asked.passed[ask] for ask, node in places.nodes):
         return None
     return places

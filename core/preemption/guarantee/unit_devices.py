@@ -13,7 +13,7 @@ from typing import Final
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.devices import NodeDevices
 from kornel.core.model.nodes import Node
-from kornel.core.policies.device_sharing import DevicesOf, search_sharing, share_devices
+from kornel.core.policies.device_sharing import DevicesOf, search_sharing, share_on_nodes
 
 SHARING_WORK: Final = 20
 """The work of finding out whether members find devices on a node at once, in units of about two microseconds. Each step
@@ -43,18 +43,7 @@ def assign_devices(
 ) -> DevicesOf | None:
     """Returns devices for all members in *places* on their nodes once *gone* have left, or ``None`` if there are none
     for all of them."""
-    on_node: dict[Node, list[Allocation]] = {}
-    for ask, node in places:
-        if ask.shape.devices is not None:
-            on_node.setdefault(node, []).append(ask)
-    found: dict[Allocation, tuple[str, ...]] = {}
-    for node, members in on_node.items():
-        devices = devices_after(node, gone, given_up)
-        theirs = None if devices is None else share_devices(devices, members)
-        if theirs is None:
-            return None
-        found.update(theirs)
-    return found
+    return share_on_nodes(places, lambda node, _: devices_after(node, gone, given_up))
 
 
 class DevicesBeside:

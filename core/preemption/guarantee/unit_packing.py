@@ -367,14 +367,14 @@ class Packing:
 
 
 class _DevicesLeft:
-    """What is left of the devices of nodes once some of the allocations there have gone. The answers are kept, because
+    """The devices that are left on nodes once some of the allocations there have gone. The answers are kept, because
     most nodes lose the same allocations in many sets of victims."""
 
     def __init__(self, given_up: Container[Allocation]) -> None:
         self._given_up: Final = given_up
         self._left: dict[tuple[Node, frozenset[Allocation]], NodeDevices | None] = {}
         self._shared: dict[tuple[Node, frozenset[Allocation], tuple[int, ...]], bool] = {}
-        """Whether members of the groups with these numbers find devices at once."""
+        """The answers of :meth:`can_hold`."""
         self.work = 0
         """The work done so far."""
         self.cut_short = False

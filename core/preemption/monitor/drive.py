@@ -267,7 +267,8 @@ def _take_due(
         piece.append(place)
         cost += 1 + len(place.victims)
         if cost >= KILLS_A_PIECE:
-            _take_places(state, settings, selection, piece, taken, stale=notices.slices != began)
+            if not _take_places(state, settings, selection, piece, taken, stale=notices.slices != began):
+                began = None
             yield cost * LOOKS_PER_DECISION
             piece, cost = [], 0
     _take_places(state, settings, selection, piece, taken, stale=notices.slices != began)
@@ -335,14 +336,17 @@ def _take_places(
     taken: Mapping[Queue, Taken],
     *,
     stale: bool,
-) -> None:
+) -> bool:
     """Takes the victims of *piece* for its asks (preemption.md B.7). *stale* tells whether the engine has done other
-    work since they were selected."""
+    work since they were selected.
+
+    Returns false if the governor denies some, so that later places may lack what these would have left over.
+    """
     notices = state.notices
     spare = SpareMembers()
     piece = [place for place in piece if _can_take(state, place, spare)]
     if not any(place.victims for place in piece):
-        return
+        return True
     number, now_ns = notices.rounds, notices.now_ns
     plan = MonitorPlan(number, now_ns, settings.max_wait_ns, tuple(piece), settings.balance)
     state.law_checks += 1
@@ -353,15 +357,15 @@ def _take_places(
         if half:
             _take_places(state, settings, selection, piece[:half], taken, stale=True)
             _take_places(state, settings, selection, piece[half:], taken, stale=True)
-        return
+        return True
     if violations:
         state.law_violations += len(violations)
         leaf = piece[0].ask.queue
         _record_decision(state, leaf, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in violations))
-        return
+        return True
     gone: dict[Queue, list[Allocation]] = {}
     served: list[tuple[Allocation, Mapping[str, Allocation], int]] = []
-    allowed = _allow_place(state, piece)
+    allowed = _allow_places(state, plan)
     leaving = {due_victim.allocation: place.ask for place in allowed for due_victim in place.victims}
     _evict_victims(state, leaving, now_ns)
     for place in allowed:  # Marking a victim has all claims of its node tried.
@@ -383,6 +387,7 @@ def _take_places(
         state.preemptions += 1
         target = state.types.to_resources(selection.targets.get(leaf, {}))
         _record_decision(state, leaf, allocations, Outcome.TRIGGERED, f"round {number}, to give up {target}")
+    return len(allowed) == len(piece)
 
 
 def _can_take(state: PartitionState, place: DuePlace, spare: SpareMembers) -> bool:
@@ -398,30 +403,41 @@ def _can_take(state: PartitionState, place: DuePlace, spare: SpareMembers) -> bo
     return all(victim.application in whole and can_leave_whole(whole[victim.application]) for victim in kept)
 
 
-def _allow_place(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePlace]:
-    """Returns the places in *piece* that the governor allows, and books their cost.
+def _allow_places(state: PartitionState, plan: MonitorPlan) -> list[DuePlace]:
+    """Returns the places of *plan* that the governor allows and that need nothing of those which it denies, and books
+    their cost.
 
     The notices of the other victims stay, so they may be taken later.
     """
     notices = state.notices
     now_ns, decision = notices.now_ns, notices.decision
     by_preemptor: dict[str, list[Allocation]] = {}
-    for place in piece:
+    for place in plan.places:
         theirs = by_preemptor.setdefault(place.ask.application.queue.path, [])
         for due_victim in place.victims:
             theirs.append(due_victim.allocation)
     if governing.charge_together(state, by_preemptor, now_ns, decision):
-        return list(piece)
-    denied: set[int] = set()
-    for place in piece:
+        return list(plan.places)
+    allowed: list[DuePlace] = []
+    kept: set[Node | None] = set()
+    """The nodes where victims stay."""
+    for place in plan.places:
         victims = [due_victim.allocation for due_victim in place.victims]
         preemptor = place.ask.queue.path
-        if victims and governing.deny_victims(state, victims, preemptor, now_ns, decision) is not None:
-            denied.add(id(place))
-        elif victims:
+        if victims:
+            denied = governing.deny_victims(state, victims, preemptor, now_ns, decision) is not None
+            if denied or (place.node in kept and not _stands_without(state, plan, allowed, place)):
+                kept |= _nodes_of(place)
+                continue
             governing.charge_victims(state, victims, preemptor, now_ns, decision)
-    kept = {node for place in piece if id(place) in denied for node in _nodes_of(place)}
-    return [place for place in piece if id(place) not in denied and (place.victims or place.node not in kept)]
+        allowed.append(place)
+    return [place for place in allowed if place.victims or place.node not in kept]
+
+
+def _stands_without(state: PartitionState, plan: MonitorPlan, allowed: Sequence[DuePlace], place: DuePlace) -> bool:
+    """Tells whether *place* is lawful after those *allowed* before it that free something on its node."""
+    before = [other for other in allowed if other.victims and place.node in _nodes_of(other)]
+    return not monitor_laws.check(state, replace(plan, places=(*before, place)))
 
 
 def _nodes_of(place: DuePlace) -> set[Node | None]:

@@ -36,7 +36,7 @@ def forecast_gang(state: PartitionState, index: ReadingIndex, members: Sequence[
         if chosen is not None:
             placed = tuple(
                 Placed(ask.spec.key, application.application_id, application.queue.path, node.node_id)
-                for ask, node in chosen
+                for ask, node in chosen.nodes
             )
             return Forecast(placed, notes=tuple(notes))
         limited = NotPlaced(Unschedulable.GANG_INCOMPLETE)

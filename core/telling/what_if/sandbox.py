@@ -39,7 +39,7 @@ from kornel.core.partition.asks.reservations import end_reservation, reserve_nod
 from kornel.core.partition.books import ledger
 from kornel.core.partition.scheduling import gang_turns, placement, reserved, vetting
 from kornel.core.partition.scheduling.cycle import first_group, set_aside
-from kornel.core.partition.scheduling.gang_places import find_places
+from kornel.core.partition.scheduling.gang_places import Places, find_places
 from kornel.core.partition.scheduling.reserving import Turns, by_missing_share, most_kept_by_age
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members
@@ -255,8 +255,8 @@ class Sandbox:
         for ask in members:
             self._keep_ask(ask)
         chosen = find_places(self.state, unit.application, minimum_members(unit))
-        if isinstance(chosen, list):
-            for _, node in chosen:
+        if isinstance(chosen, Places):
+            for _, node in chosen.nodes:
                 self._keep_node(node)
         gang_turns.serve_gang(self.state, unit, self.now_ns)
         yield from ((ask, ask.node) for ask in members if ask.node is not None)

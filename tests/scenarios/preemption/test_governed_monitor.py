@@ -53,6 +53,64 @@ def test_a_pause_ends() -> None:
     assert len(killed(stage.run_to(50))) == 5
 
 
+def paused_beside(room: int, of_c: int) -> Stage:
+    """b wants six, and six more. On the only node, a could give up ten and c what it holds, but a pauses until 45."""
+    stage = Stage(guaranteed(a=0, b=room, c=0), **AT_ONCE, dead_zone=0, governor={"cooldown_ms": 30_000})
+    stage.node("n", {"f": room})
+    for name in "abc":
+        stage.application(f"app-{name}", name)
+    stage.submit("app-a", ["a-large"], {"f": 10}, node_id="n")
+    stage.submit("app-a", ["a-small"], ONE, node_id="n")
+    stage.submit("app-c", ["c0"], {"f": of_c}, node_id="n")
+    stage.submit("app-b", ["b0"], ONE)
+    effects = stage.run_to(15)
+    assert killed(effects) == ["a-small"]
+    stage.confirm(effects)
+    stage.submit("app-b", ["b1", "b2"], {"f": 6})
+    return stage
+
+
+def test_a_place_that_needs_what_denied_victims_leave_over_waits_for_them() -> None:
+    """The ten of a leave four over, and so two of c are enough for the other six; without the ten they would leave for
+    nobody."""
+    stage = paused_beside(room=13, of_c=2)
+    waiting = stage.run_to(44)
+    assert pauses(waiting) == [("root.a", Outcome.COOLING_DOWN)]
+    assert killed(waiting) == withdrawn(waiting) == []
+    assert killed(stage.run_to(50)) == ["a-large", "c0"]
+
+
+def test_a_place_beside_denied_victims_goes_if_it_needs_nothing_of_them() -> None:
+    stage = paused_beside(room=17, of_c=6)
+    waiting = stage.run_to(44)
+    assert pauses(waiting) == [("root.a", Outcome.COOLING_DOWN)]
+    assert killed(waiting) == ["c0"]
+
+
+def test_a_place_that_needs_denied_victims_waits_in_the_next_piece_of_work_too() -> None:
+    """After thirty-one places, the place of ten for six is the last one of its piece."""
+    stage = Stage(guaranteed(a=0, b=0, c=0, d=44), **AT_ONCE, dead_zone=0, governor={"cooldown_ms": 30_000})
+    stage.node("n", {"f": 44})
+    for name in "abcd":
+        stage.application(f"app-{name}", name)
+    stage.submit("app-b", ["b-large"], {"f": 10}, node_id="n")
+    stage.submit("app-b", ["b-small"], ONE, node_id="n")
+    stage.submit("app-c", ["c0"], {"f": 2}, node_id="n")
+    small = [f"a{at:02}" for at in range(31)]
+    stage.submit("app-a", small, ONE, node_id="n", required_node="n")
+    stage.submit("app-d", ["d"], ONE)
+    effects = stage.run_to(15)
+    assert killed(effects) == ["b-small"]
+    stage.confirm(effects)
+    stage.release("app-a", *small)
+    stage.submit("app-a", [f"{key}-again" for key in small], ONE, node_id="n")
+    stage.submit("app-d", [f"d{at:02}" for at in range(31)], ONE)
+    stage.submit("app-d", ["d-one", "d-two"], {"f": 6})
+    waiting = stage.run_to(44, budget=10_000)
+    assert pauses(waiting) == [("root.b", Outcome.COOLING_DOWN)]
+    assert sorted(killed(waiting)) == [f"{key}-again" for key in small]
+
+
 def test_two_queues_that_take_from_each_other_in_turns_are_stopped() -> None:
     """Guarantees that are swapped again and again: after the second return the loop ends, until it is forgotten."""
     governor = {"loop": {"window_ms": 600_000, "returns": 1}}

@@ -78,9 +78,11 @@ def test_one_long_text_is_left_out() -> None:
 def test_others_get_their_turn(text: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long a text or name is, no turn looks at more than one text of the greatest length and some more."""
     cut = range(0, len(text), LONGEST_TEXT - 10)
-    said: dict[str, Any] = {"value": text, "values": [text[at : at + LONGEST_TEXT - 10] for at in cut], "name": "x"}
-    if place == "name":
-        said = {text: "x"}
+    said = {
+        "value": {"value": text},
+        "values": {"values": [text[at : at + LONGEST_TEXT - 10] for at in cut]},
+        "name": {text: "x"},
+    }
     looked: list[int] = [0]
     hide = value_without_secrets
 
@@ -93,5 +95,5 @@ def test_others_get_their_turn(text: str, place: str, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(state_dumps, "value_without_secrets", count)
     monkeypatch.setattr(asyncio, "sleep", turn)
-    read(json.dumps({place: said[place]} if place != "name" else said))
+    read(json.dumps(said[place]))
     assert max(looked) <= LONGEST_TEXT + 2 * state_dumps.VALUES_PER_TURN * state_dumps.CHARACTERS_OF_VALUE
