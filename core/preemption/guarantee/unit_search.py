@@ -111,6 +111,8 @@ class UnitSearch:
         self._finder: WayFinder | None = None
         self._ways: list[Way] = []
         """The ways that are not tried yet, the most promising last."""
+        self._leasts: list[int] = []
+        """The lower bounds of the numbers of victims of all ways; empty: not all ways are known."""
         self._way: Way | None = None
         self._near = KnownProspects()
         """The prospects of the nodes of one domain of the present way."""
@@ -197,6 +199,8 @@ class UnitSearch:
         if not self._finder.look_around():
             return None
         self._ways = self._finder.list_ways()[::-1]
+        if not self._finder.cut_short:
+            self._leasts = [way.least for way in self._ways]
         self._cut_short, self._finder = self._finder.cut_short, None
         if self._ways:
             return None
@@ -372,6 +376,10 @@ class UnitSearch:
             return False
         if any(is_bound(victim) or reluctance_of(victim) for victim in plan.victims) or want_devices(plan.members):
             return True
+        if self._leasts and not any(least < len(plan.victims) for least in self._leasts):
+            # Of equal numbers, the one with the least important victims counts, so all of these ways must have been
+            # tried.
+            return sum(least == len(plan.victims) for least in self._leasts) > 1 + MOST_TIES
         nodes = [node for node in view.nodes.values() if node.schedulable]
         for t, amount in self._whole.shape.pairs:
             lack = amount - sum(max(0, node.beside[t]) for node in nodes)
