@@ -106,6 +106,9 @@ def random_gang_world(seed: int, nodes_up_to: int = 4, tasks_up_to: int = 12) ->
             guaranteed = {t: rng.randint(1, 5) for t in types if rng.random() < 0.7}
         if path == asking and "root.p" in paths and rng.random() < 0.3:
             guaranteed = {}
+        if len(guaranteed) > 1 and rng.random() < 0.3:
+            left_out = rng.choice(types)
+            guaranteed = {t: amount for t, amount in guaranteed.items() if t != left_out}
         queues.append(
             Queue(
                 path,

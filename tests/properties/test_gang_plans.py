@@ -26,6 +26,7 @@ from tests.properties.gang_worlds import (
 
 
 @given(st.integers(0, 2**32))
+@example(826)
 @settings(max_examples=scale_examples(1_000), deadline=None)
 def test_a_gang_preempts_by_the_cheapest_lawful_plan_or_not_at_all(seed: int) -> None:
     judge(random_gang_world(seed))
@@ -45,6 +46,8 @@ def test_a_gang_that_requires_racks_preempts_in_the_best_lawful_ones_or_not_at_a
 @example(342)
 @example(501)
 @example(826)
+@example(1412)
+@example(2319)
 @settings(max_examples=scale_examples(1_000), deadline=None)
 def test_a_gang_that_wants_devices_preempts_for_all_of_them_or_not_at_all(seed: int) -> None:
     judge(random_device_world(seed))

@@ -9,7 +9,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.partition.books import device_books, ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
-from kornel.core.partition.waiting.places import move_ask, wait_in_line
+from kornel.core.partition.waiting.places import move_ask, offer_to_others, wait_in_line
 from kornel.core.partition.waiting.rooms import forget_reservation, park_without_node
 from kornel.core.partition.waiting.waking import wake_for_node
 
@@ -39,6 +39,8 @@ def reserve_node(
         state.reserved_ready[reservation] = None
     else:
         park_without_node(state, reservation, ask.shape)
+    if state.waiting_for_domain:
+        offer_to_others(state, ask)
     if state.recording:
         state.events.node_reserved(ask, node)
     admission.note_allocating(state, ask.application)
@@ -76,6 +78,8 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
         state.node_order.room_changed(reservation.node)
     state.changes += 1
     del state.reservations[ask.key]
+    if state.waiting_for_domain:
+        offer_to_others(state, ask)
     if state.recording:
         state.events.node_unreserved(ask, reservation.node)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from kornel.core.domain.ask_places import MOVES, AskMove, AskPlace, IllegalMove
 from kornel.core.domain.priorities import NOTHING_WAITS
-from kornel.core.model.allocations import Allocation, AskGroup, together_of
+from kornel.core.model.allocations import Allocation, AskGroup, stand_together, together_of
 from kornel.core.model.applications import NO_GROUPS
 from kornel.core.model.gang_units import UNIT_KEY, GangUnit
 from kornel.core.partition.state import PartitionState
@@ -38,11 +38,13 @@ def move_ask(state: PartitionState, ask: Allocation, move: AskMove) -> None:
     if step is None:
         raise IllegalMove(f"{move.name} does not apply to {ask.key}, which is {ask.place.name}")
     # The place changes before either function runs, so that the functions they call see the ask's next place.
-    leave, ask.place, enter = step
+    leave, ask.place, enter, stands_elsewhere = step
     if leave is not None:
         leave(state, ask)
     if enter is not None:
         enter(state, ask)
+    if stands_elsewhere and (state.waiting_for_domain or state.refused):
+        offer_to_others(state, ask)
 
 
 def wait_in_line(state: PartitionState, ask: Allocation) -> None:
@@ -80,6 +82,28 @@ def offer_attempt(state: PartitionState, ask: Allocation) -> None:
     ask.attempt_due = True
     if ask.reservation is not None:
         look_again(state, ask.reservation)
+
+
+def offer_to_others(state: PartitionState, ask: Allocation) -> None:
+    """Has those tried again that wait for a domain together with *ask*, because they may have to stand where it stands
+    or holds room now, or are free to stand elsewhere."""
+    spec, application = ask.spec, ask.application
+    if state.topology is None or (spec.topology is None and not spec.task_group):
+        return
+    for group in list(application.groups.values()):
+        if group.parked_at is state.waiting_for_domain and stand_together(group.first_ask().spec, spec):
+            activate_group(group)
+    # While a gang is placed, its members are those that wait; they are not gone through again for each of them.
+    if (state.refused or state.reservations) and UNIT_KEY not in application.groups:
+        for other in list(application.asks.values()):
+            if other is ask or other.spec.topology is None or not stand_together(other.spec, spec):
+                continue
+            if other.reservation is not None:
+                if other.reservation.parked_at is state.waiting_for_domain:
+                    look_again(state, other.reservation)
+            elif other.place is AskPlace.REFUSED:
+                move_ask(state, other, AskMove.FORGIVE)
+                resume_waiting(state, other)
 
 
 def refused_asks(state: PartitionState) -> Iterator[Allocation]:
@@ -205,15 +229,22 @@ _LEAVING: Final[dict[AskPlace, _Change]] = {
     AskPlace.POOLED: _leave_pool,
     AskPlace.REFUSED: _leave_refused,
 }
+_STANDING: Final = frozenset({AskPlace.RESERVED, AskPlace.HELD, AskPlace.PLACED, AskPlace.PREEMPTED, AskPlace.RELEASED})
+"""The places of asks that stand in a domain, where others of their group may have to stand too."""
 _STEPS: Final = tuple(
     tuple(
-        (_LEAVING.get(place), targets[place], _ENTERING_BY.get(move) or _ENTERING.get(targets[place]))
+        (
+            _LEAVING.get(place),
+            targets[place],
+            _ENTERING_BY.get(move) or _ENTERING.get(targets[place]),
+            (place in _STANDING) is not (targets[place] in _STANDING),
+        )
         if place in targets
         else None
         for place in AskPlace
     )
     for move, targets in ((move, MOVES[move]) for move in AskMove)
 )
-"""The steps by number of the move and of the place: the function that leaves the place, the next place, and the
-function that enters it. Numbers are used because every ask moves several times, and hashing a member costs as much as a
-call."""
+"""The steps by number of the move and of the place: the function that leaves the place, the next place, the function
+that enters it, and whether the ask begins or ceases to stand in a domain. Numbers are used because every ask moves
+several times, and hashing a member costs as much as a call."""

@@ -6,7 +6,8 @@ It is for small problems, and ends after a limited number of steps; its answer t
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from kornel.core.domain.devices import DeviceRequest
@@ -70,6 +71,8 @@ class _Item(NamedTuple):
     """The amounts that it takes from the rooms of law 2 and of the surplus of gangs, as (room, amount)."""
     holds: frozenset[tuple[str, str, int]] = frozenset()
     """The parts of devices that it holds, as (node, device, thousandths), if the gang wants any."""
+    serves: tuple[int, ...] = ()
+    """The needs that justify its leaving."""
 
     @property
     def weight(self) -> int:
@@ -84,6 +87,7 @@ class _Item(NamedTuple):
             and self.gains == other.gains
             and self.uses == other.uses
             and self.holds == other.holds
+            and self.serves == other.serves
         )
 
 
@@ -154,10 +158,8 @@ class Packing:
         """The work of spreading members, which does not count as steps."""
         self._spread: _Spread | None = None
         """The attempt to spread the members with the victims chosen last, while it is under way."""
-        # Victims for a type that no guarantee covers may leave only together with others. Only the search for single
-        # asks considers them.
-        self.exhaustive = all(self._needs.owed)
-        self._over = not self.exhaustive
+        self.exhaustive = True
+        self._over = False
 
     def take_steps(self) -> bool:
         """Takes some steps. Returns whether the search has ended."""
@@ -264,7 +266,10 @@ class Packing:
         if max(base, default=0) > 0:
             return
         self._work += len(rooms) // NODES_PER_WORK
-        self._spread = _Spread(self._groups, rooms, self._bound, self._devices, tuple(self._chosen))
+        chosen = tuple(self._chosen)
+        # Nobody leaves only for a type that no guarantee covers, so it depends on the places who may leave.
+        accepts = None if all(self._needs.owed) else partial(self._is_justified, chosen)
+        self._spread = _Spread(self._groups, rooms, self._bound, self._devices, chosen, accepts)
 
     def _go_on_spreading(self, spread: _Spread) -> None:
         """Goes on spreading members. At the end, notes the victims if all members have found places."""
@@ -282,6 +287,33 @@ class Packing:
             return
         self._best = spread.victims, spread.places
 
+    def _is_justified(self, items: Sequence[_Item], nodes: Mapping[Allocation, Node]) -> bool:
+        """Tells whether each of the victims *items* is justified if the members run on *nodes*: without it, a need that
+        it may be taken for would not be met, or the members would not find their devices."""
+        lacks: dict[tuple[Node | None, int], int] = {}
+        for i, amount in enumerate(self._needs.base):
+            lacks[None, i] = amount
+        indexes = {t: i for i, t in enumerate(self._types)}
+        for ask, node in nodes.items():
+            for t, amount in ask.shape.pairs:
+                place = node, indexes[t]
+                lacks[place] = lacks.get(place, -self._rooms[node][t]) + amount
+        lacks = {place: amount for place, amount in lacks.items() if amount > 0}
+        gains = [_gains_at(item, indexes) for item in items]
+        left = {place: amount - sum(gain.get(place, 0) for gain in gains) for place, amount in lacks.items()}
+        return all(
+            any(place[1] in item.serves and left[place] + gain.get(place, 0) > 0 for place in lacks)
+            or self._leaves_devices(item, items, nodes)
+            for item, gain in zip(items, gains, strict=True)
+        )
+
+    def _leaves_devices(self, item: _Item, items: Sequence[_Item], nodes: Mapping[Allocation, Node]) -> bool:
+        """Tells whether the members on *nodes* would not find their devices without *item*, one of *items*."""
+        if not item.holds:
+            return False
+        others = [victim for other in items if other is not item for victim in other.victims]
+        return assign_devices(nodes.items(), others, self._given_up) is None
+
     def _list_items(self, view: PartitionView, candidates: Candidates) -> Iterator[_Item]:
         for node in view.nodes.values():
             for part in candidates.on_node(node):
@@ -289,7 +321,17 @@ class Packing:
                     frees = ((node, victim.shape.pairs),)
                     rest = age, earlier, key
                     holds = self._list_held((victim,))
-                    yield _Item(reluctance_of(victim), adjusted, rest, (victim,), frees, kind.gains, kind.uses, holds)
+                    yield _Item(
+                        reluctance_of(victim),
+                        adjusted,
+                        rest,
+                        (victim,),
+                        frees,
+                        kind.gains,
+                        kind.uses,
+                        holds,
+                        kind.serves,
+                    )
 
     def _list_held(self, victims: Sequence[Allocation]) -> frozenset[tuple[str, str, int]]:
         """Returns the parts of devices that *victims* hold, if they matter."""
@@ -331,6 +373,7 @@ class Packing:
                     kind.gains,
                     kind.uses,
                     self._list_held(members),
+                    kind.serves,
                 )
 
     def _make_plan(self, items: Sequence[_Item], nodes: Mapping[Allocation, Node], *, mends: bool) -> UnitPlan:
@@ -433,13 +476,15 @@ class _Spread:
         bound: Sequence[Bound] = (),
         devices: _DevicesLeft | None = None,
         victims: tuple[_Item, ...] = (),
+        accepts: Callable[[Mapping[Allocation, Node]], bool] | None = None,
     ) -> None:
         """*rooms*: the room that there is without *victims*, which the search changes. *devices*: ``None`` if no member
-        wants any."""
+        wants any. *accepts* tells whether a way to place all members will do; ``None``: each one will."""
         self.victims: Final = victims
         self.places: dict[Allocation, Node] | None = None
         """A node for each member; ``None``: none found so far."""
         self._devices = devices
+        self._accepts = accepts
         self._gone: dict[Node, frozenset[Allocation]] = {}
         if devices is not None:
             leaving = [victim for item in victims for victim in item.victims]
@@ -452,7 +497,7 @@ class _Spread:
         self._rooms = rooms
         self._nodes = list(rooms)
         self._turns = [(at, group, ask) for at, group in enumerate(groups) for ask in group.asks]
-        self._all_alike = len(groups) == 1 and not bound
+        self._all_alike = len(groups) == 1 and not bound and accepts is None
         self._chosen: list[Node] = []
         self._steps = 0
         """The number of places tried for members."""
@@ -468,15 +513,25 @@ class _Spread:
             next(self._search)
         except StopIteration as end:
             if end.value:
-                self.places = {ask: node for (_, _, ask), node in zip(self._turns, self._chosen, strict=True)}
+                self.places = self._list_places()
             return True
         return False
+
+    def _list_places(self) -> dict[Allocation, Node]:
+        return {ask: node for (_, _, ask), node in zip(self._turns, self._chosen, strict=True)}
+
+    def _will_do(self) -> bool:
+        """Tells whether the nodes chosen for all members are accepted."""
+        if self._accepts is None:
+            return True
+        self.work += SHARING_WORK * (1 if self._devices is None else 1 + len(self.victims))
+        return self._accepts(self._list_places())
 
     def _place_next(self, turn: int, start: int) -> Generator[None, None, bool]:
         """Tries all nodes for the member whose *turn* has come, and then for the next ones. Pauses after some work, and
         returns whether all found a node."""
         if turn == len(self._turns):
-            return True
+            return self._will_do()
         at_group, group, ask = self._turns[turn]
         alike = turn + 1 < len(self._turns) and self._turns[turn + 1][1] is group
         for at in range(start, len(self._nodes)):
@@ -548,6 +603,16 @@ class _Spread:
         domain = self._bound[group.bound].domain_of(node)
         assert domain is not None, "a member was counted there"
         self._counts[group.bound][domain.path] -= 1
+
+
+def _gains_at(item: _Item, indexes: Mapping[int, int]) -> dict[tuple[Node | None, int], int]:
+    """Returns what *item* contributes to each need, by place and index; ``None`` stands for queues and guarantees."""
+    gains: dict[tuple[Node | None, int], int] = {(None, i): amount for i, amount in item.gains}
+    for node, pairs in item.frees:
+        for t, amount in pairs:
+            if t in indexes:
+                gains[node, indexes[t]] = gains.get((node, indexes[t]), 0) + amount
+    return gains
 
 
 def _group_members(

@@ -22,7 +22,7 @@ from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import NOTHING
 from kornel.core.domain.settings import GuaranteeMode
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.domains import Domain, Topology
 from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
@@ -37,7 +37,7 @@ from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.planner import KIND, Within, plan_preemption
 from kornel.core.preemption.guarantee.prospects import KnownProspects
-from kornel.core.preemption.guarantee.unit_devices import DevicesBeside, want_devices
+from kornel.core.preemption.guarantee.unit_devices import DevicesBeside, assign_devices, want_devices
 from kornel.core.preemption.guarantee.unit_domains import NO_DOMAINS, Bound, Way, WayFinder, bind_groups
 from kornel.core.preemption.guarantee.unit_packing import Packing, is_small, key_of_plan
 from kornel.core.preemption.guarantee.unit_paper import Paper
@@ -49,6 +49,8 @@ MOST_TIES: Final = 2
 """The most ways that are tried although they cannot have fewer victims than the best one."""
 
 NO_DEVICES: Final = Refusal(Outcome.NO_NODE, "the devices are not left beside those of the other members")
+
+UNJUSTIFIED: Final = Refusal(Outcome.NO_NODE, "allocations would leave only for a type that no guarantee covers")
 
 Refused = Mapping[Allocation, frozenset[str]]
 """The nodes on which each member may not run."""
@@ -123,11 +125,13 @@ class UnitSearch:
         """The number of ways that are still tried although they have no fewer victims than the best one."""
         self._packing: Packing | None = None
         self._cut_short = False
+        self._anywhere = False
+        """Tells whether victims on any node may help."""
         self._failure: Refusal | None = None
         self._closest = 0, ""
         """The most places that any way had, and the reason why it had no more."""
         self._greedy: UnitPlan | None = None
-        self._dropping: Iterator[UnitPlan | None] | None = None
+        self._dropping: Iterator[UnitPlan | Refusal | None] | None = None
         """The search for victims that are not needed, while it is under way."""
 
     def is_about(self, members: Sequence[Allocation], refused: Refused) -> bool:
@@ -183,6 +187,7 @@ class UnitSearch:
         self._fence = fence_root(self._whole)
         if self._fence is self._whole.queue:
             return Refusal(Outcome.FENCED_AT_LEAF, f"no victim outside {self._fence.path} may help")
+        self._anywhere = Needs(self._whole, self._fence, entitled).needs_victims_everywhere()
         bound = bind_groups(view.topology, self._members)
         if isinstance(bound, str):
             return Refusal(Outcome.GANG_INCOMPLETE, f"the topology has no level {bound}")
@@ -249,8 +254,10 @@ class UnitSearch:
             self._dropping = None
         way, self._way = self._way, None
         if self._failure is None:
-            assert plan is not None, "the caller calls again until there is one"
-            if self._greedy is None or _key_of(plan) < _key_of(self._greedy):
+            if isinstance(plan, Refusal):
+                self._failure = plan
+                self._closest = self._closest[0], self._closest[1] or plan.detail
+            elif plan is not None and (self._greedy is None or _key_of(plan) < _key_of(self._greedy)):
                 self._greedy = plan
         elif len(self._found) >= self._closest[0]:
             assert way is not None, "the caller has looked"
@@ -344,9 +351,10 @@ class UnitSearch:
         refused = self._refused.get(ask, frozenset())
         return lambda node: node.node_id not in refused
 
-    def _drop_spare_victims(self, view: UnitView) -> Iterator[UnitPlan | None]:
+    def _drop_spare_victims(self, view: UnitView) -> Iterator[UnitPlan | Refusal | None]:
         """Yields the plan that was found without the victims that are not needed to free all that has to be freed (law
-        8); before that ``None`` after some work, as often as necessary."""
+        8), or a refusal if one of the others would leave only for a type that no guarantee covers; before that ``None``
+        after some work, as often as necessary."""
         assert self._fence is not None, "set when the search began"
         entitled = self._find_entitlement(view)
         assert not isinstance(entitled, Refusal), "nothing has changed since the search began"
@@ -365,10 +373,29 @@ class UnitSearch:
                     spare.update(parts)
                 if devices.is_tired():
                     yield None
+        if not ledger.all_owed:
+            kept = [victim for victim in order if victim not in spare]
+            for parts in _join_gangs(kept):
+                if not self._is_justified(parts, kept, ledger, view):
+                    yield UNJUSTIFIED
+                    return
+                if want_devices(self._members):
+                    yield None
         places = tuple(_drop_victims(place, spare) for place in self._found)
         if devices.chosen:
             places = tuple(replace(place, devices=devices.chosen.get(place.ask, place.devices)) for place in places)
         yield UnitPlan(KIND, self._whole.application, places, self._fence, self.mends, self._cut_short)
+
+    def _is_justified(
+        self, parts: Sequence[Allocation], victims: Sequence[Allocation], ledger: _Freed, view: UnitView
+    ) -> bool:
+        """Tells whether *parts*, of *victims*, are needed for something that they may leave for, or for devices."""
+        if ledger.needs(parts):
+            return True
+        if not want_devices(self._members):
+            return False
+        rest = [victim for victim in victims if victim not in parts]
+        return assign_devices([(place.ask, place.node) for place in self._found], rest, view.given_up) is None
 
     def _may_be_beaten(self, view: PartitionView, plan: UnitPlan) -> bool:
         """Tells whether milder or fewer victims than those of *plan* might be enough, judged by sums of amounts."""
@@ -408,12 +435,11 @@ class UnitSearch:
     def _give_answer(self) -> UnitPlan | Refusal:
         if self._greedy is not None:
             return replace(self._greedy, cut_short=self._cut_short)
-        failure = self._failure
-        assert failure is not None, "a search without a plan has failed for a member"
+        assert self._failure is not None, "a search without a plan has failed"
         detail = self._closest[1]
         if self._cut_short:
             detail += "; not all ways were tried"
-        return Refusal(Outcome.GANG_INCOMPLETE, detail, anywhere=failure.anywhere, cut_short=self._cut_short)
+        return Refusal(Outcome.GANG_INCOMPLETE, detail, anywhere=self._anywhere, cut_short=self._cut_short)
 
 
 class _Freed:
@@ -427,6 +453,10 @@ class _Freed:
         self._scopes = needs.scopes
         self._base = needs.base.copy()
         """The amounts still missing in queues and guarantees; below 0: the surplus that is freed."""
+        self.all_owed: Final = all(needs.owed)
+        """Tells whether a guarantee covers each type that the gang asks for."""
+        self._owed = {t for t, owed in zip(needs.types, needs.owed, strict=True) if owed}
+        self._path = set(whole.queue.lineage())
         self._nodes: dict[Node, dict[int, int]] = {}
         for place in places:
             lack = self._nodes.get(place.node)
@@ -444,6 +474,19 @@ class _Freed:
         met = max(self._base, default=0) <= 0 and all(max(lack.values()) <= 0 for lack in self._nodes.values())
         self._count_freed(victims, -1)
         return met
+
+    def needs(self, victims: Sequence[Allocation]) -> bool:
+        """Tells whether something that *victims* may leave for would not be freed without them."""
+        declared = {
+            t for v in victims for queue in v.queue.lineage() if queue not in self._path for t in queue.guaranteed
+        }
+        types = self._owed | declared
+        self._count_freed(victims, 1)
+        missed = any(amount > 0 and t in types for t, amount in zip(self._types, self._base, strict=True)) or any(
+            amount > 0 and t in types for lack in self._nodes.values() for t, amount in lack.items()
+        )
+        self._count_freed(victims, -1)
+        return missed
 
     def take_out(self, victims: Sequence[Allocation]) -> None:
         """Stop counting *victims*."""
@@ -488,11 +531,7 @@ def _stand_for_all(members: Sequence[Allocation]) -> Allocation:
     """Returns an ask with the size of all *members* and the priority of the least important one; it belongs to no
     partition."""
     first = members[0]
-    total: dict[int, int] = {}
-    for ask in members:
-        for t, amount in ask.shape.pairs:
-            total[t] = total.get(t, 0) + amount
-    pairs: Pairs = tuple(sorted(total.items()))
+    pairs = tuple(sorted(sum_amounts(members).items()))
     spec = first.spec._replace(priority=min(ask.priority for ask in members), topology=None)
     return Allocation(spec, first.application, Shape(NOTHING, pairs), first.created_ns, first.arrival)
 

@@ -17,7 +17,7 @@ from typing import Final
 from kornel.core.domain.gangs import HARD
 from kornel.core.domain.readable_amounts import format_count, format_quantities
 from kornel.core.domain.reasons import Outcome, Unschedulable
-from kornel.core.model.allocations import NO_VICTIMS, Allocation
+from kornel.core.model.allocations import NO_VICTIMS, Allocation, sum_amounts
 from kornel.core.model.applications import Application
 from kornel.core.model.domains import Domain
 from kornel.core.model.gang_units import UNIT_KEY, GangUnit
@@ -28,7 +28,7 @@ from kornel.core.partition.gangs.gang_record import GangHold
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import failing
 from kornel.core.partition.waiting.gathering import forms_unit
-from kornel.core.partition.waiting.rooms import UNSERVED, look_again
+from kornel.core.partition.waiting.rooms import UNSERVED, activate_group, look_again
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.attempts import RETRY_NS, set_due
 from kornel.core.preemption.gang_losses import describe_whole
@@ -269,10 +269,7 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
         for victim in plan.victims:
             for t, amount in victim.shape.pairs:
                 hold.freed[t] = hold.freed.get(t, 0) + amount
-        served: dict[int, int] = {}
-        for place in plan.places:
-            for t, amount in place.ask.shape.pairs:
-                served[t] = served.get(t, 0) + amount
+        served = sum_amounts(place.ask for place in plan.places)
         taken = Taken(now_ns, tuple(sorted(served.items())), len(plan.victims))
         pacing.current_window(state, KIND, now_ns).add(taken)
         _watch_victims(state, plan, now_ns)
@@ -455,6 +452,10 @@ def call_off(state: PartitionState, application: Application, why: str, now_ns: 
     for ask in members:
         if ask.reservation is not None:
             reservations.end_reservation(state, ask.reservation, requeue=True)
+    unit = application.groups.get(UNIT_KEY)
+    if unit is not None:
+        # Members that had lost their places were back in line before, and were to wait for the others there.
+        activate_group(unit)
     if not members:
         return
     cost = f"{format_count(hold.evicted, 'victim was', 'victims were')} asked to leave"
@@ -464,7 +465,6 @@ def call_off(state: PartitionState, application: Application, why: str, now_ns: 
     lost = [_describe_loss(state, ask, node_id) for ask, node_id in hold.lost[:MOST_NAMED]]
     refusal = Refusal(Outcome.UNIT_CALLED_OFF, "; ".join([*dict.fromkeys(lost), why, cost]))
     eviction.record_decision(state, KIND, members[0], now_ns, refusal.outcome, refusal.detail, gang_plan=hold.number)
-    unit = application.groups.get(UNIT_KEY)
     if isinstance(unit, GangUnit):
         unit.refusal = refusal
         unit.no_attempt_is_due()

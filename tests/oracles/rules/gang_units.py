@@ -267,21 +267,24 @@ def goes_unguaranteed(
     books: Books, unit: Unit, spread: Spread, chosen: Sequence[Parcel], needs: Sequence[Need]
 ) -> bool:
     """Tells whether some parcel goes only for types that nobody guarantees the unit, and may not. Whoever is needed for
-    devices is needed."""
+    devices is needed, but has to have some type that it may go for."""
     one = unit.as_one()
     entitled = guarantee.entitlement(replace(books, strict=True), one)
     promised = [need for need in needs if need.t in (entitled.queues or {})]
     for parcel in chosen:
         rest = [each for other in chosen if other is not parcel for each in other.victims]
-        if not covers(rest, promised) or not unit.finds_devices(spread, rest):
-            continue
-        goes_for = {need.t for need in needs if not covers(rest, [need])}
         declared = {
             t
             for victim, _ in parcel.victims
             for path in below(victim.queue, lowest_common(victim.queue, one.queue))
             for t in books.queues[path].guaranteed
         }
+        has = {t for victim, _ in parcel.victims for t, amount in victim.amounts.items() if amount} & one.amounts.keys()
+        if not has & (declared | (entitled.queues or {}).keys()):
+            return True
+        if not covers(rest, promised) or not unit.finds_devices(spread, rest):
+            continue
+        goes_for = {need.t for need in needs if not covers(rest, [need])}
         if not goes_for & declared:
             return True
     return False

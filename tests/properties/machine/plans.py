@@ -135,11 +135,13 @@ def lacks_of(states: Iterable[PartitionState]) -> tuple[Lacks, int]:
     for state in states:
         stuck += len(state.stuck)
         for node in state.nodes.values():
-            # What is held while the shim is asked is not free any more.
-            holding = [r.ask for r in node.reservations.values() if r.rank == 1 and r.ask.held_on is not node]
-            if holding:
-                held = {t for ask in holding for t, amount in ask.shape.pairs if amount}
-                found[node] = [amount if t in held else 0 for t, amount in enumerate(lacking(state, node, holding))]
+            holders = [r.ask for r in node.reservations.values() if r.rank == 1]
+            if holders:
+                # What is held while the shim is asked is not free any more. If it lacks then, since the shim has placed
+                # more there than there is room for, it lacks just as much once the shim is not asked any more.
+                lack = lacking(state, node, [ask for ask in holders if ask.held_on is not node])
+                held = {t for ask in holders for t, amount in ask.shape.pairs if amount}
+                found[node] = [amount if t in held else 0 for t, amount in enumerate(lack)]
     return found, stuck
 
 
