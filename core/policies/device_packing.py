@@ -130,7 +130,7 @@ class DevicePacking:
         everybody.sort(key=lambda one: hardness_of(one.request))
         search = Sharing(node.devices.copy(), everybody, max(1, self._budget.left))
         enough = search.serve_all()
-        self._budget.left -= search.steps + search.looked // 4
+        self._budget.left -= search.steps
         if not enough and search.cut_short:
             self._budget.cut_short = True
         return enough
