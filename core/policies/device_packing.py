@@ -14,8 +14,9 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
 from kornel.core.policies.device_sharing import DeviceKind, Sharing, Wanting, hardness_of, kind_of
 
-MOST_STEPS: Final = 300
-"""The most steps of one choice, which take about two milliseconds."""
+STEPS_WITHOUT_DEVICES: Final = 5_000
+STEPS_WITH_DEVICES: Final = 300
+"""The most steps of one choice for members of which some want devices; they take about two milliseconds."""
 MOST_NODES: Final = 32
 """The most nodes that are tried for each kind of member, the first ones in order."""
 
@@ -23,12 +24,24 @@ MOST_NODES: Final = 32
 class Budget:
     """The steps that are left of one choice, which may consist of several searches."""
 
-    __slots__ = ("cut_short", "left")
+    __slots__ = ("_most", "cut_short", "left")
 
-    def __init__(self, steps: int = MOST_STEPS) -> None:
+    def __init__(self, steps: int) -> None:
+        self._most: Final = steps
         self.left = steps
         self.cut_short = False
         """Tells whether the budget ended a search before all ways were tried."""
+
+    @classmethod
+    def for_requests(cls, requests: Iterable[DeviceRequest | None]) -> Budget:
+        """Returns the budget of a choice for members with these *requests*; ``None``: they want no devices."""
+        with_devices = any(request is not None for request in requests)
+        return cls(STEPS_WITH_DEVICES if with_devices else STEPS_WITHOUT_DEVICES)
+
+    @property
+    def spent(self) -> int:
+        """The number of steps taken so far."""
+        return self._most - self.left
 
 
 class DevicesTogether:

@@ -26,8 +26,6 @@ from kornel.core.policies.device_choice import choose_devices
 from kornel.core.policies.device_packing import MOST_NODES, Budget, DevicesTogether, hardness_of_member
 from kornel.core.policies.gang_packing import Kind, Packing
 
-MOST_STEPS: Final = 5_000
-"""The most times that a search for a way to pack different members puts a member on a node."""
 MOST_PACKED: Final = 256
 """The most members of a gang for which ways to pack them are searched for, because the recursion is as deep as their
 number."""
@@ -96,7 +94,7 @@ class Candidates(NamedTuple):
 
 def choose_nodes(candidates: Candidates, gang: Sequence[Members], budget: Budget | None = None) -> Chosen | Shortfall:
     """Returns a node for each member of *gang*, or how many would find one. Changes nothing. *budget*: the steps that a
-    search for a way to pack members with different devices may take."""
+    search for a way to pack different members may take."""
     wanted = sum(members.number for members in gang)
     found = _place_in_turn(candidates, gang, range(len(gang)), wanted)
     if not isinstance(found, Shortfall) or len(gang) == 1:
@@ -110,11 +108,10 @@ def choose_nodes(candidates: Candidates, gang: Sequence[Members], budget: Budget
         return best._replace(exhaustive=True)
     if wanted > MOST_PACKED:
         return best
+    budget = budget or Budget.for_requests(members.devices for members in gang)
     if any(members.devices is not None for members in gang):
-        budget = budget or Budget()
         packing = _pack_devices(candidates, gang, budget)
     else:
-        budget = Budget(MOST_STEPS)
         kinds = [Kind(members.pairs, members.number, list(_usable_nodes(candidates, members))) for members in gang]
         packing = Packing(kinds, largest_first, budget, alike=_run_anywhere(gang))
     nodes = packing.find_nodes()
