@@ -35,14 +35,9 @@ _SECRET_VALUE: Final = re.compile(
 )
 """A pattern of tokens of the core, other bearer tokens, a user and password in an address, and private keys."""
 
-_NAME: Final = (
-    r"(?:password|passwd|passphrase|passcode|pwd|_pass|secret|token|credential|api.?key|access.?key|account.?key"
-    r"|private.?key|client.?key|authorization)[a-z0-9_.-]{0,24}"
-)
-"""A pattern of names of secrets within a text, which may go on after the word that makes them secrets."""
-
 _SECRET_ASSIGNMENT: Final = re.compile(
-    rf"({_NAME}[ \t]{{0,8}}=>?[ \t]{{0,8}})"
+    r"((?:password|passwd|passphrase|passcode|pwd|_pass|secret|token|credential|api.?key|access.?key|account.?key"
+    r"|private.?key|client.?key|authorization)[a-z0-9_.-]{0,24}[ \t]{0,8}=>?[ \t]{0,8})"
     r"(?:\\{0,4}\"[^\"\r\n]*\"|'[^'\r\n]*'|[\"']?[^\s&;,\"']+)",
     re.IGNORECASE,
 )
@@ -54,7 +49,9 @@ _JWT: Final = re.compile(r"eyJ[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+\.[A-Za-z0-9_.-]*)?
 
 # The repetition of a text's characters is possessive. An ordinary one would keep 150 bytes for each of them.
 _SECRET_ENTRY: Final = re.compile(
-    rf"({_NAME}[\\\"']{{0,4}}[ \t]{{0,8}}:(?:\s{{1,8}}(?=\")|[ \t]{{0,8}})(?:basic |bearer )?)"
+    r"((?:password|passwd|passphrase|passcode|pwd|_pass|secret|token|credential|api.?key|access.?key|account.?key"
+    r"|private.?key|client.?key|authorization)[a-z0-9_.-]{0,24}"
+    r"[\\\"']{0,4}[ \t]{0,8}:(?:\s{1,8}(?=\")|[ \t]{0,8})(?:basic |bearer )?)"
     r"(?:\[[^\]]*\]?|\{[^}]*\}?|\"(?:[^\"\\]++|\\.)*+\"?|\\{1,4}\"[^\"]*\"?|'[^']*'?|[^\s&;,\"'}\]\\]+)",
     re.IGNORECASE | re.DOTALL,
 )
