@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 
 from kornel.conformance.outcome import Mismatch, Skipped, check
+from kornel.shim_client.call_status import StatusKeeper
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2
 
@@ -74,6 +75,7 @@ class CallbackPeer:
         self.withheld: Final[list[callback_pb2.PredicatesQuestion]] = []
         """Questions about predicates that were not answered."""
         self._call = call
+        self._status = StatusKeeper(call)
         self._answers = answers
         self._deadline_s = deadline_s
         self._news = asyncio.Event()
@@ -91,10 +93,10 @@ class CallbackPeer:
         if self._attached:
             return
         self._reader.result()
-        code = await self._call.code()
+        code, details, _ = await self._status.wait_for_status()
         if code is grpc.StatusCode.UNIMPLEMENTED:
             raise Skipped("the core does not serve kornel.v1.CallbackService")
-        raise Mismatch(f"the subscription was refused: {code.name} {await self._call.details()}")
+        raise Mismatch(f"the subscription was refused: {code.name} {details}")
 
     async def wait_until(self, condition: Callable[[], object], hope: str) -> None:
         """Wait until *condition* is true. Raises Mismatch, with the text *hope*, if that takes too long."""
@@ -126,7 +128,8 @@ class CallbackPeer:
     async def wait_for_end(self) -> tuple[grpc.StatusCode, str]:
         """Returns the status and details with which the core ended the call. Raises Mismatch if it does not end it."""
         await self.wait_until(self._reader.done, "the callback stream to end")
-        return await self._call.code(), await self._call.details() or ""
+        code, details, _ = await self._status.wait_for_status()
+        return code, details
 
     async def close(self) -> None:
         """Cancel the call, and end all tasks."""

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from kornel.conformance.entries import Entry
 from kornel.conformance.outcome import Mismatch
+from kornel.shim_client.call_status import StatusKeeper
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
@@ -87,6 +88,7 @@ class Stream(Generic[Request, Response]):
         self.received = 0
         """The number of entries that have arrived."""
         self._call = call
+        self._status = StatusKeeper(call)
         self._entries = entries
         self._aside = aside
         self._reader = asyncio.create_task(self._read_entries(), name=f"{name} reader")
@@ -115,7 +117,7 @@ class Stream(Generic[Request, Response]):
         done, _ = await asyncio.wait([self._reader], timeout=within_s)
         if not done:
             raise Mismatch(f"expected the {self.name} stream to end, but it is open after {within_s:g} s")
-        return await self._call.code()
+        return (await self._status.wait_for_status()).code
 
     async def half_close(self) -> None:
         """End the requests, and go on reading."""
@@ -137,6 +139,7 @@ class Stream(Generic[Request, Response]):
         except (grpc.RpcError, asyncio.CancelledError):
             # The status is read below for every kind of ending; a cancelled call raises the second error.
             pass
-        how = f"{(await self._call.code()).name} {await self._call.details() or ''}".strip()
+        code, details, _ = await self._status.wait_for_status()
+        how = f"{code.name} {details}".strip()
         self.inbox.close(how)
         self.side.close(how)

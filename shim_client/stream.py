@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from kornel.shim_client.call_status import StatusKeeper
 from kornel.shim_client.errors import ConnectionLost, ResyncRequired, StreamRefused, Superseded
 from kornel.shim_client.progress import Progress
 from kornel.shim_client.retry_info import read_retry_delay
@@ -124,6 +125,7 @@ class DuplexStream(Generic[Entry, Request, Response]):
         asks to wait before the next RPC.
         """
         call = self._call = self._start()
+        keeper = StatusKeeper(call)
         heard = False
         writer = asyncio.create_task(self._write_batches(call), name=f"{self._kind} writer")
         try:
@@ -151,9 +153,9 @@ class DuplexStream(Generic[Entry, Request, Response]):
             await asyncio.wait([writer])
         if not writer.cancelled() and (bug := writer.exception()) is not None:
             raise bug
-        code, trailing = await call.code(), await call.trailing_metadata()
+        code, reason, trailing = await keeper.wait_for_status()
         self._ended(trailing)
-        return heard, code, await call.details() or "", read_retry_delay(code, trailing)
+        return heard, code, reason, read_retry_delay(code, trailing)
 
     def begin_again(self) -> None:
         """Open another RPC, because the open one belongs to an earlier registration."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -129,9 +131,17 @@ def _configure_sqlite(url: URL, patience_s: float, *, read_only: bool, durable: 
     def begun(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
+    sa.event.listen(engine, "do_connect", lambda *_: _make_private_file(url))
     sa.event.listen(engine, "connect", opened)
     sa.event.listen(engine, "begin", begun)
     return engine
+
+
+def _make_private_file(url: URL) -> None:
+    """Makes the file of *url*, unless it is there. It contains configurations and names of users, which other users of
+    the machine must not read; SQLite would make it readable, and its log has the same mode."""
+    with suppress(OSError):  # SQLite then says what is wrong.
+        os.close(os.open(str(url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _write_ahead(cursor: sqlite3.Cursor, patience_s: float) -> None:

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from io import BufferedReader, BufferedWriter
+from io import BufferedRandom, BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -36,9 +36,10 @@ _SUMMED: Final = struct.Struct("<IQQI")
 _MAGIC: Final = b"KSP1"
 _SUFFIX: Final = ".spool"
 _NAME: Final = re.compile(r"([0-9]{16})\.spool", re.ASCII)
-_HIGHEST: Final = 10**12
-"""The highest number of a segment. No writer reaches it with segments of 4 MiB. It is checked because numbers continue
-after the highest one in the directory, and must not outgrow the names of files."""
+_REACH: Final = 10**12
+"""The most by which the number of a segment may exceed that of the first segment of the last writer. No writer reaches
+it with segments of 4 MiB. It is checked because numbers continue after the highest one in the directory, and must not
+outgrow the names of files."""
 
 
 class SpoolUnusable(Exception):
@@ -78,17 +79,19 @@ class SpoolWriter:
         self._done = Place(0, 0)
         try:
             _make_directory(directory)
-            self._lock = (directory / "lock").open("wb")
+            self._lock = (directory / "lock").open("a+b")
             if not _lock_file(self._lock, wait=False):
                 self._lock.close()
                 raise SpoolUnusable(f"{directory}: another core writes its history there")
-            self.odd: Final = tuple(_move_odd_files(directory))
+            highest = _read_number(self._lock) + _REACH
+            self.odd: Final = tuple(_move_odd_files(directory, highest))
             """The names of files that look like segments but are none. They were set aside."""
-            self._sizes = _segment_sizes(directory)
+            self._sizes = _segment_sizes(directory, highest)
         except OSError as error:
             raise SpoolUnusable(f"{directory}: {error.strerror or error}") from error
         self.first_segment: Final = max(self._sizes, default=0) + 1
         """The first segment of this writer. Nothing is appended to earlier ones."""
+        _write_number(self._lock, self.first_segment)
         self._next = self.first_segment
         self._file: int | None = None
         self._writing = 0
@@ -191,9 +194,10 @@ class SpoolReader:
     def __init__(self, directory: Path, sealed_before: int = 0) -> None:
         self._directory = directory
         self._sealed_before = sealed_before
+        self._highest = sealed_before + _REACH
         self._lock = (directory / "reader.lock").open("wb")
         _lock_file(self._lock, wait=True)
-        self.place = Place(min(_segment_sizes(directory), default=sealed_before), 0)
+        self.place = Place(min(self._list_sizes(), default=sealed_before), 0)
         """The position before which everything is stored elsewhere."""
         self.damaged: set[int] = set()
         """The segments of which a part could not be read."""
@@ -207,7 +211,7 @@ class SpoolReader:
         records = size = 0
         # The segments are listed before any is read: a segment with a later one now is complete, even if it was not a
         # moment ago.
-        numbers = sorted(number for number in _segment_sizes(self._directory) if number >= self.place.segment)
+        numbers = sorted(number for number in self._list_sizes() if number >= self.place.segment)
         for number in numbers:
             start = self.place.offset if number == self.place.segment else 0
             try:
@@ -232,7 +236,7 @@ class SpoolReader:
     @property
     def waiting_bytes(self) -> int:
         """The approximate number of bytes that wait to be stored elsewhere."""
-        sizes = _segment_sizes(self._directory)
+        sizes = self._list_sizes()
         return sum(sizes.values()) - min(self.place.offset, sizes.get(self.place.segment, 0))
 
     def mark_stored(self, frame: Frame) -> None:
@@ -246,13 +250,31 @@ class SpoolReader:
     def _move_to(self, place: Place) -> None:
         # It removes only segments that it has read itself: numbers begin again in an empty directory, so segments with
         # lower numbers may belong to a later core.
-        for number in _segment_sizes(self._directory):
+        for number in self._list_sizes():
             if self.place.segment <= number < place.segment:
                 _segment_path(self._directory, number).unlink(missing_ok=True)
         self.place = place
 
+    def _list_sizes(self) -> dict[int, int]:
+        return _segment_sizes(self._directory, self._highest)
 
-def _lock_file(file: BufferedWriter, *, wait: bool) -> bool:
+
+def _read_number(lock: BufferedRandom) -> int:
+    """Returns the number that the last writer has left in its lock file; 0: none."""
+    lock.seek(0)
+    text = lock.read(16)
+    return int(text) if text.isdigit() else 0
+
+
+def _write_number(lock: BufferedRandom, number: int) -> None:
+    """Leaves *number* to the next writer, which otherwise might take the segments after it for odd files."""
+    with suppress(OSError):  # A disk that is full will have room again before the numbers are that high.
+        lock.truncate(0)
+        lock.write(b"%d" % number)
+        lock.flush()
+
+
+def _lock_file(file: BufferedWriter | BufferedRandom, *, wait: bool) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -277,11 +299,11 @@ def _sync_names(directory: Path) -> None:
         os.close(file)
 
 
-def _move_odd_files(directory: Path) -> list[str]:
+def _move_odd_files(directory: Path, highest: int) -> list[str]:
     """Set aside entries with names like those of segments that are no segments of a writer, or no files. Returns the
     names."""
     with os.scandir(directory) as entries:
-        odd = [entry.name for entry in entries if entry.name.endswith(_SUFFIX) and _number_of(entry) is None]
+        odd = [entry.name for entry in entries if entry.name.endswith(_SUFFIX) and _number_of(entry, highest) is None]
     aside = SetAside(directory)
     for name in odd:
         # If it cannot be moved, it is still not read.
@@ -290,12 +312,12 @@ def _move_odd_files(directory: Path) -> list[str]:
     return odd
 
 
-def _segment_sizes(directory: Path) -> dict[int, int]:
+def _segment_sizes(directory: Path, highest: int) -> dict[int, int]:
     """Returns the bytes of each segment by its number."""
     sizes = {}
     with os.scandir(directory) as entries:
         for entry in entries:
-            number = _number_of(entry)
+            number = _number_of(entry, highest)
             if number is not None:
                 try:
                     sizes[number] = entry.stat().st_size
@@ -304,13 +326,13 @@ def _segment_sizes(directory: Path) -> dict[int, int]:
     return sizes
 
 
-def _number_of(entry: os.DirEntry[str]) -> int | None:
+def _number_of(entry: os.DirEntry[str], highest: int) -> int | None:
     """Return the number of the segment *entry*, or ``None`` if it is no segment in spite of its name."""
     found = _NAME.fullmatch(entry.name)
     if found is None or not entry.is_file(follow_symlinks=False):
         return None
     number = int(found[1])
-    return number if number <= _HIGHEST else None
+    return number if number <= highest else None
 
 
 def _read_frames(file: BufferedReader, number: int, start: int) -> Iterator[Frame]:

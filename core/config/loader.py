@@ -32,7 +32,7 @@ from kornel.core.config.model import (
     PartitionConfig,
     QueueConfig,
 )
-from kornel.core.config.placement_rules import check_rules
+from kornel.core.config.placement_rules import check_expressions, check_rules
 from kornel.core.config.priority_rules import check_priorities
 from kornel.core.config.problems import ProblemLog
 from kornel.core.config.resource_rules import check_resources, check_types
@@ -119,6 +119,7 @@ def _interpret_root(text: str, top: Field, log: ProblemLog, unavailable_resolver
         warn_of_idle_keys(partition, root)
         warn_of_likely_mistakes(root)
         warn_of_differences(partition, root)
+    check_expressions(rule for partition in declared for rule in partition.rules)
     log.raise_if_errors()
     partitions = tuple(_make_partition(partition, root) for partition, root in trees)
     configuration = Configuration(partitions, checksum_of(text), log.in_order())

@@ -4,7 +4,7 @@ B15)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kornel.core.config.declared import DeclaredQueue, DeclaredRule
@@ -23,6 +23,9 @@ from kornel.core.domain.names import (
 )
 from kornel.core.policies.placement.patterns import find_flaw
 
+MOST_EXPRESSIONS: Final = 256
+"""The most regular expressions in the filters of a configuration. Each may take 128 KiB of memory."""
+
 RULES: Final = ("provided", "user", "fixed", "tag")
 
 _RULE_NAME: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9_]*", re.ASCII)
@@ -36,6 +39,23 @@ def check_rules(rules: list[DeclaredRule], root: DeclaredQueue) -> None:
         sound = [_check_rule(link) for link in chain]
         if all(sound):
             _check_static_path(number, chain, queues)
+
+
+def check_expressions(rules: Iterable[DeclaredRule]) -> None:
+    """Report the first filter that has one regular expression too many. *rules*: those of the whole configuration."""
+    count = 0
+    for rule in rules:
+        for link in _chain_of(rule):
+            for names in (link.filter_users, link.filter_groups):
+                if len(names) != 1 or not looks_like_regex(names[0][0]):
+                    continue
+                count += 1
+                if count > MOST_EXPRESSIONS:
+                    names[0][1].error(
+                        f"more than {MOST_EXPRESSIONS} filters have a regular expression",
+                        "lists of names, or fewer rules",
+                    )
+                    return
 
 
 def _chain_of(rule: DeclaredRule) -> list[DeclaredRule]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+
+MOST_NAMED: Final = 3
+"""The most names that :func:`name_some` returns."""
 
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL: Final = ("", "k", "M", "G", "T", "P", "E")
@@ -28,6 +31,12 @@ def format_quantities(amounts: Mapping[str, int]) -> str:
 def format_count(number: int, thing: str, things: str = "") -> str:
     """Returns *number* of *thing* in words: ``1 ask``, ``2 asks``. *things*: a plural that is not regular."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {things or thing + 's'}"
+
+
+def name_some(names: Sequence[str]) -> str:
+    """Returns the first of *names*, and how many more there are: ``n1, n2, n3 and 5 more``."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED])}{more}"
 
 
 def types_in_order(several: Iterable[Mapping[str, int]]) -> list[str]:

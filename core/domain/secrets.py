@@ -13,13 +13,16 @@ from typing import Final
 HIDDEN: Final = "[hidden]"
 
 _SECRET_WORD: Final = re.compile(
-    "password|passwd|passphrase|secret|token|credential|private|authorization|apikey|accesskey"
+    "password|passwd|passphrase|passcode|secret|token|credential|private|authorization|apikey|accesskey"
 )
-_LAST: Final = ("key", "keys", "pwd", "pw", "pass", "pin")
+_LAST: Final = ("key", "keys", "pass", "pin")
 """Words that mean a secret only as the last of several words: a key by itself names an ask."""
 
-_ENDINGS: Final = ("Key", "Keys", "Pwd", "PWD", "Pw", "PW", "Pass", "Pin")
+_ENDINGS: Final = ("Key", "Keys", "Pass", "Pin")
 """The same words where capitals separate words, as in "bindPwd"."""
+
+_ALWAYS: Final = ("pwd", "pw")
+"""Words that mean a secret even alone or without anything that separates them, as in "rootpw"."""
 
 _SEPARATORS: Final = str.maketrans("-_/:@", ".....")
 
@@ -27,13 +30,18 @@ _SECRET_VALUE: Final = re.compile(
     r"krn_[A-Za-z0-9_-]{43}"
     r"|(?<=bearer )[^\s\"']+"
     r"|(?<=://)[^/\s\"<>]+(?=@)"
-    r"|(?:(?<=password=)|(?<=passwd=)|(?<=pwd=)|(?<=secret=)|(?<=token=)|(?<=api.key=)|(?<=apikey=)|(?<=access.key=)"
-    r"|(?<=accesskey=))[^\s&;,\"']+"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
     re.IGNORECASE | re.DOTALL,
 )
-"""A pattern of tokens of the core, other bearer tokens, a user and password in an address or a list of words, and
-private keys."""
+"""A pattern of tokens of the core, other bearer tokens, a user and password in an address, and private keys."""
+
+_SECRET_ASSIGNMENT: Final = re.compile(
+    r"((?:password|passwd|passphrase|passcode|pwd|secret|token|api.?key|access.?key|account.?key)"
+    r"[ \t]{0,8}=>?[ \t]{0,8})"
+    r"(?:\\{0,4}\"[^\"\r\n]*\"|'[^'\r\n]*'|[\"']?[^\s&;,\"']+)",
+    re.IGNORECASE,
+)
+"""A pattern of secrets in a list of words, an address or the options of a login module."""
 
 # Text that only begins like a JWT is matched as a whole too, because a search that starts again within it would read it
 # many times.
@@ -48,8 +56,8 @@ _SECRET_ENTRY: Final = re.compile(
 )
 """A pattern of entries whose name is a secret, in a value that is a document of its own: JSON, YAML, headers."""
 
-_SIGNS: Final = ("krn_", "bearer ", "://", "password=", "passwd=", "pwd=", "secret=", "token=", "key=")
-_SIGNS_OF_BLOCKS: Final = ("private key-----", "eyj")
+_SIGNS: Final = ("krn_", "bearer ", "://", "=")
+_SIGNS_OF_BLOCKS: Final = ("private key", "eyj")
 """Words in lower case, one of which occurs in every text with secret values. Looking for these first takes a tenth of
 the work.
 """
@@ -69,6 +77,8 @@ def names_secret(name: str) -> bool:
     lower = name.lower()
     if _SECRET_WORD.search(lower):
         return True
+    if lower.endswith(_ALWAYS):
+        return True
     before, _, last = lower.translate(_SEPARATORS).rpartition(".")
     if last in _LAST:
         return bool(before)
@@ -80,7 +90,8 @@ def hide_secret_values(text: str) -> str:
     lower = text.lower()
     if not any(sign in lower for sign in (*_SIGNS, *_SIGNS_OF_BLOCKS)):
         return text
-    return _JWT.sub(lambda found: HIDDEN if found[1] else found[0], _SECRET_VALUE.sub(HIDDEN, text))
+    text = _JWT.sub(lambda found: HIDDEN if found[1] else found[0], _SECRET_VALUE.sub(HIDDEN, text))
+    return _SECRET_ASSIGNMENT.sub(rf"\1{HIDDEN}", text) if "=" in text else text
 
 
 def _hide_secret_entries(text: str) -> str:
@@ -116,7 +127,7 @@ def text_without_secrets(text: str) -> str:
     """
     text = hide_secret_values(text)
     lower = text.lower()
-    if not (_SECRET_WORD.search(lower) or any(word in lower for word in _LAST)):
+    if not (_SECRET_WORD.search(lower) or any(word in lower for word in (*_LAST, *_ALWAYS))):
         return text
     shown: list[str] = []
     within: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kornel.core.journal.calls import CallKind
 from kornel.core.journal.records import Block, Record, RecordDamaged, read_block
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, describe_error
 
@@ -52,24 +53,39 @@ def verify_store(store: JournalStore) -> Findings:
     """Checks every record, including those after damaged ones."""
     damage: list[Damage] = []
     before: Block | None = None
-    first = last = records = 0
+    first = last = records = life = 0
     try:
-        for block, _ in store.read_blocks():
+        for block, its_life in store.read_blocks():
             first = first or block.first
             broken = _find_break(before, block)
             if broken is not None:
                 damage.append(broken)
             try:
-                for _ in read_block(block):
+                for record in read_block(block):
                     records += 1
+                    if record.sequence == block.first and not _is_life(its_life, life, record):
+                        damage.append(
+                            Damage(block.first, block.last, f"its engine did not begin with record {its_life}")
+                        )
             except RecordDamaged as error:
                 damage.append(Damage(error.sequence, max(block.last, error.sequence), error.reason))
             last = max(last, block.last)
-            before = block
+            before, life = block, its_life
+        if problem := store.check_file():
+            damage.append(Damage(last + 1, last + 1, f"records may be missing, because the file is damaged: {problem}"))
     except STORE_ERRORS as error:
         at = last + 1
         damage.append(Damage(at, at, f"the store cannot be read from here on: {describe_error(error)}"))
     return Findings(first, last, records, tuple(damage))
+
+
+def _is_life(life: int, before: int, first: Record) -> bool:
+    """Tells whether *life* is that of a block with the record *first*, after a block with the life *before*; 0: it is
+    the first block that is there."""
+    beginning = first.call.beginning
+    if first.call.kind is CallKind.BEGIN and beginning is not None and beginning.afresh:
+        return life == first.sequence
+    return life == before if before else 0 < life < first.sequence
 
 
 def _find_break(before: Block | None, block: Block) -> Damage | None:

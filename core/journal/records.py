@@ -2,7 +2,8 @@
 
 A block contains the records that are committed at once. Each record is preceded by its length and followed by its
 checksum, and all are deflated together. The checksum covers the number and the epoch of the record, and the checksum of
-the previous record, so that any change, omission or exchange is noticed. A damaged block is read up to the damage:
+the previous record, so that any change, omission or exchange is noticed. That of the first record of a block also
+covers the time of the block and what it says of deliveries. A damaged block is read up to the damage:
 :func:`read_block` reports the first record that cannot be trusted.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -21,7 +22,8 @@ from kornel.core.service.message_bytes import encode_field, encode_varint
 from kornel.core.service.resuming import Begun, Kind, Receipt, Received
 from kornel.v1 import journal_pb2 as pb
 
-_PLACE: Final = struct.Struct("<QQ")
+_PLACE: Final = struct.Struct("<qq")
+_HEAD: Final = struct.Struct("<qqq")
 _CHECKSUM: Final = struct.Struct("<I")
 _STREAMS: Final = {
     Kind.NODE: pb.JOURNAL_STREAM_NODES,
@@ -79,16 +81,16 @@ class BlockWriter:
         self.chain = chain
         self.epoch = epoch
 
-    def make_block(self, calls: Iterable[tuple[EngineCall, CallResult]], delivered: int) -> Block:
+    def make_block(self, calls: Sequence[tuple[EngineCall, CallResult]], delivered: int) -> Block:
         """Returns the next block, which has to be written before any later one."""
         parts: list[bytes] = []
         first, before, epoch = self.sequence + 1, self.chain, self.epoch
-        sequence, chain = self.sequence, self.chain
-        last_ns = at_ns = 0
+        at_ns = calls[0][0].now_ns
+        sequence, chain = self.sequence, _begin_chain(self.chain, at_ns, delivered)
+        last_ns = 0
         for call, result in calls:
             message = pb.JournalRecord(call=int(call.kind), after_ns=call.now_ns - last_ns)  # type: ignore[arg-type]
             last_ns = call.now_ns
-            at_ns = at_ns or last_ns
             if call.budget:
                 message.budget = call.budget
             if call.beginning is not None:
@@ -120,15 +122,18 @@ class BlockWriter:
 def read_block(block: Block) -> Iterator[Record]:
     """Yields the records of *block* in order. Raises :class:`RecordDamaged` at the first record that cannot be
     trusted."""
-    sequence, chain, now_ns = block.first - 1, block.chain_before, 0
+    sequence, chain, now_ns = block.first - 1, _begin_chain(block.chain_before, block.at_ns, block.delivered), 0
     sums: dict[int, int] = {}
     for raw in _read_parts(block):
+        if sequence == block.last and chain == block.chain:
+            break  # Only the end of the compressed bytes is damaged: by their own checksums all records are intact.
         sequence += 1
         if raw is None:
-            if sequence > block.last and chain == block.chain:
-                return  # The checksum of zlib at the end is damaged, but by their own checksums all records are intact.
-            raise RecordDamaged(sequence, "it cannot be read")
+            raise RecordDamaged(max(block.first, min(sequence, block.last)), "it cannot be read")
         chain = _chain_checksum(raw[:-4], sequence, block.epoch, chain)
+        if sequence == block.first and raw[-4:] != _CHECKSUM.pack(chain):
+            # Earlier cores did not cover the numbers beside the records.
+            chain = _chain_checksum(raw[:-4], sequence, block.epoch, block.chain_before)
         if raw[-4:] != _CHECKSUM.pack(chain):
             raise RecordDamaged(sequence, "its checksum does not hold")
         message = pb.JournalRecord()
@@ -146,7 +151,7 @@ def read_block(block: Block) -> Iterator[Record]:
         result = CallResult(CallOutcome(message.outcome), message.effects, sums.get(message.place, 0))
         yield Record(sequence, block.epoch, call, result)
     if sequence != block.last or chain != block.chain:
-        raise RecordDamaged(min(sequence + 1, block.last), "its block does not end as it says")
+        raise RecordDamaged(max(block.first, min(sequence + 1, block.last)), "its block does not end as it says")
 
 
 def _read_call(message: pb.JournalRecord, now_ns: int) -> EngineCall:
@@ -184,6 +189,11 @@ def _write_beginning(beginning: Beginning, message: pb.JournalBeginning) -> None
 def _read_beginning(message: pb.JournalBeginning) -> Beginning:
     delay_ns = message.reservation_delay_ns if message.HasField("reservation_delay_ns") else None
     return Beginning(message.version, message.afresh, delay_ns, message.reservation_percent)
+
+
+def _begin_chain(before: int, at_ns: int, delivered: int) -> int:
+    """Returns the checksum from which that of the first record of a block is computed."""
+    return zlib.crc32(_HEAD.pack(before, at_ns, delivered))
 
 
 def _chain_checksum(raw: bytes, sequence: int, epoch: int, before: int) -> int:

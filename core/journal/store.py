@@ -6,10 +6,10 @@ import errno
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -21,8 +21,11 @@ from kornel.core.archive.database import connect, reason_of, upgrade_tables
 from kornel.core.journal.records import Block
 from kornel.core.journal.tables import BLOCKS, LEASE
 
-STORE_ERRORS: Final = (SQLAlchemyError, OSError)
-"""The errors with which a database fails; the next try may succeed."""
+RowT = TypeVar("RowT", bound=Sequence[Any])
+
+STORE_ERRORS: Final = (SQLAlchemyError, OSError, UnicodeDecodeError)
+"""The errors with which a database fails; the next try may succeed. SQLite quotes damaged bytes in its messages, which
+the driver cannot decode."""
 
 READ_AT_ONCE: Final = 256
 """The number of blocks that are fetched with one query."""
@@ -113,7 +116,7 @@ class JournalStore:
         columns = (BLOCKS.c.last, BLOCKS.c.epoch, BLOCKS.c.life, BLOCKS.c.at_ns, BLOCKS.c.chain, BLOCKS.c.delivered)
         with self._engine.begin() as connection:
             row = connection.execute(sa.select(*columns).order_by(BLOCKS.c.first.desc()).limit(1)).first()
-        return StoreEnd(*row) if row is not None else StoreEnd()
+        return StoreEnd(*_check_types(row)) if row is not None else StoreEnd()
 
     def append_block(self, block: Block, life: int) -> None:
         """Commit *block*. Raises :class:`StoreTaken` if another core has written records with its numbers, or holds the
@@ -238,6 +241,18 @@ class JournalStore:
         with self._engine.begin() as connection:
             return int(connection.execute(query).scalar() or 0)
 
+    def check_file(self) -> str:
+        """Returns what is wrong with the structure of an SQLite file, or an empty text. PostgreSQL sees to its own
+        files.
+
+        Rows that the structure has lost are missing at the end without a trace in the other rows.
+        """
+        if not self._is_sqlite:
+            return ""
+        with self._engine.begin() as connection:
+            found = connection.execute(sa.text("PRAGMA quick_check(1)")).scalars().all()
+        return "" if found == ["ok"] else "; ".join(" ".join(str(text).split()) for text in found)
+
     def prune_before(self, sequence: int) -> int:
         """Removes the blocks that end before *sequence*, a few at a time. Returns their number."""
         removed = 0
@@ -281,6 +296,13 @@ def is_full(error: Exception) -> bool:
 
 
 def _make_block(row: Row[Any]) -> Block:
-    return Block(
-        row.first, row.last, row.epoch, row.at_ns, row.chain_before, row.chain, row.delivered, bytes(row.payload)
-    )
+    *_, payload = _check_types(row)
+    return Block(row.first, row.last, row.epoch, row.at_ns, row.chain_before, row.chain, row.delivered, bytes(payload))
+
+
+def _check_types(row: RowT) -> RowT:
+    """Returns *row*. Raises ``OSError`` for a value of another type than its column's, which SQLite does not prevent in
+    a damaged file."""
+    if not all(isinstance(value, int | bytes | memoryview) for value in row):
+        raise OSError(errno.EIO, "a row of the journal is damaged")
+    return row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, overload
 
@@ -286,6 +287,15 @@ class Allocation:
     def __repr__(self) -> str:
         where = self.node.node_id if self.node is not None else "pending"
         return f"Allocation({self.key} of {self.application.application_id}, {where})"
+
+
+def sum_amounts(allocations: Iterable[Allocation]) -> dict[int, int]:
+    """Returns the amounts of all *allocations* together, by type."""
+    total: dict[int, int] = {}
+    for allocation in allocations:
+        for t, amount in allocation.shape.pairs:
+            total[t] = total.get(t, 0) + amount
+    return total
 
 
 class Reservation:

@@ -1,9 +1,9 @@
 """Runs the one task that owns the engine.
 
-Everything that reaches the engine passes one bounded queue, in order of arrival. A sender that fills it faster than it
-empties has to wait, so nothing is ever dropped (protocol.md DB-13). The task alternates between commands and slices of
-the scheduling cycle, hands over the effects of each before it goes on, and lets other tasks run between slices. If
-there is nothing to do, it sleeps until input comes or the time at which the engine wants to be called.
+Everything that reaches the engine passes one bounded queue, in order of arrival (:mod:`.intake_queue`). The task
+alternates between commands and slices of the scheduling cycle, hands over the effects of each before it goes on, and
+lets other tasks run between slices. If there is nothing to do, it sleeps until input comes or the time at which the
+engine wants to be called.
 
 Rules: protocol.md 1.1, 5, 15; DESIGN 2.1.
 """
@@ -14,7 +14,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 from uuid import uuid4
@@ -40,11 +39,22 @@ from kornel.core.service.callback_board import CallbackBoard, CallbackStream
 from kornel.core.service.callback_link import CallbackLink
 from kornel.core.service.callback_wire import Subscription
 from kornel.core.service.clock import SECOND_NS, Clock, Timer
-from kornel.core.service.command_sizes import count_entries, size_of_command
+from kornel.core.service.command_sizes import count_entries
 from kornel.core.service.effect_delivery import EffectDelivery
 from kornel.core.service.engine_port import EnginePort
 from kornel.core.service.garbage import GarbageKeeper
 from kornel.core.service.gate import Gate, OpenGate
+from kornel.core.service.intake_queue import (
+    ENTRIES_PER_TURN,
+    INTAKE_LIMIT,
+    Call,
+    CallCommand,
+    ConfigurationChange,
+    EndOfStream,
+    FromStream,
+    IntakeQueue,
+    Turn,
+)
 from kornel.core.service.loop_time import STEP_S, Sharing
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.observers import EffectObserver, EngineTimer, NoTimer
@@ -52,7 +62,7 @@ from kornel.core.service.presence import Presence, PresenceKeeper
 from kornel.core.service.questions import Questions
 from kornel.core.service.restoring import NoRestorer, Restorer
 from kornel.core.service.resuming import RESUME_KEY, Begun, Kind, Progress, Receipt, Received, Resumption
-from kornel.core.service.sessions import NO_SESSION, SESSION, SESSION_KEY, Session, Sessions
+from kornel.core.service.sessions import SESSION, SESSION_KEY, Session, Sessions
 from kornel.core.service.status_codes import (
     EngineFault,
     InvalidRequest,
@@ -72,18 +82,6 @@ SLICE_BUDGET: Final = 250
 """The number of decisions per slice, which takes a few milliseconds, so that health checks and streams get their turn
 under full load."""
 
-INTAKE_LIMIT: Final = 128
-"""The most commands that wait."""
-
-ENTRIES_PER_TURN: Final = 100
-"""The number of entries after which other tasks, and then the next slice, get their turn; a command is never split.
-
-They are fewer than a slice decides, so that new asks are decided while they are still in the processor's caches.
-"""
-
-FEW_ENTRIES: Final = 8
-"""The most entries of a command that need not wait for room in the queue, which :data:`INTAKE_LIMIT` bounds."""
-
 SHORTEST_WAIT_NS: Final = 1_000_000
 """The pause before an engine that wants to be called at a past time is called again, so that it is not called in an
 endless loop."""
@@ -101,48 +99,6 @@ FAULT_WAIT_NS: Final = SECOND_NS
 MOST_LAST_SLICES: Final = 500
 """The most slices that a core still runs when it ends, to finish work that continues from slice to slice: before that,
 no snapshot can be taken."""
-
-CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration | SetOperatorDrain
-
-
-@dataclass(frozen=True, slots=True)
-class _FromStream:
-    stream: Stream
-    command: StreamCommand
-    entries: int
-
-
-@dataclass(frozen=True, slots=True)
-class _EndOfStream:
-    stream: Stream
-    error: Exception | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """An act for a callback stream that has to wait for its turn."""
-
-    act: Callable[[], None]
-    entries: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigurationChange:
-    """The effect on the configuration of a command that does not belong to a stream."""
-
-    changed: bool
-    checksum: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    command: CallCommand
-    answer: asyncio.Future[ConfigurationChange]
-    configuration: Configuration | None = None
-    session: Session = NO_SESSION
-
-
-_Item = _FromStream | _EndOfStream | _Turn | _Call
 
 
 class PartitionRunner:
@@ -218,12 +174,9 @@ class PartitionRunner:
         self._fault_wait_ns = FAULT_WAIT_NS
         self._last_slices = 0
         self._budget = budget
-        self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
-        self._entries_waiting = 0
-        self._room = asyncio.Event()
         self._wake = asyncio.Event()
+        self._intake = IntakeQueue(intake_limit, self._wake.set)
         self._callbacks.on_change = self._wake.set
-        self._stopping = False
         self._asleep = False
         self._damaged = False
         self._next_preempt_ns: int | None = None
@@ -243,22 +196,9 @@ class PartitionRunner:
         self._gate.check_intake()
 
     async def submit(self, stream: Stream, command: StreamCommand) -> None:
-        """Queues *command*, which came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`.
-
-        If a stream sends very much, only the entries of about one turn are in the queue, so others do not wait for more
-        than that.
-        """
+        """Queues *command*, which came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
         self._gate.check_intake()
-        entries = size_of_command(command)
-        while entries > FEW_ENTRIES and self._entries_waiting >= ENTRIES_PER_TURN and not self._stopping:
-            self._room.clear()
-            await self._room.wait()
-        self._entries_waiting += entries
-        try:
-            await self._put(_FromStream(stream, command, entries))
-        except BaseException:
-            self._entries_waiting -= entries
-            raise
+        await self._intake.put_command(stream, command)
         if self._on_submit is not None:
             self._on_submit(command)
 
@@ -268,26 +208,26 @@ class PartitionRunner:
             # In this state nothing in the queue is handled, and the client waits for the reason.
             self._switchboard.end_stream(stream, error, flush=False)
             return
-        await self._put(_EndOfStream(stream, error))
+        await self._intake.put(EndOfStream(stream, error))
 
     async def attach(self, stream: CallbackStream, subscription: Subscription) -> None:
         """Makes *stream* the one that is asked. Waits while the queue is full. Raises :class:`ShuttingDown`."""
         self._gate.check_intake()
-        await self._put(_Turn(partial(self._attach, stream, subscription)))
+        await self._intake.put(Turn(partial(self._attach, stream, subscription)))
 
     async def answer(self, stream: CallbackStream, command: AnswerCallbacks) -> None:
         """Queues answers that came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
         self._gate.check_intake()
         answers = len(command.predicates) + len(command.preemption_predicates) + len(command.notices)
         answers += len(command.acknowledged)
-        await self._put(_Turn(partial(self._link.pass_answers, stream, command), answers))
+        await self._intake.put(Turn(partial(self._link.pass_answers, stream, command), answers))
 
     async def detach(self, stream: CallbackStream, error: Exception | None) -> None:
         """End *stream* once everything queued before is done."""
         if isinstance(error, JournalFull | JournalUnavailable | NotLeading):
             self._callbacks.end_stream(stream, error)  # Nothing in the queue is handled in this state.
             return
-        await self._put(_Turn(partial(self._link.detach_stream, stream, error)))
+        await self._intake.put(Turn(partial(self._link.detach_stream, stream, error)))
 
     async def call(self, command: CallCommand, configuration: Configuration | None = None) -> ConfigurationChange:
         """Runs *command* in its turn. Raises the errors of the engine, :class:`EngineFault` or :class:`ShuttingDown`.
@@ -301,7 +241,7 @@ class PartitionRunner:
             self._sessions.admit(SESSION.get(), command.rm_id, self._presence.now)
             await self._build_ahead(command.rm_id, configuration)
         answer: asyncio.Future[ConfigurationChange] = asyncio.get_running_loop().create_future()
-        await self._put(_Call(command, answer, configuration, SESSION.get()))
+        await self._intake.put(Call(command, answer, configuration, SESSION.get()))
         return await answer
 
     async def _build_ahead(self, rm_id: str, configuration: Configuration) -> None:
@@ -315,20 +255,20 @@ class PartitionRunner:
 
     async def wait_until_idle(self) -> None:
         """Return once there is nothing to do before time passes or input comes. Raises :class:`ShuttingDown`."""
-        while not self._asleep or self._wake.is_set() or not self._intake.empty() or self._gate.waiting:
-            if self._stopping:
+        while not self._asleep or self._wake.is_set() or self._intake.waiting or self._gate.waiting:
+            if self._intake.closed:
                 raise ShuttingDown("the core is shutting down")
             await asyncio.sleep(0)
 
     @property
     def asleep(self) -> bool:
         """Tells whether the engine has nothing to do until time passes or input comes."""
-        return self._asleep and not self._wake.is_set() and self._intake.empty()
+        return self._asleep and not self._wake.is_set() and not self._intake.waiting
 
     @property
     def intake_waiting(self) -> int:
         """The number of commands and answers that wait for their turn."""
-        return self._intake.qsize()
+        return self._intake.waiting
 
     @property
     def presence(self) -> Presence | None:
@@ -397,9 +337,8 @@ class PartitionRunner:
 
     def stop(self) -> None:
         """Accepts nothing more, and lets :meth:`run` return once everything queued is done."""
-        self._stopping = True
+        self._intake.close()
         self._gate.stop()
-        self._room.set()
         self._wake.set()
 
     async def run(self) -> None:
@@ -410,11 +349,10 @@ class PartitionRunner:
         finally:
             # This is done even if a bug ends the task, so that waiting callers are answered and readers no longer wait
             # for this engine.
-            self._stopping = True
-            self._room.set()
+            self._intake.close()
             sharing.note_idle(self)
             await asyncio.sleep(0)  # Senders that waited for room in the queue have it now.
-            self._turn_away()
+            self._intake.turn_away()
         with suppress(ServiceError):
             await self._gate.wait_until_passed()
 
@@ -439,9 +377,9 @@ class PartitionRunner:
                 await self._recover(*self._failure)
             for end in ended:
                 self._gate.pass_on(partial(self._switchboard.end_stream, end.stream, end.error))
-            if self._stopping and self._intake.empty() and not (more and self._ends_slowly()):
+            if self._intake.closed and not self._intake.waiting and not (more and self._ends_slowly()):
                 return
-            if more or not self._intake.empty():
+            if more or self._intake.waiting:
                 await sharing.rest_after(time.perf_counter() - began, self)
             else:
                 sharing.note_idle(self)
@@ -452,35 +390,27 @@ class PartitionRunner:
         self._last_slices += 1
         return self._last_slices <= MOST_LAST_SLICES and self._under_way()
 
-    async def _put(self, item: _Item) -> None:
-        if self._stopping:
-            raise ShuttingDown("the core is shutting down")
-        await self._intake.put(item)
-        self._wake.set()
-
-    def _take_in(self) -> tuple[list[_EndOfStream], int, _Call | None]:
+    def _take_in(self) -> tuple[list[EndOfStream], int, Call | None]:
         """Applies waiting commands, as many as one turn allows. Returns the streams that end after the slice of this
         turn, the number of entries, and the call that comes next."""
-        ended: list[_EndOfStream] = []
-        call: _Call | None = None
+        ended: list[EndOfStream] = []
+        call: Call | None = None
         entries = 0
         self._link.follow_board()
-        while entries < ENTRIES_PER_TURN and not self._intake.empty() and self._failure is None:
-            item = self._intake.get_nowait()
-            if isinstance(item, _FromStream):
+        while entries < ENTRIES_PER_TURN and self._intake.waiting and self._failure is None:
+            item = self._intake.take()
+            if isinstance(item, FromStream):
                 entries += item.entries
-                self._entries_waiting -= item.entries
                 self._from_stream(item.stream, item.command)
-            elif isinstance(item, _Turn):
+            elif isinstance(item, Turn):
                 entries += item.entries
                 item.act()
-            elif isinstance(item, _EndOfStream):
+            elif isinstance(item, EndOfStream):
                 ended.append(item)
             else:
                 call = item
                 break  # Decisions under a new configuration begin with a new slice.
-        if self._entries_waiting < ENTRIES_PER_TURN:
-            self._room.set()
+        self._intake.offer_room()
         self._garbage.count_stored(entries)
         return ended, entries, call
 
@@ -553,13 +483,13 @@ class PartitionRunner:
             self._switchboard.supersede(older, error)
             self._callbacks.supersede(older, error)
 
-    def _check_session(self, call: _Call) -> None:
+    def _check_session(self, call: Call) -> None:
         if isinstance(call.command, RegisterManager):
             self._sessions.admit(call.session, call.command.rm_id, self._presence.now)
         elif not isinstance(call.command, SetOperatorDrain):
             self._sessions.check(call.session)
 
-    async def _call(self, call: _Call) -> None:
+    async def _call(self, call: Call) -> None:
         """Carries out *call* and answers it. Nothing else is done until its effects may leave the core."""
         try:
             self._check_session(call)
@@ -685,7 +615,7 @@ class PartitionRunner:
         now_ns = self._clock.now_ns()
         # Commands that have arrived may help an engine that is not restored; an engine that is restored would have to
         # be restored again each time.
-        waits = self._intake.empty() or self._restorer.ready
+        waits = not self._intake.waiting or self._restorer.ready
         if self._retry_at_ns is not None and now_ns < self._retry_at_ns and waits:
             return False
         self._retry_at_ns = None
@@ -809,14 +739,6 @@ class PartitionRunner:
         now_ns = self._clock.now_ns()
         at_ns = min(wanted)
         return at_ns if at_ns > now_ns else now_ns + SHORTEST_WAIT_NS
-
-    def _turn_away(self) -> None:
-        """Answers calls that came too late."""
-        late = ShuttingDown("the core is shutting down")
-        while not self._intake.empty():
-            item = self._intake.get_nowait()
-            if isinstance(item, _Call) and not item.answer.done():
-                item.answer.set_exception(late)
 
 
 def _settle(waiting: asyncio.Future[None]) -> None:

@@ -26,6 +26,7 @@ from kornel.core.service.garbage import GarbageKeeper
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.resolvers.sources import Sources
+from kornel.shim_client.call_status import StatusKeeper
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 
@@ -156,6 +157,9 @@ class Conversation:
     call: Any
     got: list[Any] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._status = StatusKeeper(self.call)
+
     @classmethod
     @asynccontextmanager
     async def open(cls, call: Any) -> AsyncIterator[Conversation]:
@@ -194,8 +198,8 @@ class Conversation:
                 self.got.append(response)
         except grpc.aio.AioRpcError:
             pass
-        code = await asyncio.wait_for(self.call.code(), PATIENCE_S)
-        return code, await self.call.details()
+        code, details, _ = await asyncio.wait_for(self._status.wait_for_status(), PATIENCE_S)
+        return code, details
 
     async def silent(self, core: Core) -> bool:
         """Whether no response comes although everything that can happen now has happened."""

@@ -65,7 +65,11 @@ def fit_table(make_rows: Callable[[int], Rows], bars: Sequence[int], spare: Sequ
 def wrap_text(text: str, columns: int | None = None, indent: str = "", hanging: str = "") -> list[str]:
     """Returns *text* in lines that fit the terminal, each beginning with *indent*, or as one line if there is no
     terminal. *hanging* indents all lines but the first further.
+
+    A line break within *text* is part of a name. It is written visibly first, or the rest of the name would look like a
+    line of its own.
     """
+    text = write_visibly(text)
     limit = columns or screen_columns()
     if limit is None:
         return [indent + text]

@@ -23,7 +23,8 @@ from kornel.core.model.domains import Topology
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.shapes import TooManyTypes
 from kornel.core.model.users import NO_LIMITS
-from kornel.core.partition.books import ledger, user_accounting
+from kornel.core.partition.books import user_accounting
+from kornel.core.partition.books.fair_terms import reckon_fair_terms_anew, take_fair_terms_steps
 from kornel.core.partition.configuration import dynamic_queues, offered_types
 from kornel.core.partition.gangs.pools import regroup_members
 from kornel.core.partition.history.queue_events import QueueSettings, settings_of
@@ -162,7 +163,7 @@ def take_update_steps(state: PartitionState, config: PartitionConfig, now_ns: in
         queues_before[path] = settings_of(queue)
         yield
     enforced_before = state.preemption.quota_enabled
-    ledger.reckon_fair_terms_anew(state)
+    reckon_fair_terms_anew(state)
     change = _Change()
     yield from _make_changes(state, config, before, change)
     if before is not None and before.preemption != config.preemption:
@@ -278,7 +279,7 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
         touched.append(queue)
         if refreshed.isdisjoint(queue.lineage()):
             refreshed.add(queue)
-            yield from ledger.take_fair_terms_steps(queue)
+            yield from take_fair_terms_steps(queue)
     for queue in touched:
         renew_order(queue)
         queue.refresh_priority()

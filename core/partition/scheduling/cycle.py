@@ -17,7 +17,7 @@ from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import finding
-from kornel.core.partition.books import ledger
+from kornel.core.partition.books.fair_terms import advance_fair_terms
 from kornel.core.partition.gangs import approval, replacement, timeouts
 from kornel.core.partition.scheduling import gang_turns, reserved, reserving, vetting
 from kornel.core.partition.state import PartitionState
@@ -60,7 +60,7 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
     # This is done before the first choice, because queues are ordered by these shares, and once for all changes of
     # nodes.
     if state.fair_terms_stale or state.fair_terms_steps is not None:
-        unfinished = ledger.advance_fair_terms(state, QUEUES_PER_SLICE)
+        unfinished = advance_fair_terms(state, QUEUES_PER_SLICE)
     if not slices.any_busy(state):
         # A gang may lose a place in this slice, to an ask with a required node: it is given another one in the next.
         return _run_decisions(state, now_ns, budget) or slices.any_busy(state) or unfinished

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from kornel.core.domain.application_states import AppEvent, AppState
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.resources import NOTHING
-from kornel.core.model.allocations import Allocation, Together, together_of
+from kornel.core.model.allocations import Allocation, Together, sum_amounts, together_of
 from kornel.core.model.applications import Application
 from kornel.core.model.devices import NodeDevices
 from kornel.core.model.nodes import Node
@@ -137,11 +137,7 @@ def exceeded_limit(state: PartitionState, application: Application, members: Seq
 
 def add_up(members: Sequence[Allocation]) -> Pairs:
     """Returns the sum of the amounts that *members* ask for."""
-    total: dict[int, int] = {}
-    for ask in members:
-        for t, amount in ask.shape.pairs:
-            total[t] = total.get(t, 0) + amount
-    return tuple(sorted(total.items()))
+    return tuple(sorted(sum_amounts(members).items()))
 
 
 def shape_together(state: PartitionState, members: Sequence[Allocation]) -> Shape:

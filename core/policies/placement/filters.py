@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kornel.core.domain.names import is_group_name, is_user_name, looks_like_regex
 from kornel.core.domain.settings import FilterConfig
+from kornel.core.policies.placement.effort import STEPS_OF_LOOKUP, STEPS_OF_SEARCH, Effort
 from kornel.core.policies.placement.patterns import compile_pattern
 
 Matcher = Callable[[str], bool]
@@ -21,6 +22,7 @@ class Filter:
     user: Matcher
     group: Matcher
     empty: bool
+    effort: Effort
 
     def admits(self, user: str, groups: Sequence[str]) -> bool:
         """Tells whether the rule serves the user. An empty filter admits everyone, or with ``deny`` no one."""
@@ -31,16 +33,17 @@ class Filter:
 def compile_filter(config: FilterConfig) -> Filter:
     """Returns the filter that *config*, which is valid, describes. A single entry is a name or a regular expression. Of
     several entries, those that are not names are left out."""
-    return Filter(
-        config.deny,
-        _compile_matcher(config.users, is_user_name),
-        _compile_matcher(config.groups, is_group_name),
-        not config.users and not config.groups,
-    )
+    user, of_user, user_bytes = _compile_matcher(config.users, is_user_name)
+    group, of_group, group_bytes = _compile_matcher(config.groups, is_group_name)
+    effort = Effort(of_user, user_bytes, of_group, group_bytes)
+    return Filter(config.deny, user, group, not config.users and not config.groups, effort)
 
 
-def _compile_matcher(entries: tuple[str, ...], is_name: Callable[[str], bool]) -> Matcher:
+def _compile_matcher(entries: tuple[str, ...], is_name: Callable[[str], bool]) -> tuple[Matcher, int, int]:
+    """Returns a matcher for *entries*, and the steps that it takes for a name and for each byte of it."""
     if len(entries) == 1 and looks_like_regex(entries[0]):
-        search = compile_pattern(entries[0]).search
-        return lambda name: search(name) is not None
-    return frozenset(entry for entry in entries if is_name(entry)).__contains__
+        pattern = compile_pattern(entries[0])
+        search = pattern.search
+        return lambda name: search(name) is not None, STEPS_OF_SEARCH, pattern.programsize
+    names = frozenset(entry for entry in entries if is_name(entry))
+    return names.__contains__, STEPS_OF_LOOKUP if names else 0, 0

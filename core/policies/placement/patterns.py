@@ -2,7 +2,9 @@
 have too.
 
 Names are chosen by anybody and matched on the engine's thread, so the time that this takes must not depend on how a
-name was made up: RE2 never goes back in the text. An expression that would need that is not accepted.
+name was made up: RE2 never goes back in the text. An expression that would need that is not accepted. At worst RE2
+follows all instructions of an expression at each byte of the name, which takes about 4 ns for each
+(:mod:`kornel.core.policies.placement.effort`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ _QUOTED_OR_ESCAPED: Final = re.compile(r"\\Q.*?(?:\\E|\Z)|\\(.)", re.DOTALL)
 
 
 class Pattern(Protocol):
-    """An expression ready for use."""
+    """An expression ready for use. ``programsize``: the number of its instructions."""
+
+    programsize: int
 
     def search(self, text: str, /) -> object | None:
         """Returns a true value if the expression matches a part of *text*, otherwise ``None``."""

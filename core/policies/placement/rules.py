@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from kornel.core.domain.settings import PlacementRuleConfig
 from kornel.core.model.queues import Queue
 from kornel.core.policies.placement.applicant import Applicant
+from kornel.core.policies.placement.effort import STEPS_OF_RULE, Effort
 from kornel.core.policies.placement.filters import Filter, compile_filter
 from kornel.core.policies.placement.queue_paths import flatten_name, is_qualified, path_flaw
 
@@ -54,6 +55,7 @@ class Rule:
     create: bool
     parent: Rule | None
     filter: Filter
+    effort: Effort
 
     def path(self, applicant: Applicant, queues: Mapping[str, Queue]) -> str | NoMatch:
         """Returns the path, in lower case, of a queue that exists or that this rule may create."""
@@ -94,11 +96,9 @@ def compile_rules(configs: Iterable[PlacementRuleConfig]) -> tuple[Rule, ...]:
 
 
 def _compile_rule(config: PlacementRuleConfig) -> Rule:
-    return Rule(
-        config.name,
-        KINDS[config.name],
-        config.value,
-        config.create,
-        _compile_rule(config.parent) if config.parent is not None else None,
-        compile_filter(config.filter),
-    )
+    parent = _compile_rule(config.parent) if config.parent is not None else None
+    chosen = compile_filter(config.filter)
+    effort = Effort(STEPS_OF_RULE).add_other(chosen.effort)
+    if parent is not None:
+        effort = effort.add_other(parent.effort)
+    return Rule(config.name, KINDS[config.name], config.value, config.create, parent, chosen, effort)

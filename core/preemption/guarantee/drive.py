@@ -13,6 +13,7 @@ from heapq import heappop
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.readable_amounts import name_some
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.nodes import Node
@@ -47,8 +48,6 @@ WAITS_FOR_CHANGE: Final = frozenset(
     }
 )  # fmt: skip
 """Refusals that depend on the books of the partition only: another attempt is useless until these change."""
-MOST_NAMED: Final = 3
-"""The most nodes that a refusal names."""
 PASS_NS: Final = 100 * 10**6
 """The time after which a leaf that has used up its attempts gets new ones, equal to the idle interval of the scheduling
 loop."""
@@ -392,10 +391,7 @@ def name_roomy_nodes(ask: Allocation, within: Within | None, refusal: Refusal) -
     ]
     if not roomy:
         return refusal
-    named = (
-        f"{', '.join(roomy[:MOST_NAMED])}{f' and {len(roomy) - MOST_NAMED} more' if len(roomy) > MOST_NAMED else ''}"
-    )
-    why = f"room on {named} is for one member, and nobody leaves the same node for another one"
+    why = f"room on {name_some(roomy)} is for one member, and nobody leaves the same node for another one"
     return replace(refusal, detail=f"its group lacks one more place: {why}; {refusal.detail}")
 
 

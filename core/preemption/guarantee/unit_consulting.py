@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from kornel.core.domain.readable_amounts import format_count
+from kornel.core.domain.readable_amounts import format_count, name_some
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -18,9 +18,6 @@ from kornel.core.partition.waiting import inquiries
 from kornel.core.partition.waiting.places import offer_attempt
 from kornel.core.preemption.guarantee.consulting import MOST_ROUNDS
 from kornel.core.preemption.plan import Refusal, UnitPlan
-
-MOST_NAMED: Final = 3
-"""The most nodes that an explanation names."""
 
 _Question = tuple[str, str, tuple[str, ...]]
 """The key of a member, the ID of a node, and the keys of the victims on that node."""
@@ -56,9 +53,8 @@ class UnitDialogue:
         if not nodes:
             return ""
         key, there = next(iter(nodes.items()))
-        where = ", ".join(there[:MOST_NAMED]) + (f" and {len(there) - MOST_NAMED} more" if there[MOST_NAMED:] else "")
         others = f", and {format_count(len(nodes) - 1, 'other member')}" if len(nodes) > 1 else ""
-        return f"the shim refuses {key} on {where}{others}"
+        return f"the shim refuses {key} on {name_some(there)}{others}"
 
     def ask_about(self, plan: UnitPlan, now_ns: int) -> Refusal | bool | None:
         """Asks about all members of *plan* at once, except those that the shim has approved already.

@@ -22,7 +22,7 @@ from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import NOTHING
 from kornel.core.domain.settings import GuaranteeMode
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.domains import Domain, Topology
 from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
@@ -514,11 +514,7 @@ def _stand_for_all(members: Sequence[Allocation]) -> Allocation:
     """Returns an ask with the size of all *members* and the priority of the least important one; it belongs to no
     partition."""
     first = members[0]
-    total: dict[int, int] = {}
-    for ask in members:
-        for t, amount in ask.shape.pairs:
-            total[t] = total.get(t, 0) + amount
-    pairs: Pairs = tuple(sorted(total.items()))
+    pairs = tuple(sorted(sum_amounts(members).items()))
     spec = first.spec._replace(priority=min(ask.priority for ask in members), topology=None)
     return Allocation(spec, first.application, Shape(NOTHING, pairs), first.created_ns, first.arrival)
 

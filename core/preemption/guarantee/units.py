@@ -17,7 +17,7 @@ from typing import Final
 from kornel.core.domain.gangs import HARD
 from kornel.core.domain.readable_amounts import format_count, format_quantities
 from kornel.core.domain.reasons import Outcome, Unschedulable
-from kornel.core.model.allocations import NO_VICTIMS, Allocation
+from kornel.core.model.allocations import NO_VICTIMS, Allocation, sum_amounts
 from kornel.core.model.applications import Application
 from kornel.core.model.domains import Domain
 from kornel.core.model.gang_units import UNIT_KEY, GangUnit
@@ -269,10 +269,7 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
         for victim in plan.victims:
             for t, amount in victim.shape.pairs:
                 hold.freed[t] = hold.freed.get(t, 0) + amount
-        served: dict[int, int] = {}
-        for place in plan.places:
-            for t, amount in place.ask.shape.pairs:
-                served[t] = served.get(t, 0) + amount
+        served = sum_amounts(place.ask for place in plan.places)
         taken = Taken(now_ns, tuple(sorted(served.items())), len(plan.victims))
         pacing.current_window(state, KIND, now_ns).add(taken)
         _watch_victims(state, plan, now_ns)

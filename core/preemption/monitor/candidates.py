@@ -3,11 +3,11 @@ freed for each ask (preemption.md E.5)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
 from kornel.core.preemption.monitor.figures import QueueFigures
@@ -73,11 +73,11 @@ class GangCandidate(Candidate):
 
     def __init__(self, members: Sequence[Allocation], leaf: QueueFigures, node: Node) -> None:
         super().__init__(max(members, key=lambda member: member.spec.priority), leaf, node)
-        self.pairs = sum_amounts(members)
+        self.pairs = tuple(sum_amounts(members).items())
         self.kind = max(map(reluctance_of, members))
         self._members: Final = tuple(members)
-        self._here: Final = sum_amounts([member for member in members if member.node is node])
-        self._originating: Final = sum_amounts([member for member in members if member.spec.originator])
+        self._here: Final = tuple(sum_amounts(member for member in members if member.node is node).items())
+        self._originating: Final = tuple(sum_amounts(member for member in members if member.spec.originator).items())
 
     @property
     def members(self) -> tuple[Allocation, ...]:
@@ -93,15 +93,6 @@ class GangCandidate(Candidate):
     def originating(self) -> Pairs:
         """The amounts of originators among the members."""
         return self._originating
-
-
-def sum_amounts(allocations: Iterable[Allocation]) -> Pairs:
-    """Returns the amounts of all *allocations* together."""
-    total: dict[int, int] = {}
-    for allocation in allocations:
-        for t, amount in allocation.shape.pairs:
-            total[t] = total.get(t, 0) + amount
-    return tuple(total.items())
 
 
 class Want:

@@ -11,7 +11,7 @@ from typing import Final
 from kornel.core.domain.commands import PreemptionNoticeAnswer
 from kornel.core.domain.effects import PreemptionNotice, PreemptionNoticeWithdrawn
 from kornel.core.domain.settings import MonitorContract
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.applications import Application
 from kornel.core.model.shapes import Pairs
 from kornel.core.partition.state import PartitionState
@@ -177,10 +177,7 @@ def _is_negotiable(state: PartitionState) -> bool:
 def _send(state: PartitionState, notice: Notice) -> None:
     if not state.callbacks.preemption_notices:
         return
-    need: dict[int, int] = {}
-    for entry in notice.entries.values():
-        for t, amount in entry.allocation.shape.pairs:
-            need[t] = need.get(t, 0) + amount
+    need = sum_amounts(entry.allocation for entry in notice.entries.values())
     keys = tuple(entry.allocation.spec.key for entry in notice.entries.values())
     negotiable = _is_negotiable(state)
     application = notice.application

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kornel.core.model.allocations import sum_amounts
 from kornel.core.preemption.gang_losses import list_parcels
-from kornel.core.preemption.monitor.candidates import sum_amounts
 from kornel.core.preemption.monitor.plan import Place
 
 
@@ -21,7 +21,7 @@ def rearrange_places(places: Sequence[Place], left: Sequence[int]) -> list[Place
     dropped: set[str] = set()
     for place in reversed(places):
         for parcel in reversed(list_parcels(place.victims)):
-            pairs = [(t, amount) for t, amount in sum_amounts(parcel) if t in asked]
+            pairs = [(t, amount) for t, amount in sum_amounts(parcel).items() if t in asked]
             if all(over[t] >= amount for t, amount in pairs):
                 dropped.update([victim.key for victim in parcel])
                 for t, amount in pairs:
@@ -66,6 +66,6 @@ def _runs_by_its_own(place: Place, room: dict[int, int]) -> bool:
     if any(amount > 0 for amount in lack.values()):
         return False
     return all(
-        any(t in lack and lack[t] + amount > 0 for t, amount in sum_amounts(parcel))
+        any(t in lack and lack[t] + amount > 0 for t, amount in sum_amounts(parcel).items())
         for parcel in list_parcels(place.victims)
     )

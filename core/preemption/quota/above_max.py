@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kornel.core.domain.readable_amounts import format_quantities
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.quota.enforcement import Numbers, QuotaRun, Remainder, Standing
@@ -62,13 +62,12 @@ def staying_amounts(state: PartitionState, queue: Queue) -> Amounts:
 
     Replacements are not replaced themselves; otherwise a shim that ends nothing for long would lose everything at once.
     """
-    found: Amounts = {}
     replacing = state.enforcement.replacing
-    for victim in state.stuck:
-        if victim.preempted and victim not in replacing and queue in victim.queue.lineage():
-            for t, amount in victim.shape.pairs:
-                found[t] = found.get(t, 0) + amount
-    return found
+    return sum_amounts(
+        victim
+        for victim in state.stuck
+        if victim.preempted and victim not in replacing and queue in victim.queue.lineage()
+    )
 
 
 def numbers_of(queue: Queue) -> Numbers:

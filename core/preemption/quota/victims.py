@@ -14,7 +14,7 @@ from math import lcm
 from types import MappingProxyType
 from typing import Final
 
-from kornel.core.model.allocations import LEAVING, Allocation
+from kornel.core.model.allocations import LEAVING, Allocation, sum_amounts
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.preemption.gang_losses import SpareMembers
@@ -227,10 +227,7 @@ class Choice:
         rest = [member for member in members if member not in self.victims]
         if not any(t in lacking for member in rest for t, _ in member.shape.pairs):
             return False
-        total: dict[int, int] = {}
-        for member in rest:
-            for t, amount in member.shape.pairs:
-                total[t] = total.get(t, 0) + amount
+        total = sum_amounts(rest)
         for guard in self._guards_of(members[0].queue):
             if any(amount > guard[t] for t, amount in total.items() if t in guard):
                 return False
@@ -241,11 +238,7 @@ class Choice:
     def hand_back_gang(self, members: Sequence[Allocation]) -> bool:
         """Hands back all *members* of a gang if none of them is needed. Returns whether they were handed back."""
         spare = self.spare_amounts()
-        total: dict[int, int] = {}
-        for member in members:
-            for t, amount in member.shape.pairs:
-                total[t] = total.get(t, 0) + amount
-        if any(amount > spare[t] for t, amount in total.items() if t in spare):
+        if any(amount > spare[t] for t, amount in sum_amounts(members).items() if t in spare):
             return False
         for member in members:
             self._hand_back(member, spare)

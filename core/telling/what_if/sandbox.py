@@ -37,6 +37,7 @@ from kornel.core.partition import lifecycle
 from kornel.core.partition.asks import finding, moves
 from kornel.core.partition.asks.reservations import end_reservation, reserve_node
 from kornel.core.partition.books import ledger
+from kornel.core.partition.books.fair_terms import refresh_fair_terms, refresh_fair_terms_below
 from kornel.core.partition.scheduling import gang_turns, placement, reserved, vetting
 from kornel.core.partition.scheduling.cycle import first_group, set_aside
 from kornel.core.partition.scheduling.gang_places import Places, find_places
@@ -423,7 +424,7 @@ class Sandbox:
         note_lost_capacity(state, node)
         ledger.capacity_changed(state, node.capacity, [])
         wake_waiting(state)
-        ledger.refresh_fair_terms(state)
+        refresh_fair_terms(state)
         return gone
 
     def set_limits(self, queue: Queue, guaranteed: dict[int, int], maximum: dict[int, int]) -> None:
@@ -432,7 +433,7 @@ class Sandbox:
             self._keep_gate(ancestor)
         self._keep_queues(queue)
         queue.set_limits(guaranteed, maximum)
-        ledger.refresh_fair_terms_below(queue)
+        refresh_fair_terms_below(queue)
         wake_for_queue(self.state, queue)
         self.state.rules_changed()
 

@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha import reflection_pb2  # noqa: F401 - its requests 
 
 from kornel.core.security.methods import METHODS
 from kornel.core.security.static_tokens import digest_of, new_token
+from kornel.shim_client.call_status import StatusKeeper
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1.si_pb2_grpc import SchedulerStub
 from kornel.v1 import callback_pb2, status_pb2
@@ -119,10 +120,11 @@ def requests_by_method() -> Iterator[tuple[str, Message]]:
 async def end_of(channel: grpc.aio.Channel, method: str, request: Message) -> grpc.StatusCode:
     """Returns how a call ends of which *request* is the only one, whatever its kind: on the wire all are streams."""
     call: Any = channel.stream_stream(method)()
+    status = StatusKeeper(call)
     with suppress(grpc.aio.AioRpcError):  # It may have been refused before its request was read.
         await asyncio.wait_for(call.write(request.SerializeToString()), PATIENCE_S)
         await call.done_writing()
-    return await asyncio.wait_for(call.code(), PATIENCE_S)
+    return (await asyncio.wait_for(status.wait_for_status(), PATIENCE_S)).code
 
 
 async def register(channel: grpc.aio.Channel, rm_id: str) -> None:

@@ -335,6 +335,19 @@ def test_file_with_an_odd_name_is_set_aside(tmp_path: Path, name: str) -> None:
     assert SetAside(tmp_path).count_files() == 1
 
 
+def test_numbers_continue_after_the_highest_possible_one(tmp_path: Path) -> None:
+    """A file with that number takes nothing from what this writer and the next ones store."""
+    with writing(tmp_path) as writer:
+        fill(writer, 1)
+    (tmp_path / f"{10**12:016d}.spool").write_bytes(b"")
+    for run in range(1, 4):
+        with writing(tmp_path) as writer, reading(tmp_path, writer.first_segment) as reader:
+            assert writer.odd == ()
+            assert writer.first_segment == 10**12 + run
+            fill(writer, 1, first=run)
+            assert numbers(reader.read(EVERYTHING)) == list(range(run + 1))
+
+
 @pytest.mark.parametrize("kind", ["directory", "pipe", "link"])
 def test_what_is_no_file_is_no_segment(tmp_path: Path, kind: str) -> None:
     """A pipe would hold up whoever opens it for ever."""

@@ -50,6 +50,17 @@ def test_database_of_a_later_version_is_left_alone(database: str, tmp_path: Path
         assert archive.status().committed == 0
 
 
+def test_other_users_cannot_read_a_file(tmp_path: Path) -> None:
+    """It has configurations as they were written; so has the log beside it, while it is open."""
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path)
+    with writing(settings) as archive:
+        archive.observe(events(1))
+        until(lambda: archive.status().committed > 0, "records to be committed")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("history.db*") if path.is_file()}
+    assert {"history.db", "history.db-wal"} <= modes.keys()
+    assert set(modes.values()) == {0o600}
+
+
 def test_two_writers_make_the_tables_once(database: str, tmp_path: Path) -> None:
     """Cores that share a database may start at the same moment."""
     settings = settings_for(database, tmp_path)

@@ -51,6 +51,16 @@ def test_the_narrowest_terminal_gets_a_block_for_each_row() -> None:
     assert len(lines) > 5
 
 
+@pytest.mark.parametrize("columns", [None, 40, 100])
+@pytest.mark.parametrize("breaks", ["\n", "\r\n", "\x0b", "\x0c", "\t", "\x85", "\u2028"])
+def test_a_break_in_a_name_begins_no_line(breaks: str, columns: int | None) -> None:
+    """Wrapping takes other breaks than those of the name; what comes behind is no line of its own."""
+    lines = wrap_text(f"node n{breaks}{' ' * 60}{breaks}FORGED{breaks}: draining", columns, "  ")
+    assert all(line.isprintable() for line in lines)
+    assert not [line for line in lines if line.split()[:1] == ["FORGED"]]
+    assert "FORGED" in "".join(lines)
+
+
 def test_a_file_gets_everything_in_one_line() -> None:
     """Tests have no terminal, like a pipe."""
     assert len(list(format_table(ROWS))) == len(ROWS)

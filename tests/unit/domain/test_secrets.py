@@ -30,6 +30,11 @@ from tests.paced import paced_time
         "ldapBindPW",
         "db.pass",
         "sshPass",
+        "pwd",
+        "pw",
+        "ldap.bindpw",
+        "rootpw",
+        "passcode",
     ],
 )
 def test_a_secret(name: str) -> None:
@@ -87,6 +92,17 @@ def test_in_a_text() -> None:
         ("host=db password=hunter2 user=bob", f"host=db password={HIDDEN} user=bob"),
         ("jdbc:x?user=bob&apiKey=hunter2&a=b", f"jdbc:x?user=bob&apiKey={HIDDEN}&a=b"),
         ("key=k1", "key=k1"),
+        (
+            'login required username="u" password="hunter 2" x="y"',
+            f'login required username="u" password={HIDDEN} x="y"',
+        ),
+        ("PASSWORD = hunter2 user", f"PASSWORD = {HIDDEN} user"),
+        ("passphrase=hunter2", f"passphrase={HIDDEN}"),
+        ("client_secret => hunter2", f"client_secret => {HIDDEN}"),
+        ("AccountName=a;AccountKey=hunter2==;x=y", f"AccountName=a;AccountKey={HIDDEN};x=y"),
+        ('password="hunter2', f"password={HIDDEN}"),
+        ("password=", "password="),
+        ("tokens=3", "tokens=3"),
         ("Bearer hunter2", f"Bearer {HIDDEN}"),
         ("krn_" + "a" * 43, HIDDEN),
     ],
@@ -95,6 +111,12 @@ def test_a_secret_within_a_value(value: str, shown: str) -> None:
     """Whatever the setting is called, and as part of a text, too."""
     assert without_secrets({"service.x": value}) == {"service.x": shown}
     assert text_without_secrets(f"a:\n  hook: '{value}'\n") == f"a:\n  hook: '{shown}'\n"
+
+
+@pytest.mark.parametrize("kind", ["PRIVATE KEY", "RSA PRIVATE KEY", "PGP PRIVATE KEY BLOCK"])
+def test_a_private_key_within_a_value(kind: str) -> None:
+    begin, end = f"-----BEGIN {kind}-----", f"-----END {kind}-----"
+    assert without_secrets({"x": f"a {begin}\nhunter2\n{end} b {begin} hunter3"}) == {"x": f"a {HIDDEN} b {HIDDEN}"}
 
 
 @pytest.mark.parametrize(
@@ -190,6 +212,10 @@ def test_time_is_in_proportion_to_the_text() -> None:
         "token:\n" + " x\n" * 100_000,
         'token:"' + "\\\\" * 300_000,
         'token\\\\"":' * 60_000,
+        "token=" * 100_000,
+        "token = \\" * 60_000,
+        'token="' * 60_000,
+        "=" * 500_000,
         "max: {" * 30_000 + "token: 1, " * 30_000,
         "max:\n" + " token: 1\n" * 40_000,
     ):

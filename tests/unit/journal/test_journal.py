@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
-import zlib
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -63,26 +62,20 @@ async def make_journal(where: str | Path, *, rounds: int = 3) -> dict[str, str]:
     return made
 
 
-def inflate(payload: bytes) -> bytes | None:
-    """Returns what is compressed in *payload*; ``None``: nothing can be read."""
-    try:
-        return zlib.decompress(payload)
-    except zlib.error:
-        return None
-
-
-def flip_bit(path: Path, first: int, at: int) -> None:
-    """Flips a bit of byte *at* of the payload of the block that begins with record *first*; of a later byte if that
-    changes nothing, as when a repetition is then copied from another place with the same bytes."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        (payload,) = connection.execute("SELECT payload FROM journal_blocks WHERE first = ?", (first,)).fetchone()
-        changed = bytearray(payload)
+def flip_bit(path: Path, block: Block, at: int) -> None:
+    """Flips a bit of byte *at* of the payload of *block*; of a later byte if that changes no record, as when a
+    repetition is then copied from another place with the same bytes (test_damage tries every byte)."""
+    records = list(read_block(block))
+    while True:
+        changed = bytearray(block.payload)
         changed[at] ^= 0x10
-        while inflate(bytes(changed)) == inflate(payload):
-            changed[at] ^= 0x10
-            at += 1
-            changed[at] ^= 0x10
-        connection.execute("UPDATE journal_blocks SET payload = ? WHERE first = ?", (bytes(changed), first))
+        try:
+            assert list(read_block(block._replace(payload=bytes(changed)))) == records
+        except RecordDamaged:
+            break
+        at += 1
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE journal_blocks SET payload = ? WHERE first = ?", (bytes(changed), block.first))
 
 
 async def test_a_core_goes_on_where_the_last_one_ended(database: str) -> None:
@@ -284,16 +277,12 @@ async def test_a_flipped_bit_is_named(tmp_path: Path) -> None:
         blocks = [block for block, _ in store.read_blocks()]
     block = max(blocks, key=lambda each: each.last - each.first)
     assert block.last > block.first
-    for at in range(0, len(block.payload), 3):
+    for at in range(0, len(block.payload) - 8, 3):
         copy = tmp_path / "copy.db"
         shutil.copy(path, copy)
-        flip_bit(copy, block.first, at)
+        flip_bit(copy, block, at)
         with closing(open_store(copy)) as store:
             found = verify_store(store)
-            if not found.damage:  # It is in what zlib puts at the end, and each record has a checksum of its own.
-                assert at >= len(block.payload) - 6
-                assert found.records == found.last
-                continue
             assert len(found.damage) == 1, at
             assert block.first <= found.damage[0].first <= found.damage[0].last == block.last
             read = []
@@ -301,7 +290,7 @@ async def test_a_flipped_bit_is_named(tmp_path: Path) -> None:
                 read.extend(each.record for each in read_records(store))
             assert damaged.value.sequence == found.damage[0].first == len(read) + 1
     shutil.copy(path, copy)
-    flip_bit(copy, block.first, len(block.payload) // 2)
+    flip_bit(copy, block, len(block.payload) // 2)
     with pytest.raises(JournalUnusable, match=r"record \d+: it"):
         open_journal(copy)
     open_journal(copy, afresh=True).close(1)

@@ -190,7 +190,7 @@ async def test_a_flipped_bit_is_named_in_a_record_of_any_place(tmp_path: Path) -
     for block in blocks:
         copy = tmp_path / "copy.db"
         shutil.copy(path, copy)
-        flip_bit(copy, block.first, len(block.payload) // 2)
+        flip_bit(copy, block, len(block.payload) // 2)
         with closing(open_store(copy)) as store:
             (damage,) = verify_store(store).damage
             assert block.first <= damage.first <= block.last

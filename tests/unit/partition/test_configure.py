@@ -9,7 +9,7 @@ from kornel.core.config.loader import load
 from kornel.core.config.model import PartitionConfig
 from kornel.core.domain.commands import AllocationSpec, UpdateAllocations
 from kornel.core.model.queues import Queue
-from kornel.core.partition.books import ledger
+from kornel.core.partition.books import fair_terms as fair_terms_books
 from kornel.core.partition.configuration import configure
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies import queue_order
@@ -40,7 +40,7 @@ def test_one_change_costs_one_queue(monkeypatch: pytest.MonkeyPatch, sharing: bo
         return fair_terms(queue, inherited)
 
     monkeypatch.setattr(Queue, "set_limits", spy)
-    monkeypatch.setattr(ledger, "fair_terms", counted)
+    monkeypatch.setattr(fair_terms_books, "fair_terms", counted)
     queues[3]["queues"][4] = queue("q4", m={"vcore": "5"})
     new = load(partition_text(root(*queues)))
     configure.update(state, only(share_equal_parts(new, old) if sharing else new), 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.policies.access import may_administer, may_submit
+from kornel.core.policies.access import Submitter, may_administer
 from tests.unit.config.reading import queue
 from tests.unit.policies.placement.worlds import RECOVERY, application, partition
 
@@ -38,21 +38,21 @@ from tests.unit.policies.placement.worlds import RECOVERY, application, partitio
 def test_t73_one_list(text: str, user: str, groups: tuple[str, ...], granted: bool) -> None:
     """What a list grants to submit, and to administer, on the queue that has it."""
     submitting = partition(queue("q", submitacl=text), submitacl="").queues["root.q"]
-    assert may_submit(submitting, user, groups) == granted
+    assert Submitter(user, groups).may_submit(submitting) == granted
     assert not may_administer(submitting, user, groups)
     administering = partition(queue("q", adminacl=text), submitacl="").queues["root.q"]
-    assert may_submit(administering, user, groups) == granted
+    assert Submitter(user, groups).may_submit(administering) == granted
     assert may_administer(administering, user, groups) == granted
 
 
 def test_t74_ancestors_grant() -> None:
     """An admin list on a parent grants both on all below it, and nothing elsewhere."""
     state = partition(queue("p", queue("a", submitacl="sue"), adminacl="bob"), queue("q"), submitacl="")
-    assert may_submit(state.queues["root.p.a"], "bob", ())
+    assert Submitter("bob", ()).may_submit(state.queues["root.p.a"])
     assert may_administer(state.queues["root.p.a"], "bob", ())
-    assert may_submit(state.queues["root.p.a"], "sue", ())
-    assert not may_submit(state.queues["root.p"], "sue", ())
-    assert not may_submit(state.queues["root.q"], "bob", ())
+    assert Submitter("sue", ()).may_submit(state.queues["root.p.a"])
+    assert not Submitter("sue", ()).may_submit(state.queues["root.p"])
+    assert not Submitter("bob", ()).may_submit(state.queues["root.q"])
 
 
 def test_nobody_submits_to_the_recovery_queue() -> None:
@@ -60,4 +60,4 @@ def test_nobody_submits_to_the_recovery_queue() -> None:
     state = partition()
     recovery = state.new_queue("@recovery@", state.root, leaf=True, properties=state.root.properties)
     assert recovery.path == RECOVERY
-    assert not may_submit(recovery, application().user, ())
+    assert not Submitter(application().user, ()).may_submit(recovery)

@@ -31,11 +31,12 @@ from kornel.core.service import runner as runner_module
 from kornel.core.service.clock import SECOND_NS, ManualClock
 from kornel.core.service.garbage import GarbageKeeper
 from kornel.core.service.gate import Gate, OpenGate
+from kornel.core.service.intake_queue import ENTRIES_PER_TURN, FEW_ENTRIES
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.loop_time import BREATHS
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.resuming import Kind
-from kornel.core.service.runner import ENTRIES_PER_TURN, FEW_ENTRIES, PartitionRunner
+from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.status_codes import (
     EngineFault,
     JournalFull,

@@ -1,0 +1,76 @@
+"""Keeps the status with which the core ended a call.
+
+If a message is written while the core ends the call, gRPC replaces the status by INTERNAL and drops the trailing
+metadata, even if it has delivered both already (https://github.com/grpc/grpc/issues/36066). A refusal would then look
+like a fault of the core, and the address of the leader or the time to wait would be lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeVar
+
+import grpc
+import grpc.aio
+
+STATUS_S: Final = 1.0
+"""The time to wait for the core's status after gRPC has ended the call with an error of its own."""
+
+_WRITE_FAILED: Final = "Internal error from Core"
+"""The details of the status that gRPC makes itself when it cannot write a message."""
+
+Result = TypeVar("Result")
+
+
+class CallStatus(NamedTuple):
+    """The status with which a call ended."""
+
+    code: grpc.StatusCode
+    details: str
+    trailing: Any
+    """The trailing metadata."""
+
+
+class StatusKeeper:
+    """Keeps the status of one call, which must not have ended yet."""
+
+    def __init__(self, call: grpc.aio.StreamStreamCall[Any, Any]) -> None:
+        self._call = call
+        self._kept: CallStatus | None = None
+        self._known = asyncio.Event()
+        call.add_done_callback(self._keep_status)
+
+    async def wait_for_status(self) -> CallStatus:
+        """Returns the status once the call has ended."""
+        await self._call.code()
+        if self._kept is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._known.wait(), STATUS_S)
+        return self._kept or CallStatus(
+            await self._call.code(), await self._call.details() or "", await self._call.trailing_metadata()
+        )
+
+    def _keep_status(self, call: grpc.aio.StreamStreamCall[Any, Any]) -> None:
+        """Keeps the first status that gRPC has not made because of a write."""
+        status = CallStatus(
+            _read_result(call.code()), _read_result(call.details()) or "", _read_result(call.trailing_metadata())
+        )
+        if self._kept is None and (status.code, status.details) != (grpc.StatusCode.INTERNAL, _WRITE_FAILED):
+            self._kept = status
+            self._known.set()
+
+
+def _read_result(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Returns the result of a *coroutine* that does not wait, because the call has ended.
+
+    A task would read the status later, when gRPC may have replaced it.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    coroutine.close()
+    raise AssertionError("the status of a call that has ended is there")
