@@ -1,5 +1,5 @@
-"""How long asks with devices wait for each other when the monitor makes room for them on the same node: it serves one in
-each round, so the wait of the last is bounded by their number."""
+"""How long asks with devices wait for each other when the monitor makes room for them on the same node: it serves one
+in each round, so the wait of the last is bounded by their number."""
 
 from __future__ import annotations
 
