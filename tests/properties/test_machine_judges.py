@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from kornel.core.domain.commands import (
     AllocationSpec,
+    AnswerCallbacks,
     ApplicationSpec,
     AttachCallbacks,
     NodeAction,
     NodeSpec,
+    PredicatesAnswer,
     RegisterManager,
     ReleaseSpec,
     TerminationType,
@@ -30,7 +32,7 @@ partitions:
         submitacl: "*"
         properties: {preemption.delay: 1s}
         queues:
-          - {name: a, resources: {guaranteed: {vcore: 4m}}}
+          - {name: a, resources: {guaranteed: {vcore: 9m}}}
           - {name: v}
 """
 
@@ -59,6 +61,56 @@ def test_room_that_the_shim_itself_takes_is_not_held_twice() -> None:
     state = world.engine.partition(DEFAULT)
     assert state is not None
     assert {key: reservation.node.node_id for key, reservation in state.reservations.items()} == {"k": "n1"}
+
+
+def test_room_that_an_ask_with_a_required_node_takes_is_not_held_twice() -> None:
+    """A preemptor holds room beside an ask that must run on the node, and then becomes larger than what is left: it
+    lacks no more when the ask that comes first has taken its room."""
+    world = World()
+    world.send(RegisterManager(RM, CONFIGURATION))
+    world.send(UpdateNodes(RM, (NodeSpec("n1", NodeAction.CREATE, DEFAULT, capacity=size(6, 9)),)))
+    world.send(UpdateApplications(RM, (_app("v", "root.v"), _app("a", "root.a"))))
+    world.send(UpdateAllocations(RM, (AllocationSpec("v1", "v", DEFAULT, size(5, 1), node_id="n1"),)))
+    world.now_ns += 60 * SECOND
+    world.send(UpdateAllocations(RM, (AllocationSpec("d", "a", DEFAULT, size(4, 1), required_node="n1"),)))
+    world.settle()
+    ask = AllocationSpec("k", "a", DEFAULT, size(2, 1), allow_preempt_other=True)
+    world.send(UpdateAllocations(RM, (ask,)))
+    world.now_ns += 60 * SECOND
+    world.settle()
+    world.send(UpdateAllocations(RM, (ask._replace(resources=size(3, 1)),)))
+    state = world.engine.partition(DEFAULT)
+    assert state is not None
+    assert {key: reservation.rank for key, reservation in state.reservations.items()} == {"d": 0, "k": 1}
+    gone = ReleaseSpec(DEFAULT, "v", "v1", TerminationType.PREEMPTED_BY_SCHEDULER)
+    world.send(UpdateAllocations(RM, releases=(gone,)))
+    world.settle()
+    assert set(state.reservations) == {"k"}
+
+
+def test_answers_about_one_key_may_be_used_in_another_order() -> None:
+    """Three members of a gang share a key. The second one is refused where it was to run, and takes the place of the
+    third, which takes its place: each has an answer that allows that, though no question says for which of them."""
+    world = World()
+    world.send(RegisterManager(RM, CONFIGURATION))
+    nodes = tuple(NodeSpec(name, NodeAction.CREATE, DEFAULT, capacity=size(2, 2)) for name in ("n1", "n2", "n3"))
+    world.send(UpdateNodes(RM, nodes))
+    world.send(AttachCallbacks(RM, predicates=True, timeout_ns=60 * SECOND))
+    gang = ApplicationSpec("g", "root.a", DEFAULT, user="alice", placeholder_ask=size(6, 3), gang_style="Hard")
+    world.send(UpdateApplications(RM, (gang,)))
+    member = AllocationSpec(
+        "k", "g", DEFAULT, size(2, 1), task_group="group", placeholder=True, legacy=True, max_allocations=3
+    )
+    world.send(UpdateAllocations(RM, (member,)))
+    world.settle()
+    asked = [question for question in world.contract.questions.values() if isinstance(question, PredicatesAsked)]
+    assert [question.node_ids[0] for question in asked] == ["n1", "n2", "n3"]
+    first, second, third = (question.question for question in asked)
+    refused = PredicatesAnswer(second, (("n1", "taint"), ("n2", "taint")))
+    world.send(AnswerCallbacks(RM, (PredicatesAnswer(first), PredicatesAnswer(third))))
+    world.send(AnswerCallbacks(RM, (refused,)))
+    running = {request.name: request.node for request in world.contract.partitions[DEFAULT].requests.values()}
+    assert list(running.values()) == ["n1", "n3", "n2"]
 
 
 def _app(name: str, queue: str) -> ApplicationSpec:

@@ -208,8 +208,7 @@ class Packing:
         if self._known is None:
             return False
         known = key_of_plan(self._known)
-        classes = {item.reluctance for item in self._pools[self._pool_at]}
-        mildest = (False, False) if 0 in classes else (True, True)
+        mildest = min((_find_class(item.victims) for item in self._pools[self._pool_at]), default=(False, False))
         return (*mildest, self._weight) > known[:3]
 
     def _take_step(self) -> None:
@@ -644,8 +643,12 @@ def _highest_of(items: Sequence[_Item]) -> int:
 
 def _key_of(victims: Sequence[Allocation]) -> tuple[bool, bool, int]:
     """Returns the sort key of a set of *victims*, without its last part, the highest priority."""
+    return (*_find_class(victims), len(victims))
+
+
+def _find_class(victims: Sequence[Allocation]) -> tuple[bool, bool]:
+    """Tells whether any of *victims* is an originator, and whether any has opted out."""
     return (
         any(victim.spec.originator for victim in victims),
         any(not victim.spec.allow_preempt_self for victim in victims),
-        len(victims),
     )

@@ -38,6 +38,10 @@ class Answers:
         """Whether an answer of *kind* is still to come."""
         return any(isinstance(effect, kind) for effect in self._effects[self._at :])
 
+    def coming(self, kind: type[E]) -> list[E]:
+        """The answers of *kind* that are still to come."""
+        return [effect for effect in self._effects[self._at :] if isinstance(effect, kind)]
+
     def at(self, kind: type) -> bool:
         """Whether the next answer is of *kind*; what comes before one of another kind may belong to a later entry."""
         after = self._effects[self._at :]

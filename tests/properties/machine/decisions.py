@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kornel.core.domain.commands import AnswerCallbacks, TerminationType
@@ -47,7 +47,8 @@ def judge(shim: ShimView, answers: Answers, known: Known, allowed: list[Allowed]
     at_rest = gangs_at_rest(shim)
     if allowed is not None:
         # What the shim said about one member of a gang counts once it has answered about all of them.
-        allowed = [*allowed, *(permit for permits in shim.standing.values() for permit in permits)]
+        standing = [permit for permits in shim.standing.values() for permit in permits]
+        allowed = [*(permit for permit in allowed if not any(permit is other for other in standing)), *standing]
     if answers.any(Allocated):
         free = {name: partition.free() for name, partition in shim.partitions.items()}
         lacked = {name: _lacked(partition, known.held) for name, partition in shim.partitions.items()}
@@ -58,7 +59,7 @@ def judge(shim: ShimView, answers: Answers, known: Known, allowed: list[Allowed]
                 if allowed is None and shim.attached is not None and shim.attached.predicates:
                     raise ContractBroken("unasked", f"{effect} without a question")
                 partition = shim.partitions[spec.partition]
-                permit = _permit(allowed, effect) if allowed is not None else None
+                permit = _permit(allowed, effect, answers.coming(Allocated)) if allowed is not None else None
                 if (full := quota(effect, permit is not None)) is not None:
                     raise ContractBroken("quota", f"{effect} over {full}")
                 request = placed(partition, effect)
@@ -83,17 +84,31 @@ def judge(shim: ShimView, answers: Answers, known: Known, allowed: list[Allowed]
     }
 
 
-def _permit(allowed: list[Allowed], effect: Allocated) -> Allowed:
+def _permit(allowed: list[Allowed], effect: Allocated, coming: Iterable[Allocated]) -> Allowed:
     """The answer that let *effect* happen; each does so once.
 
-    Of several about requests that share a key, the one for which the node was kept comes first.
+    Of several about requests that share a key, which no question tells apart, the one for which the node was kept comes
+    first, if the others are enough for what is *coming*.
     """
+    siblings = [other.node_id for other in coming if other.spec.key == effect.spec.key]
     fitting = [permit for permit in allowed if permit.key == effect.spec.key and effect.node_id in permit.nodes]
-    if fitting:
-        permit = min(fitting, key=lambda permit: permit.first != effect.node_id)
-        allowed.remove(permit)
-        return permit
-    raise ContractBroken("refused node", f"{effect}, although the shim allowed only {allowed}")
+    for permit in sorted(fitting, key=lambda permit: permit.first != effect.node_id):
+        left = allowed.copy()
+        left.remove(permit)
+        if _suffices([other for other in left if other.key == permit.key], siblings):
+            allowed.remove(permit)
+            return permit
+    raise ContractBroken("refused node", f"{effect}, before {siblings}, although the shim allowed only {allowed}")
+
+
+def _suffices(allowed: Sequence[Allowed], node_ids: Sequence[str]) -> bool:
+    """Whether each of *node_ids* has an answer of its own among *allowed*."""
+    if not node_ids:
+        return True
+    return any(
+        node_ids[0] in permit.nodes and _suffices([*allowed[:at], *allowed[at + 1 :]], node_ids[1:])
+        for at, permit in enumerate(allowed)
+    )
 
 
 def _judge_place(

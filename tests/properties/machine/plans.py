@@ -128,8 +128,8 @@ Lacks = Mapping[Node, Sequence[int]]
 
 
 def lacks_of(states: Iterable[PartitionState]) -> tuple[Lacks, int]:
-    """Returns how much more preemptors hold on each node than is free there or leaving, and how many victims are
-    stuck."""
+    """Returns how much more preemptors hold on each node, beside asks that must run there, than is free there or
+    leaving, and how many victims are stuck."""
     found: dict[Node, Sequence[int]] = {}
     stuck = 0
     for state in states:
@@ -138,10 +138,11 @@ def lacks_of(states: Iterable[PartitionState]) -> tuple[Lacks, int]:
             holders = [r.ask for r in node.reservations.values() if r.rank == 1]
             if holders:
                 # What is held while the shim is asked is not free any more. If it lacks then, since the shim has placed
-                # more there than there is room for, it lacks just as much once the shim is not asked any more.
-                lack = lacking(state, node, [ask for ask in holders if ask.held_on is not node])
+                # more there than there is room for, it lacks just as much once the shim is not asked any more. So does
+                # what an ask that must run there has taken, which comes first.
+                first = [r.ask for r in node.reservations.values() if r.rank <= 1 and r.ask.held_on is not node]
                 held = {t for ask in holders for t, amount in ask.shape.pairs if amount}
-                found[node] = [amount if t in held else 0 for t, amount in enumerate(lack)]
+                found[node] = [amount if t in held else 0 for t, amount in enumerate(lacking(state, node, first))]
     return found, stuck
 
 
