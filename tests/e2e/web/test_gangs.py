@@ -143,5 +143,7 @@ async def test_what_would_become_of_a_gang_is_answered_on_the_page(browser: Brow
             await page.get_by_role("button", name="What would happen?").click()
             lacks = "rack r2: 2 of 5, 3 short; then rack r1 0; not even an empty one would do"
             await expect(page.get_by_text(lacks)).to_be_visible()
+            for word in ("gang incomplete", "ask exceeds guarantee"):
+                await expect(page.get_by_role("link", name=re.compile(word, re.IGNORECASE))).to_be_visible()
             await shown.picture("what-if-gang-light")
             shown.check()

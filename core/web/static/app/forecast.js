@@ -67,7 +67,7 @@ export function forecastReport(found) {
 
 /** Shows a text of the core, which may begin with a word that is explained elsewhere. */
 function wordFirst(group, text) {
-  const [word, rest] = /^(\S*)(.*)$/s.exec(text ?? "").slice(1);
+  const [word, rest] = /^([^\s:]*)(.*)$/s.exec(text ?? "").slice(1);
   if (!meaningOf(group, word) && !/^[a-z]+(-[a-z]+)+$/.test(word)) return lawText(readable(text));
   return el("span", {}, wordLink(group, word), readable(rest));
 }
