@@ -323,7 +323,7 @@ async def test_a_gang_preempts_in_a_rack_though_others_have_room() -> None:
 
 
 async def test_what_if_names_the_time_when_the_limit_of_one_interval_has_room() -> None:
-    """Four of now three cores were served a moment ago, so nobody leaves for the next gang before the second is over."""
+    """Four of now three cores were served just now, so nobody leaves for the next gang before the second is over."""
     async with running_cluster(configuration(a={"vcore": 9}, v={}).replace("1s", "0s")) as cluster:
         cluster.slow = True
         await cluster.create_nodes({"n0": cores(6)})
