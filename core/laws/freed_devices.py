@@ -5,7 +5,7 @@ It binds every kind of preemption that serves asks with devices. It counts the r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from itertools import combinations
 from typing import Final
 
@@ -16,6 +16,8 @@ from kornel.core.model.nodes import Node
 MOST_MEMBERS: Final = 6
 MOST_DEVICES: Final = 8
 """The most members and devices of one node for which all ways to share them are tried."""
+MOST_WAYS: Final = 500
+"""The most ways that are tried on one node, which take about two milliseconds."""
 _WHOLE = 1_000
 
 
@@ -90,32 +92,66 @@ def could_share(
         return False
     requests = [ask.shape.devices for ask in members if ask.shape.devices is not None]
     left = _left_on(node, members, victims, given_up)
-    specs = [node.devices.devices[name].spec for name in left]
-    if len(requests) > MOST_MEMBERS or len(specs) > MOST_DEVICES:
+    if sum(map(_least_share, requests)) > sum(left.values()):
+        return False
+    if len(requests) > MOST_MEMBERS or len(left) > MOST_DEVICES:
         return None
-    states = {tuple(left.values())}
+    specs = [node.devices.devices[name].spec for name in left]
+    # Devices that no request tells apart are one kind, so that equal states are looked at once.
+    links = any(request.linked for request in requests)
+    types = any(request.types for request in requests)
+    memory = any(request.memory for request in requests)
+    kinds = [
+        DeviceSpec("", spec.type if types else "", spec.memory if memory else 0, spec.link if links else "")
+        for spec in specs
+    ]
+    states = {tuple(sorted(zip(kinds, left.values(), strict=True)))}
+    tried = 0
     for request in requests:
-        states = {after for before in states for after in _ways_to_serve(request, specs, before)}
+        served: set[tuple[tuple[DeviceSpec, int], ...]] = set()
+        for before in states:
+            for after in _ways_to_serve(request, before):
+                served.add(after)
+                tried += 1
+                if tried > MOST_WAYS:
+                    return None
+        states = served
     return bool(states)
 
 
+def _least_share(request: DeviceRequest) -> int:
+    """Returns the fewest thousandths of devices that *request* takes, whatever devices there are."""
+    return _WHOLE * request.number or request.share or 1
+
+
 def _ways_to_serve(
-    request: DeviceRequest, specs: Sequence[DeviceSpec], left: tuple[int, ...]
-) -> Iterator[tuple[int, ...]]:
-    """Yields what could be left of each device once *request* is served."""
-    for chosen in combinations(range(len(left)), request.number or 1):
-        links = {specs[at].link for at in chosen}
+    request: DeviceRequest, left: tuple[tuple[DeviceSpec, int], ...]
+) -> Iterator[tuple[tuple[DeviceSpec, int], ...]]:
+    """Yields what could be left of each device once *request* is served, equal ways once."""
+    usable = [at for at, (spec, parts) in enumerate(left) if _share_of(spec, request) <= parts]
+    seen: set[tuple[tuple[DeviceSpec, int], ...]] = set()
+    for chosen in combinations(usable, request.number or 1):
+        taken = tuple([left[at] for at in chosen])
+        if taken in seen:
+            continue
+        seen.add(taken)
+        links = {spec.link for spec, _ in taken}
         if request.linked and len(chosen) > 1 and (len(links) > 1 or "" in links):
             continue
-        after = list(left)
-        for at in chosen:
-            spec = specs[at]
-            share = _WHOLE if request.number else request.share
-            if request.memory:
-                share = -(-request.memory * _WHOLE // spec.memory) if spec.memory else _WHOLE + 1
-            after[at] -= share if not request.types or spec.type in request.types else _WHOLE + 1
-        if min(after) >= 0:
-            yield tuple(after)
+        after = [
+            (spec, parts - _share_of(spec, request)) if at in chosen else (spec, parts)
+            for at, (spec, parts) in enumerate(left)
+        ]
+        yield tuple(sorted(after))
+
+
+def _share_of(spec: DeviceSpec, request: DeviceRequest) -> int:
+    """Returns the thousandths of a device of *spec* that *request* takes; more than all if it does not suit it."""
+    if request.types and spec.type not in request.types:
+        return _WHOLE + 1
+    if request.memory:
+        return -(-request.memory * _WHOLE // spec.memory) if spec.memory else _WHOLE + 1
+    return _WHOLE if request.number else request.share
 
 
 def _left_on(

@@ -1,21 +1,22 @@
-"""Tries all ways to put members of a gang that want different devices on nodes, up to a number of steps.
+"""Finds out whether members of a gang that want different devices find theirs together, while all ways to put them on
+nodes are tried (:mod:`.gang_packing`).
 
-Members that are hard to serve come first. A node takes a further member if it has room for the amounts, and if all
-members that it has then find their devices at once (:mod:`.device_sharing`).
+A node takes a further member if all members that it has then find their devices at once (:mod:`.device_sharing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from kornel.core.domain.devices import DeviceRequest
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
 from kornel.core.policies.device_sharing import DeviceKind, Sharing, Wanting, hardness_of, kind_of
 
-MOST_STEPS: Final = 300
-"""The most steps of one choice, which take about two milliseconds."""
+STEPS_WITHOUT_DEVICES: Final = 5_000
+STEPS_WITH_DEVICES: Final = 300
+"""The most steps of one choice for members of which some want devices; they take about two milliseconds."""
 MOST_NODES: Final = 32
 """The most nodes that are tried for each kind of member, the first ones in order."""
 
@@ -23,94 +24,62 @@ MOST_NODES: Final = 32
 class Budget:
     """The steps that are left of one choice, which may consist of several searches."""
 
-    __slots__ = ("cut_short", "left")
+    __slots__ = ("_most", "cut_short", "left")
 
-    def __init__(self, steps: int = MOST_STEPS) -> None:
+    def __init__(self, steps: int) -> None:
+        self._most: Final = steps
         self.left = steps
         self.cut_short = False
         """Tells whether the budget ended a search before all ways were tried."""
 
+    @classmethod
+    def for_requests(cls, requests: Iterable[DeviceRequest | None]) -> Budget:
+        """Returns the budget of a choice for members with these *requests*; ``None``: they want no devices."""
+        with_devices = any(request is not None for request in requests)
+        return cls(STEPS_WITH_DEVICES if with_devices else STEPS_WITHOUT_DEVICES)
 
-class Wish(NamedTuple):
-    """The demand of each of *number* equal members, and the *nodes* that have room for one of them, in order."""
-
-    pairs: Pairs
-    devices: DeviceRequest | None
-    number: int
-    nodes: Sequence[Node]
+    @property
+    def spent(self) -> int:
+        """The number of steps taken so far."""
+        return self._most - self.left
 
 
-class DevicePacking:
-    """The search of nodes for all members of *wishes*. *alike* says that nodes which have the same room are equally
-    good for all of them."""
+class DevicesTogether:
+    """The members that are put on *nodes*, counted by the request that they have in common. ``None`` among *requests*:
+    these members want no devices."""
 
-    def __init__(self, wishes: Sequence[Wish], budget: Budget, *, alike: bool) -> None:
-        self._wishes: Final = wishes
+    def __init__(self, requests: Sequence[DeviceRequest | None], nodes: Iterable[Node], budget: Budget) -> None:
+        self._requests: Final = requests
         self._budget: Final = budget
-        self._alike: Final = alike and all(len(wish.nodes) <= MOST_NODES for wish in wishes)
-        order = sorted(range(len(wishes)), key=lambda at: _hardest_first(wishes[at]))
-        self._turns: Final = [at for at in order for _ in range(wishes[at].number)]
-        self._nodes: Final = [wish.nodes[:MOST_NODES] for wish in wishes]
-        budget.cut_short = budget.cut_short or any(len(wish.nodes) > MOST_NODES for wish in wishes)
-        self._room: Final = {node: node.open.copy() for nodes in self._nodes for node in nodes}
-        self._there: Final[dict[Node, tuple[int, ...]]] = dict.fromkeys(self._room, (0,) * len(wishes))
-        """The number of members of each wish that are on each node."""
-        self._kinds: Final = {node: _kinds_on(node) for node in self._room}
+        self._kinds: Final = {node: _kinds_on(node) for node in nodes}
+        self._there: Final[dict[Node, tuple[int, ...]]] = dict.fromkeys(self._kinds, (0,) * len(requests))
+        """The number of members with each request that are on each node."""
         self._verdicts: Final[dict[tuple[object, tuple[int, ...]], bool]] = {}
         """By devices of a node and the members on it, whether the devices are enough for all of them."""
-        self._chosen: Final[list[Node]] = []
 
-    def find_nodes(self) -> list[tuple[Node, ...]] | None:
-        """Returns the nodes of each wish, or ``None`` if no way was found."""
-        if not self._place_next(0):
-            return None
-        found: list[list[Node]] = [[] for _ in self._wishes]
-        for at, node in zip(self._turns, self._chosen, strict=True):
-            found[at].append(node)
-        return [tuple(nodes) for nodes in found]
+    def describe_node(self, node: Node) -> object:
+        """Returns the same for nodes that are equally good for further members."""
+        return self._kinds[node], self._there[node]
 
-    def _place_next(self, turn: int, start: int = 0) -> bool:
-        """Tries every node for the member whose *turn* has come, and then for the next ones. Returns whether all found
-        a node. Equal members go on nodes in order, from *start* on."""
-        if turn == len(self._turns):
-            return True
-        at = self._turns[turn]
-        pairs, nodes = self._wishes[at].pairs, self._nodes[at]
-        equal_follows = turn + 1 < len(self._turns) and self._turns[turn + 1] == at
-        tried: set[object] = set()
-        for index in range(start, len(nodes)):
-            node = nodes[index]
-            room, there = self._room[node], self._there[node]
-            if any(room[t] < amount for t, amount in pairs):
-                continue
-            if self._alike:
-                key = tuple(room), self._kinds[node], there
-                if key in tried:
-                    continue
-                tried.add(key)
-            if self._budget.left <= 0:
-                self._budget.cut_short = True
-                return False
-            self._budget.left -= 1
-            after = (*there[:at], there[at] + 1, *there[at + 1 :])
-            if not self._have_devices(node, after):
-                continue
-            for t, amount in pairs:
-                room[t] -= amount
-            self._there[node] = after
-            self._chosen.append(node)
-            if self._place_next(turn + 1, index if equal_follows else 0):
-                return True
-            self._chosen.pop()
-            self._there[node] = there
-            for t, amount in pairs:
-                room[t] += amount
-        return False
+    def add_member(self, node: Node, at: int) -> bool:
+        """Puts a member with the request *at* on *node* if there are devices for it beside the others. Returns whether
+        there are."""
+        there = self._there[node]
+        after = (*there[:at], there[at] + 1, *there[at + 1 :])
+        if not self._have_devices(node, after):
+            return False
+        self._there[node] = after
+        return True
+
+    def remove_member(self, node: Node, at: int) -> None:
+        """Takes a member with the request *at* off *node*."""
+        there = self._there[node]
+        self._there[node] = (*there[:at], there[at] - 1, *there[at + 1 :])
 
     def _have_devices(self, node: Node, there: tuple[int, ...]) -> bool:
-        """Tells whether *node* has devices for the members *there*, counted by wish."""
-        wanted = [(wish.devices, count) for wish, count in zip(self._wishes, there, strict=True) if count]
-        requests = [(request, count) for request, count in wanted if request is not None]
+        """Tells whether *node* has devices for the members *there*."""
+        counted = zip(self._requests, there, strict=True)
+        requests = [(request, count) for request, count in counted if request is not None and count]
         if not requests:
             return True
         key = self._kinds[node], there
@@ -130,15 +99,17 @@ class DevicePacking:
         everybody.sort(key=lambda one: hardness_of(one.request))
         search = Sharing(node.devices.copy(), everybody, max(1, self._budget.left))
         enough = search.serve_all()
-        self._budget.left -= search.steps + search.looked // 4
+        self._budget.left -= search.steps
         if not enough and search.cut_short:
             self._budget.cut_short = True
         return enough
 
 
-def _hardest_first(wish: Wish) -> tuple[bool, tuple[bool, int, int, bool], tuple[int, ...]]:
-    hardness = (True, 0, 0, True) if wish.devices is None else hardness_of(wish.devices)
-    return wish.devices is None, hardness, tuple(-amount for _, amount in wish.pairs)
+def hardness_of_member(pairs: Pairs, devices: DeviceRequest | None) -> tuple[object, ...]:
+    """Returns the sort key for the turns of members: those that are hard to serve come first, then those that want no
+    devices."""
+    hardness = (True, 0, 0, True) if devices is None else hardness_of(devices)
+    return devices is None, hardness, tuple(-amount for _, amount in pairs)
 
 
 def _kinds_on(node: Node) -> tuple[tuple[DeviceKind, bool], ...]:

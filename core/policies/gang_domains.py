@@ -28,14 +28,18 @@ MOST_MEMBERS: Final = 64
 MOST_DIVISIONS: Final = 64
 
 
-def choose_nodes(candidates: Candidates, topology: Topology | None, gang: Sequence[Members]) -> Chosen | Shortfall:
-    """Returns a node for each member of *gang*, or how many members would find one. Changes nothing."""
+def choose_nodes(
+    candidates: Candidates, topology: Topology | None, gang: Sequence[Members], budget: Budget | None = None
+) -> Chosen | Shortfall:
+    """Returns a node for each member of *gang*, or how many members would find one. Changes nothing. *budget*: the
+    steps that all searches for a way to pack different members may take together."""
+    budget = budget or Budget.for_requests(members.devices for members in gang)
     together: dict[Together, list[int]] = {}
     for at, members in enumerate(gang):
         if members.together is not None and not members.required_node:
             together.setdefault(members.together, []).append(at)
     if not together:
-        return gang_nodes.choose_nodes(candidates, gang)
+        return gang_nodes.choose_nodes(candidates, gang, budget)
     paper = Paper(candidates.order)
     chosen: list[tuple[Node, ...]] = [()] * len(gang)
     grouped = set(chain.from_iterable(together.values()))
@@ -54,13 +58,15 @@ def choose_nodes(candidates: Candidates, topology: Topology | None, gang: Sequen
         return tuple(chosen)
     wanted = sum(members.number for members in gang)
     if len(candidates.by_id) <= MOST_NODES and wanted <= MOST_MEMBERS and topology is not None:
-        other = _try_divisions(candidates, topology, gang)
+        other = _try_divisions(candidates, topology, gang, budget)
         if other is not None:
             return other
     return Shortfall(sum(map(len, chosen)), wanted, lacking, exhaustive=len(gang) == 1)
 
 
-def _try_divisions(candidates: Candidates, topology: Topology, gang: Sequence[Members]) -> Chosen | None:
+def _try_divisions(
+    candidates: Candidates, topology: Topology, gang: Sequence[Members], budget: Budget
+) -> Chosen | None:
     """Returns a node for each member of *gang* if another division of its slices over domains has room for all. The
     first choice is made for one group after the other, so the choice for one group may take the room of another."""
     entries: list[Members] = []
@@ -80,7 +86,6 @@ def _try_divisions(candidates: Candidates, topology: Topology, gang: Sequence[Me
             entries.append(members._replace(number=size, together=None))
             choices.append([d for d in domains if d is None or d.count_room(members.pairs) >= size])
             owners.append(at)
-    budget = Budget()
     for way in islice(product(*choices), MOST_DIVISIONS):
         divided = [
             entry if domain is None else entry._replace(refused=entry.refused | _others_than(candidates, domain))

@@ -6,8 +6,7 @@ gets the nodes that its members would get one after the other.
 
 For equal members the answer is exact: wherever the first of them are put, the next one finds a place as long as there
 is one. Members of different sizes may take each other's room. They are tried in the order of their turns, then the
-largest first, and finally every way to pack them is tried, up to a number of steps (with devices:
-:mod:`.device_packing`).
+largest first, and finally every way to pack them is tried, up to a number of steps (:mod:`.gang_packing`).
 """
 
 from __future__ import annotations
@@ -24,10 +23,9 @@ from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, unbook_amounts
 from kornel.core.policies.device_choice import choose_devices
-from kornel.core.policies.device_packing import MOST_NODES, Budget, DevicePacking, Wish
+from kornel.core.policies.device_packing import MOST_NODES, Budget, DevicesTogether, hardness_of_member
+from kornel.core.policies.gang_packing import Kind, Packing
 
-MOST_STEPS: Final = 5_000
-"""The most times that a search for a way to pack different members puts a member on a node."""
 MOST_PACKED: Final = 256
 """The most members of a gang for which ways to pack them are searched for, because the recursion is as deep as their
 number."""
@@ -96,7 +94,7 @@ class Candidates(NamedTuple):
 
 def choose_nodes(candidates: Candidates, gang: Sequence[Members], budget: Budget | None = None) -> Chosen | Shortfall:
     """Returns a node for each member of *gang*, or how many would find one. Changes nothing. *budget*: the steps that a
-    search for a way to pack members with different devices may take."""
+    search for a way to pack different members may take."""
     wanted = sum(members.number for members in gang)
     found = _place_in_turn(candidates, gang, range(len(gang)), wanted)
     if not isinstance(found, Shortfall) or len(gang) == 1:
@@ -110,22 +108,32 @@ def choose_nodes(candidates: Candidates, gang: Sequence[Members], budget: Budget
         return best._replace(exhaustive=True)
     if wanted > MOST_PACKED:
         return best
+    budget = budget or Budget.for_requests(members.devices for members in gang)
     if any(members.devices is not None for members in gang):
-        return _pack_devices(candidates, gang, budget or Budget(), best)
-    return _PackingSearch(candidates, gang, largest_first).run(best)
+        packing = _pack_devices(candidates, gang, budget)
+    else:
+        kinds = [Kind(members.pairs, members.number, list(_usable_nodes(candidates, members))) for members in gang]
+        packing = Packing(kinds, largest_first, budget, alike=_run_anywhere(gang))
+    nodes = packing.find_nodes()
+    return best._replace(exhaustive=not budget.cut_short) if nodes is None else nodes
 
 
-def _pack_devices(
-    candidates: Candidates, gang: Sequence[Members], budget: Budget, best: Shortfall
-) -> Chosen | Shortfall:
-    """Returns a way to pack *gang*, of which some members want devices; otherwise *best*, with whether all ways were
-    tried."""
-    wishes = [
-        Wish(m.pairs, m.devices, m.number, list(islice(_usable_nodes(candidates, m), MOST_NODES + 1))) for m in gang
-    ]
-    alike = all(not members.refused and not members.required_node for members in gang)
-    nodes = DevicePacking(wishes, budget, alike=alike).find_nodes()
-    return best._replace(exhaustive=not budget.cut_short) if nodes is None else tuple(nodes)
+def _pack_devices(candidates: Candidates, gang: Sequence[Members], budget: Budget) -> Packing:
+    """Returns the search for a way to pack *gang*, of which some members want devices, on the first nodes."""
+    nodes = [list(islice(_usable_nodes(candidates, members), MOST_NODES + 1)) for members in gang]
+    are_all = all(len(there) <= MOST_NODES for there in nodes)
+    budget.cut_short = budget.cut_short or not are_all
+    kinds = [Kind(m.pairs, m.number, there[:MOST_NODES]) for m, there in zip(gang, nodes, strict=True)]
+    requests = [members.devices for members in gang]
+    devices = DevicesTogether(requests, (node for kind in kinds for node in kind.nodes), budget)
+    order = sorted(range(len(gang)), key=lambda at: hardness_of_member(gang[at].pairs, gang[at].devices))
+    return Packing(kinds, order, budget, alike=are_all and _run_anywhere(gang), devices=devices)
+
+
+def _run_anywhere(gang: Iterable[Members]) -> bool:
+    """Tells whether all members may run on any node. Otherwise, of two nodes with as much room, a later member may run
+    on only one."""
+    return all(not members.refused and not members.required_node for members in gang)
 
 
 def count_places(candidates: Candidates, members: Members) -> Iterator[tuple[Node, int]]:
@@ -248,58 +256,3 @@ def take_places(candidates: Candidates, members: Members, paper: Paper) -> tuple
         if written.has_room(pairs) and written.has_devices(members.devices):
             heappush(touched, (written.score, node.node_id, node))
     return tuple(found)
-
-
-class _PackingSearch:
-    """Tries all ways to put members of different sizes on nodes, one member after the other, the largest first."""
-
-    def __init__(self, candidates: Candidates, gang: Sequence[Members], turns: Sequence[int]) -> None:
-        self._gang = gang
-        self._turns = [at for at in turns for _ in range(gang[at].number)]
-        self._nodes = [list(_usable_nodes(candidates, members)) for members in gang]
-        self._room: dict[Node, list[int]] = {node: node.open.copy() for nodes in self._nodes for node in nodes}
-        self._chosen: list[Node] = []
-        self._steps = 0
-
-    def run(self, best: Shortfall) -> Chosen | Shortfall:
-        """Returns a way to pack the gang; otherwise *best*, with whether all ways were tried."""
-        if not self._place_next(0, 0):
-            return best._replace(exhaustive=self._steps < MOST_STEPS)
-        nodes: list[list[Node]] = [[] for _ in self._gang]
-        for at, node in zip(self._turns, self._chosen, strict=True):
-            nodes[at].append(node)
-        return tuple(map(tuple, nodes))
-
-    def _place_next(self, turn: int, start: int) -> bool:
-        """Tries every node for the member whose *turn* has come, and then for the next ones. Returns whether all found
-        a node. Equal members go on nodes in order, from *start* on."""
-        if turn == len(self._turns):
-            return True
-        at = self._turns[turn]
-        pairs, nodes = self._gang[at].pairs, self._nodes[at]
-        following = self._turns[turn + 1] if turn + 1 < len(self._turns) else -1
-        tried: set[tuple[int, ...]] = set()
-        for index in range(start, len(nodes)):
-            node = nodes[index]
-            room = self._room[node]
-            if any(room[t] < amount for t, amount in pairs):
-                continue
-            # A node with as much room as one that was tried in vain need not be tried, unless a later member may run on
-            # only one of the two.
-            if len(self._nodes) == 1 or all(not m.refused and not m.required_node for m in self._gang):
-                alike = tuple(room)
-                if alike in tried:
-                    continue
-                tried.add(alike)
-            if self._steps >= MOST_STEPS:
-                return False
-            self._steps += 1
-            for t, amount in pairs:
-                room[t] -= amount
-            self._chosen.append(node)
-            if self._place_next(turn + 1, index if following == at else 0):
-                return True
-            self._chosen.pop()
-            for t, amount in pairs:
-                room[t] += amount
-        return False

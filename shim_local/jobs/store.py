@@ -48,7 +48,11 @@ class JobStore:
         self.path: Final = path
         try:
             self._database = sqlite3.connect(path, isolation_level=None)
-            self._prepare_file()
+            try:
+                self._prepare_file()
+            except BaseException:
+                self._database.close()
+                raise
         except sqlite3.Error as error:
             raise StoreUnusable(f"{path}: cannot be used as a store of jobs: {error}") from None
 

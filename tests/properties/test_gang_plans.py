@@ -7,7 +7,6 @@ planner. Where it finds a lawful plan the engine finds one too, with no more vic
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -56,27 +55,29 @@ def test_a_gang_that_wants_devices_preempts_for_all_of_them_or_not_at_all(seed: 
 
 def test_spreading_members_counts_as_work_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few sets of victims may each take two thousand tries to spread the members, which is too much for one slice."""
-    tried: list[int] = []
-    find_places, take_steps = unit_packing._Spread.find_places, unit_packing.Packing.take_steps
+    done: list[int] = []
     monkeypatch.setattr(unit_packing, "STEPS_AT_ONCE", 10)
+    go_on, take_steps = unit_packing._Spread.take_steps, unit_packing.Packing.take_steps
 
-    def counted(spread: unit_packing._Spread) -> Any:
-        found = find_places(spread)
-        tried.append(spread.steps)
-        return found
-
-    def bounded(packing: unit_packing.Packing) -> bool:
-        tried.clear()
-        ended = take_steps(packing)
-        assert sum(tried[:-1]) < 10
+    def counted(spread: unit_packing._Spread) -> bool:
+        before = spread.work
+        ended = go_on(spread)
+        done.append(spread.work - before)
         return ended
 
-    monkeypatch.setattr(unit_packing._Spread, "find_places", counted)
+    def bounded(packing: unit_packing.Packing) -> bool:
+        done.clear()
+        ended = take_steps(packing)
+        assert sum(done[:-1]) < 10
+        assert all(work <= 10 for work in done)
+        return ended
+
+    monkeypatch.setattr(unit_packing._Spread, "take_steps", counted)
     monkeypatch.setattr(unit_packing.Packing, "take_steps", bounded)
     most = 0
     for seed in range(60):
         Play(random_gang_world(seed)).settle()
-        most = max(most, len(tried))
+        most = max(most, len(done))
     assert most > 1
 
 

@@ -237,6 +237,10 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
         rest = f", {format_quantities(e.unmet)} stays above" if e.unmet else ""
         yield from wrap_text(f"from {format_moment(e.not_before_ns, now_ns)} on, {leave} to leave{rest}", indent="   ")
     for p in found.preemptions:
+        if not p.victims:
+            # Only a member of a gang waits for the victims of others.
+            yield from wrap_text(f"{p.key} finds room on {p.node_id}")
+            continue
         begin, victims = format_moment(p.not_before_ns, now_ns), _join_keys(p.victims)
         leave = "leaves" if len(p.victims) == 1 else "leave"
         yield from wrap_text(f"{p.key} preempts ({p.kind}) from {begin} on: {victims} {leave} {p.node_id}")

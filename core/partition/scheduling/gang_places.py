@@ -24,6 +24,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
 from kornel.core.policies import user_limits
 from kornel.core.policies.device_choice import choose_devices
+from kornel.core.policies.device_packing import Budget
 from kornel.core.policies.device_sharing import DevicesOf, share_on_nodes
 from kornel.core.policies.gang_domains import choose_nodes
 from kornel.core.policies.gang_nodes import NONE_REFUSED, Candidates, Members, Shortfall
@@ -47,10 +48,15 @@ class Places(NamedTuple):
 
 
 def find_places(
-    state: PartitionState, application: Application, members: Sequence[Allocation], *, known_full: bool = False
+    state: PartitionState,
+    application: Application,
+    members: Sequence[Allocation],
+    budget: Budget | None = None,
+    *,
+    known_full: bool = False,
 ) -> Places | NotPlaced:
     """Returns a node for each of *members*, or what keeps the gang back: a limit, or the lack of places for all. If it
-    is *known_full*, only limits are looked at."""
+    is *known_full*, only limits are looked at. *budget*: as for :func:`choose_places`."""
     limited = exceeded_limit(state, application, members)
     if state.recording:
         for ask in members:
@@ -60,17 +66,20 @@ def find_places(
     # If there is a waiting room for this demand, a gang with the same demand found no places, and no node has gained
     # enough room since.
     known_full = known_full or demand_of(members)[0] in state.gangs.rooms
-    places = None if known_full else choose_places(state, members)
+    places = None if known_full else choose_places(state, members, budget=budget)
     return NotPlaced(Unschedulable.GANG_INCOMPLETE) if places is None else places
 
 
 def choose_places(
-    state: PartitionState, members: Sequence[Allocation], among: Sequence[Node] | None = None
+    state: PartitionState,
+    members: Sequence[Allocation],
+    among: Sequence[Node] | None = None,
+    budget: Budget | None = None,
 ) -> Places | None:
     """Returns nodes with room for all *members*, ``None`` if there are not enough. *among* restricts the choice to some
-    open nodes."""
+    open nodes. *budget*: the steps that may be taken to pack different members."""
     demand, alike = demand_of(members)
-    chosen = choose_nodes(Candidates(state.node_order, state.nodes, among), state.topology, demand)
+    chosen = choose_nodes(Candidates(state.node_order, state.nodes, among), state.topology, demand, budget)
     if isinstance(chosen, Shortfall):
         return None
     nodes: dict[Allocation, Node] = {}

@@ -30,12 +30,13 @@ from kornel.core.partition.waiting.rooms import (
     park_for_members,
     park_without_places,
 )
+from kornel.core.policies.device_packing import Budget
 from kornel.core.policies.gang_nodes import Candidates
 from kornel.core.preemption import slices
 
-PACKING_COST: Final = 100
-"""The cost in decisions of a look for places if members want devices, because other ways to pack them take a few
-milliseconds."""
+STEPS_PER_UNIT: Final = 3
+"""The number of steps of a search for other ways to pack members that count as one decision in the budget of a
+slice."""
 NODES_PER_UNIT: Final = 20
 """The number of nodes looked at that count as one decision in the budget of a slice."""
 
@@ -51,8 +52,9 @@ def serve_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
     # A search for victims goes on from slice to slice. As long as nothing has changed since it began, there is still no
     # room, and counting the room of all domains again would take a third of the search.
     searching = bool(unit.due) and state.guarantee.is_searching(application, state.changes)
-    found = find_places(state, application, members, known_full=searching)
-    packing = 0 if searching or all(ask.shape.devices is None for ask in members) else PACKING_COST
+    budget = Budget.for_requests(ask.shape.devices for ask in members)
+    found = find_places(state, application, members, budget, known_full=searching)
+    packing = budget.spent // STEPS_PER_UNIT
     if isinstance(found, Places):
         if state.callbacks.predicates:
             gang_vetting.ask_about_gang(state, application, found, now_ns)

@@ -183,8 +183,13 @@ def _needed_for_devices(case: _UnitCase) -> set[str]:
     needed: set[str] = set()
     whole = whole_gangs.leave_whole(case.victims)
     for node, members in _devices_by_node(case).items():
+        # Whoever leaves other nodes leaves no device here, except as a member of a gang that is here too.
+        here = {v for v in case.victims if v.node is node}
+        gangs = [whole[v] for v in here if v in whole]
         for victim in case.victims:
             gang = whole.get(victim)
+            if victim not in here and not any(gang is other for other in gangs):
+                continue
             rest = [v for v in case.victims if v is not victim and (gang is None or whole.get(v) is not gang)]
             if not freed_devices.could_share(node, members, rest, case.stuck):
                 needed.add(victim.key)

@@ -6,7 +6,8 @@ It is for small problems, and ends after a limited number of steps; its answer t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from kornel.core.domain.devices import DeviceRequest
@@ -16,7 +17,7 @@ from kornel.core.model.domains import DomainPath
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
-from kornel.core.policies.device_sharing import share_devices
+from kornel.core.policies.device_sharing import search_sharing
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
 from kornel.core.preemption.guarantee.allowances import Terms
@@ -25,7 +26,7 @@ from kornel.core.preemption.guarantee.entitlement import Entitlement
 from kornel.core.preemption.guarantee.needs import Needs, can_take_claim
 from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.guarantee.solve import SUBSETS
-from kornel.core.preemption.guarantee.unit_devices import assign_devices, devices_after, want_devices
+from kornel.core.preemption.guarantee.unit_devices import SHARING_WORK, assign_devices, devices_after, want_devices
 from kornel.core.preemption.guarantee.unit_domains import Bound
 from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, UnitPlan
 from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
@@ -36,6 +37,12 @@ STEPS_AT_ONCE: Final = 200
 """The number of steps that are taken at once, which takes about two milliseconds."""
 MOST_SPREADS: Final = 2_000
 """The most times that a member is tried on a node for one set of victims."""
+MOST_WORK: Final = 400_000
+"""The work after which a search ends: a member tried on a node is 1, which takes about two microseconds."""
+NODES_PER_WORK: Final = 4
+"""The number of nodes whose room is copied at the cost of one unit of work."""
+MOST_KNOWN: Final = 4_096
+"""The most answers about devices that are kept."""
 MOST_NODES: Final = 32
 MOST_VICTIMS: Final = 96
 MOST_MEMBERS: Final = 32
@@ -125,6 +132,7 @@ class Packing:
         self._groups = _group_members(members, refused, bound)
         self._given_up = view.given_up
         self._wants_devices = want_devices(members)
+        self._devices = _DevicesLeft(view.given_up) if self._wants_devices else None
         for node in sorted(view.nodes.values(), key=lambda node: node.node_id):
             if any(can_take_claim(node, ask) for ask in members):
                 room = node.beside
@@ -147,19 +155,23 @@ class Packing:
         self._chosen: list[_Item] = []
         self._best: tuple[tuple[_Item, ...], dict[Allocation, Node]] | None = None
         self._steps = 0
-        self._spreads = 0
-        """The number of places tried for members, which count as work but not as steps."""
+        self._work = 0
+        """The work of spreading members, which does not count as steps."""
+        self._spread: _Spread | None = None
+        """The attempt to spread the members with the victims chosen last, while it is under way."""
         self.exhaustive = True
         self._over = False
 
     def take_steps(self) -> bool:
         """Takes some steps. Returns whether the search has ended."""
-        until = self._steps + self._spreads + STEPS_AT_ONCE
+        until = self._steps + self._work + STEPS_AT_ONCE
         while not self._over:
-            if self._steps >= MOST_STEPS:
+            if self._steps >= MOST_STEPS or self._work >= MOST_WORK:
                 self.exhaustive, self._over = False, True
-            elif self._steps + self._spreads >= until:
+            elif self._steps + self._work >= until:
                 return False
+            elif self._spread is not None:
+                self._go_on_spreading(self._spread)
             elif self._stack:
                 self._take_step()
             else:
@@ -238,7 +250,7 @@ class Packing:
         return True
 
     def _try_chosen(self) -> None:
-        """Notes the chosen victims if they make room for all members and are better than the best so far."""
+        """Begins to spread the members, if the chosen victims make enough room and are better than the best so far."""
         if self._best is not None and _highest_of(self._chosen) >= _highest_of(self._best[0]):
             return
         base = self._needs.base.copy()
@@ -253,25 +265,30 @@ class Packing:
                             rooms[node][t] += amount
         if max(base, default=0) > 0:
             return
-        devices = None
-        if self._wants_devices:
-            gone = [victim for item in self._chosen for victim in item.victims]
-            devices = {node: devices_after(node, gone, self._given_up) for node in rooms}
+        self._work += len(rooms) // NODES_PER_WORK
+        chosen = tuple(self._chosen)
         # Nobody leaves only for a type that no guarantee covers, so it depends on the places who may leave.
-        accepts = None if all(self._needs.owed) else self._is_justified
-        spread = _Spread(self._groups, rooms, self._bound, devices, accepts)
-        nodes = spread.find_places()
-        self._spreads += spread.steps
-        if spread.cut_short:
-            self.exhaustive = False
-        if nodes is None:
-            return
-        if self._known is not None and self._key_of_chosen() >= key_of_plan(self._known):
-            return
-        self._best = tuple(self._chosen), nodes
+        accepts = None if all(self._needs.owed) else partial(self._is_justified, chosen)
+        self._spread = _Spread(self._groups, rooms, self._bound, self._devices, chosen, accepts)
 
-    def _is_justified(self, nodes: Mapping[Allocation, Node]) -> bool:
-        """Tells whether each of the chosen victims is justified if the members run on *nodes*: without it, a need that
+    def _go_on_spreading(self, spread: _Spread) -> None:
+        """Goes on spreading members. At the end, notes the victims if all members have found places."""
+        before = spread.work
+        ended = spread.take_steps()
+        self._work += spread.work - before
+        if not ended:
+            return
+        self._spread = None
+        if spread.cut_short or (self._devices is not None and self._devices.cut_short):
+            self.exhaustive = False
+        if spread.places is None:
+            return
+        if self._known is not None and _key_of_items(spread.victims) >= key_of_plan(self._known):
+            return
+        self._best = spread.victims, spread.places
+
+    def _is_justified(self, items: Sequence[_Item], nodes: Mapping[Allocation, Node]) -> bool:
+        """Tells whether each of the victims *items* is justified if the members run on *nodes*: without it, a need that
         it may be taken for would not be met, or the members would not find their devices."""
         lacks: dict[tuple[Node | None, int], int] = {}
         for i, amount in enumerate(self._needs.base):
@@ -282,24 +299,20 @@ class Packing:
                 place = node, indexes[t]
                 lacks[place] = lacks.get(place, -self._rooms[node][t]) + amount
         lacks = {place: amount for place, amount in lacks.items() if amount > 0}
-        gains = [_gains_at(item, indexes) for item in self._chosen]
+        gains = [_gains_at(item, indexes) for item in items]
         left = {place: amount - sum(gain.get(place, 0) for gain in gains) for place, amount in lacks.items()}
         return all(
             any(place[1] in item.serves and left[place] + gain.get(place, 0) > 0 for place in lacks)
-            or self._leaves_devices(item, nodes)
-            for item, gain in zip(self._chosen, gains, strict=True)
+            or self._leaves_devices(item, items, nodes)
+            for item, gain in zip(items, gains, strict=True)
         )
 
-    def _leaves_devices(self, item: _Item, nodes: Mapping[Allocation, Node]) -> bool:
-        """Tells whether the members on *nodes* would not find their devices without *item*."""
+    def _leaves_devices(self, item: _Item, items: Sequence[_Item], nodes: Mapping[Allocation, Node]) -> bool:
+        """Tells whether the members on *nodes* would not find their devices without *item*, one of *items*."""
         if not item.holds:
             return False
-        others = [victim for other in self._chosen if other is not item for victim in other.victims]
+        others = [victim for other in items if other is not item for victim in other.victims]
         return assign_devices(nodes.items(), others, self._given_up) is None
-
-    def _key_of_chosen(self) -> tuple[bool, bool, int, int]:
-        victims = [victim for item in self._chosen for victim in item.victims]
-        return (*_key_of(victims), _highest_of(self._chosen))
 
     def _list_items(self, view: PartitionView, candidates: Candidates) -> Iterator[_Item]:
         for node in view.nodes.values():
@@ -396,6 +409,52 @@ class Packing:
         return UnitPlan(KIND, self._whole.application, tuple(places), self._fence, mends, not self.exhaustive)
 
 
+class _DevicesLeft:
+    """The devices that are left on nodes once some of the allocations there have gone. The answers are kept, because
+    most nodes lose the same allocations in many sets of victims."""
+
+    def __init__(self, given_up: Container[Allocation]) -> None:
+        self._given_up: Final = given_up
+        self._left: dict[tuple[Node, frozenset[Allocation]], NodeDevices | None] = {}
+        self._shared: dict[tuple[Node, frozenset[Allocation], tuple[int, ...]], bool] = {}
+        """The answers of :meth:`can_hold`."""
+        self.work = 0
+        """The work done so far."""
+        self.cut_short = False
+        """Tells whether one of the searches ended before all ways were tried."""
+
+    def can_hold(self, node: Node, gone: frozenset[Allocation], members: Sequence[tuple[int, Allocation]]) -> bool:
+        """Tells whether *members*, each with the number of its group, find devices on *node* at once when *gone* have
+        left."""
+        key = node, gone, tuple([group for group, _ in members])
+        known = self._shared.get(key)
+        if known is not None:
+            return known
+        left = self._find_left(node, gone)
+        if left is None:
+            return False
+        search = search_sharing(left.copy(), [ask for _, ask in members])
+        enough = search.serve_all()
+        self.work += SHARING_WORK + search.steps * SHARING_WORK // 4
+        if not enough and search.cut_short:
+            self.cut_short = True
+        # Devices may be kept for one member and not for others of its group.
+        if not any(device.kept for device in left):
+            self._shared[key] = enough
+        return enough
+
+    def _find_left(self, node: Node, gone: frozenset[Allocation]) -> NodeDevices | None:
+        if len(self._left) >= MOST_KNOWN or len(self._shared) >= MOST_KNOWN:
+            self._left.clear()
+            self._shared.clear()
+        try:
+            return self._left[node, gone]
+        except KeyError:
+            self.work += SHARING_WORK
+            found = self._left[node, gone] = devices_after(node, gone, self._given_up)
+            return found
+
+
 class _Group(NamedTuple):
     """Members that are equal for this search."""
 
@@ -415,38 +474,66 @@ class _Spread:
         groups: Sequence[_Group],
         rooms: Mapping[Node, dict[int, int]],
         bound: Sequence[Bound] = (),
-        devices: Mapping[Node, NodeDevices | None] | None = None,
+        devices: _DevicesLeft | None = None,
+        victims: tuple[_Item, ...] = (),
         accepts: Callable[[Mapping[Allocation, Node]], bool] | None = None,
     ) -> None:
-        """*devices*: what will be left of the devices of each node; ``None``: no member wants any. *accepts* tells
-        whether a way to place all members will do; ``None``: each one will."""
+        """*rooms*: the room that there is without *victims*, which the search changes. *devices*: ``None`` if no member
+        wants any. *accepts* tells whether a way to place all members will do; ``None``: each one will."""
+        self.victims: Final = victims
+        self.places: dict[Allocation, Node] | None = None
+        """A node for each member; ``None``: none found so far."""
         self._devices = devices
         self._accepts = accepts
-        self._wanting: dict[Node, list[Allocation]] = {}
-        """The members on each node that want devices."""
+        self._gone: dict[Node, frozenset[Allocation]] = {}
+        if devices is not None:
+            leaving = [victim for item in victims for victim in item.victims]
+            for node in dict.fromkeys(victim.node for victim in leaving if victim.node is not None):
+                self._gone[node] = frozenset(victim for victim in leaving if victim.node is node)
+        self._wanting: dict[Node, list[tuple[int, Allocation]]] = {}
+        """The members on each node that want devices, each with the number of its group."""
         self._bound = bound
         self._counts: list[dict[DomainPath, int]] = [{} for _ in bound]
         self._rooms = rooms
         self._nodes = list(rooms)
-        self._turns = [(group, ask) for group in groups for ask in group.asks]
+        self._turns = [(at, group, ask) for at, group in enumerate(groups) for ask in group.asks]
         self._all_alike = len(groups) == 1 and not bound and accepts is None
         self._chosen: list[Node] = []
-        self.steps = 0
+        self._steps = 0
         """The number of places tried for members."""
+        self.work = 0
+        """The work done so far."""
+        self._rested_at = 0
         self.cut_short = False
+        self._search = self._place_next(0, 0)
 
-    def find_places(self) -> dict[Allocation, Node] | None:
-        """Returns a node for each member, or ``None`` if there is no way."""
-        return self._list_places() if self._place_next(0, 0) else None
+    def take_steps(self) -> bool:
+        """Takes some steps. Returns whether the search has ended."""
+        try:
+            next(self._search)
+        except StopIteration as end:
+            if end.value:
+                self.places = self._list_places()
+            return True
+        return False
 
     def _list_places(self) -> dict[Allocation, Node]:
-        return {ask: node for (_, ask), node in zip(self._turns, self._chosen, strict=True)}
+        return {ask: node for (_, _, ask), node in zip(self._turns, self._chosen, strict=True)}
 
-    def _place_next(self, turn: int, start: int) -> bool:
+    def _will_do(self) -> bool:
+        """Tells whether the nodes chosen for all members are accepted."""
+        if self._accepts is None:
+            return True
+        self.work += SHARING_WORK * (1 if self._devices is None else 1 + len(self.victims))
+        return self._accepts(self._list_places())
+
+    def _place_next(self, turn: int, start: int) -> Generator[None, None, bool]:
+        """Tries all nodes for the member whose *turn* has come, and then for the next ones. Pauses after some work, and
+        returns whether all found a node."""
         if turn == len(self._turns):
-            return self._accepts is None or self._accepts(self._list_places())
-        group, ask = self._turns[turn]
-        alike = turn + 1 < len(self._turns) and self._turns[turn + 1][0] is group
+            return self._will_do()
+        at_group, group, ask = self._turns[turn]
+        alike = turn + 1 < len(self._turns) and self._turns[turn + 1][1] is group
         for at in range(start, len(self._nodes)):
             node = self._nodes[at]
             room = self._rooms[node]
@@ -454,23 +541,27 @@ class _Spread:
                 continue
             if not can_take_claim(node, ask):
                 continue
-            if self.steps >= MOST_SPREADS:
+            if self._steps >= MOST_SPREADS:
                 self.cut_short = True
                 return False
             if not self._enter_domain(group, node):
                 continue
-            self.steps += 1
-            if group.devices is not None and not self._take_devices(ask, node):
+            self._steps += 1
+            self.work += 1
+            if self.work - self._rested_at >= STEPS_AT_ONCE:
+                self._rested_at = self.work
+                yield
+            if group.devices is not None and not self._take_devices(at_group, ask, node):
                 self._leave_domain(group, node)
                 continue
             for t, amount in group.pairs:
                 room[t] -= amount
             self._chosen.append(node)
-            if self._place_next(turn + 1, at if alike else 0):
+            if (yield from self._place_next(turn + 1, at if alike else 0)):
                 return True
             self._chosen.pop()
             if group.devices is not None:
-                self._wanting[node].remove(ask)
+                self._wanting[node].pop()
             self._leave_domain(group, node)
             for t, amount in group.pairs:
                 room[t] += amount
@@ -478,15 +569,18 @@ class _Spread:
                 return False  # Other places for these members would not help: all members are alike.
         return False
 
-    def _take_devices(self, ask: Allocation, node: Node) -> bool:
+    def _take_devices(self, at_group: int, ask: Allocation, node: Node) -> bool:
         """Tells whether *ask* finds devices on *node* beside the members that are there already, and if so counts it
         among them."""
-        left = None if self._devices is None else self._devices[node]
+        devices = self._devices
+        assert devices is not None, "a member wants some"
         members = self._wanting.setdefault(node, [])
-        if left is None or share_devices(left.copy(), [*members, ask]) is None:
-            return False
-        members.append(ask)
-        return True
+        before = devices.work
+        enough = devices.can_hold(node, self._gone.get(node, frozenset()), [*members, (at_group, ask)])
+        self.work += devices.work - before
+        if enough:
+            members.append((at_group, ask))
+        return enough
 
     def _enter_domain(self, group: _Group, node: Node) -> bool:
         """Counts a member of *group* in the domain of *node*. Returns whether it may run there together with the
@@ -538,6 +632,10 @@ def key_of_plan(plan: UnitPlan) -> tuple[bool, bool, int, int]:
     """Returns the sort key of *plan* in the order of B.11: its worst victim, their number, their highest priority."""
     highest = max((adjusted for place in plan.places for adjusted in place.adjusted), default=0)
     return (*_key_of(plan.victims), highest)
+
+
+def _key_of_items(items: Sequence[_Item]) -> tuple[bool, bool, int, int]:
+    return (*_key_of([victim for item in items for victim in item.victims]), _highest_of(items))
 
 
 def _highest_of(items: Sequence[_Item]) -> int:

@@ -14,7 +14,7 @@ far are booked on :class:`Paper` only while the place of the next member is sear
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -29,7 +29,6 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, ResourceTypes, Shape
 from kornel.core.policies import gang_nodes
-from kornel.core.policies.device_sharing import DevicesOf
 from kornel.core.policies.gang_nodes import Candidates, Members, take_places
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.gang_losses import find_whole_gangs, is_bound
@@ -38,7 +37,7 @@ from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.planner import KIND, Within, plan_preemption
 from kornel.core.preemption.guarantee.prospects import KnownProspects
-from kornel.core.preemption.guarantee.unit_devices import assign_devices, want_devices
+from kornel.core.preemption.guarantee.unit_devices import DevicesBeside, assign_devices, want_devices
 from kornel.core.preemption.guarantee.unit_domains import NO_DOMAINS, Bound, Way, WayFinder, bind_groups
 from kornel.core.preemption.guarantee.unit_packing import Packing, is_small, key_of_plan
 from kornel.core.preemption.guarantee.unit_paper import Paper
@@ -114,6 +113,8 @@ class UnitSearch:
         self._finder: WayFinder | None = None
         self._ways: list[Way] = []
         """The ways that are not tried yet, the most promising last."""
+        self._leasts: list[int] = []
+        """The lower bounds of the numbers of victims of all ways; empty: not all ways are known."""
         self._way: Way | None = None
         self._near = KnownProspects()
         """The prospects of the nodes of one domain of the present way."""
@@ -130,6 +131,8 @@ class UnitSearch:
         self._closest = 0, ""
         """The most places that any way had, and the reason why it had no more."""
         self._greedy: UnitPlan | None = None
+        self._dropping: Iterator[UnitPlan | Refusal | None] | None = None
+        """The search for victims that are not needed, while it is under way."""
 
     def is_about(self, members: Sequence[Allocation], refused: Refused) -> bool:
         """Tells whether the search is for these *members*, unchanged, and the same refused nodes."""
@@ -157,8 +160,8 @@ class UnitSearch:
         if self._left and self._failure is None and self._way is not None:
             self._place_next(strict, tools, now_ns)
             return None
-        if self._way is not None:
-            self._end_way(strict)
+        if self._way is not None and not self._end_way(strict):
+            return None
         if self._ways:
             return None
         # The size is checked first, because the check whether a plan may be beaten examines all allocations.
@@ -201,6 +204,8 @@ class UnitSearch:
         if not self._finder.look_around():
             return None
         self._ways = self._finder.list_ways()[::-1]
+        if not self._finder.cut_short:
+            self._leasts = [way.least for way in self._ways]
         self._cut_short, self._finder = self._finder.cut_short, None
         if self._ways:
             return None
@@ -237,21 +242,29 @@ class UnitSearch:
             self._narrow_ways()
         return not self._ways
 
-    def _end_way(self, view: UnitView) -> None:
-        """Keeps the result of the present way if it is the best so far."""
+    def _end_way(self, view: UnitView) -> bool:
+        """Keeps the result of the present way if it is the best so far. Returns whether that is done; if not, the
+        caller has to call again."""
+        if self._failure is None:
+            if self._dropping is None:
+                self._dropping = self._drop_spare_victims(view)
+            plan = next(self._dropping)
+            if plan is None:
+                return False
+            self._dropping = None
         way, self._way = self._way, None
         if self._failure is None:
-            plan = self._drop_spare_victims(view)
-            if plan is None:
-                self._failure = UNJUSTIFIED
-                self._closest = self._closest[0], self._closest[1] or UNJUSTIFIED.detail
-            elif self._greedy is None or _key_of(plan) < _key_of(self._greedy):
+            if isinstance(plan, Refusal):
+                self._failure = plan
+                self._closest = self._closest[0], self._closest[1] or plan.detail
+            elif plan is not None and (self._greedy is None or _key_of(plan) < _key_of(self._greedy)):
                 self._greedy = plan
         elif len(self._found) >= self._closest[0]:
             assert way is not None, "the caller has looked"
             if len(self._found) > self._closest[0] or not self._closest[1]:
                 self._closest = len(self._found), self._describe_failure(way, self._failure)
         self._narrow_ways()
+        return True
 
     def _narrow_ways(self) -> None:
         """Drops the ways that cannot be better than the best so far, after one more has been tried."""
@@ -338,9 +351,10 @@ class UnitSearch:
         refused = self._refused.get(ask, frozenset())
         return lambda node: node.node_id not in refused
 
-    def _drop_spare_victims(self, view: UnitView) -> UnitPlan | None:
-        """Returns the plan that was found without the victims that are not needed to free all that has to be freed (law
-        8); ``None`` if one of the others would leave only for a type that no guarantee covers."""
+    def _drop_spare_victims(self, view: UnitView) -> Iterator[UnitPlan | Refusal | None]:
+        """Yields the plan that was found without the victims that are not needed to free all that has to be freed (law
+        8), or a refusal if one of the others would leave only for a type that no guarantee covers; before that ``None``
+        after some work, as often as necessary."""
         assert self._fence is not None, "set when the search began"
         entitled = self._find_entitlement(view)
         assert not isinstance(entitled, Refusal), "nothing has changed since the search began"
@@ -351,27 +365,26 @@ class UnitSearch:
             for victim, adjusted in zip(place.victims, place.adjusted, strict=True)
         }
         spare: set[Allocation] = set()
-        devices: DevicesOf | None = None
+        devices = DevicesBeside([(p.ask, p.node) for p in self._found], order, view.given_up)
         for parts in reversed(_join_gangs(sorted(order, key=order.__getitem__))):
-            if not ledger.can_do_without(parts):
-                continue
-            if want_devices(self._members):
-                staying = spare.union(parts)
-                without = [victim for victim in order if victim not in staying]
-                theirs = assign_devices([(p.ask, p.node) for p in self._found], without, view.given_up)
-                if theirs is None:
-                    continue
-                devices = theirs
-            ledger.take_out(parts)
-            spare.update(parts)
+            if ledger.can_do_without(parts):
+                if devices.may_stay(parts):
+                    ledger.take_out(parts)
+                    spare.update(parts)
+                if devices.is_tired():
+                    yield None
         if not ledger.all_owed:
             kept = [victim for victim in order if victim not in spare]
-            if not all(self._is_justified(parts, kept, ledger, view) for parts in _join_gangs(kept)):
-                return None
+            for parts in _join_gangs(kept):
+                if not self._is_justified(parts, kept, ledger, view):
+                    yield UNJUSTIFIED
+                    return
+                if want_devices(self._members):
+                    yield None
         places = tuple(_drop_victims(place, spare) for place in self._found)
-        if devices is not None:
-            places = tuple(replace(place, devices=devices.get(place.ask, ())) for place in places)
-        return UnitPlan(KIND, self._whole.application, places, self._fence, self.mends, self._cut_short)
+        if devices.chosen:
+            places = tuple(replace(place, devices=devices.chosen.get(place.ask, place.devices)) for place in places)
+        yield UnitPlan(KIND, self._whole.application, places, self._fence, self.mends, self._cut_short)
 
     def _is_justified(
         self, parts: Sequence[Allocation], victims: Sequence[Allocation], ledger: _Freed, view: UnitView
@@ -390,6 +403,10 @@ class UnitSearch:
             return False
         if any(is_bound(victim) or reluctance_of(victim) for victim in plan.victims) or want_devices(plan.members):
             return True
+        if self._leasts and not any(least < len(plan.victims) for least in self._leasts):
+            # Of equal numbers, the one with the least important victims counts, so all of these ways must have been
+            # tried.
+            return sum(least == len(plan.victims) for least in self._leasts) > 1 + MOST_TIES
         nodes = [node for node in view.nodes.values() if node.schedulable]
         for t, amount in self._whole.shape.pairs:
             lack = amount - sum(max(0, node.beside[t]) for node in nodes)

@@ -98,6 +98,7 @@ def serve_unit(
             return drive.ATTEMPT_COST, False
         return drive.ATTEMPT_COST, True
     del state.guarantee.unit_attempts[unit.application]
+    state.preemption_attempts += 1
     unit.no_attempt_is_due()
     if isinstance(found, UnitPlan):
         unit.refusal = None
@@ -179,7 +180,6 @@ def _advance_search(
         found = search.take_step(state, tools, now_ns)
     except Unprepared:
         return None
-    state.preemption_attempts += 1
     if not isinstance(found, UnitPlan):
         return found
     attempt.search = None
@@ -364,6 +364,7 @@ def _mend_hold(state: PartitionState, application: Application, now_ns: int) -> 
             del state.gangs.broken[application]
         return
     del state.guarantee.unit_attempts[application]
+    state.preemption_attempts += 1
     if isinstance(found, UnitPlan):
         apply_plan(state, found, now_ns)
     else:

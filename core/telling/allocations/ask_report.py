@@ -126,7 +126,7 @@ def _explain_application(
 ) -> ApplicationReport:
     heads: dict[tuple[object, ...], list[Allocation]] = {}
     for ask in sorted((a for a in application.asks.values() if a.pending), key=lambda a: a.order):
-        heads.setdefault(_kind_of(ask), []).append(ask)
+        heads.setdefault(_kind_of(state, ask), []).append(ask)
     held = [a + b for a, b in zip(application.real, application.placeholder, strict=True)]
     lost = state.recent_victims.of_application(application.application_id)
     return ApplicationReport(
@@ -146,9 +146,12 @@ def _explain_application(
     )
 
 
-def _kind_of(ask: Allocation) -> tuple[object, ...]:
-    """Returns the key of asks that have the same blockers; an ask with a reservation or hold has a key of its own."""
+def _kind_of(state: PartitionState, ask: Allocation) -> tuple[object, ...]:
+    """Returns the key of asks that have the same blockers; an ask with a reservation or hold has a key of its own,
+    unless it holds its place together with its gang."""
     alone = ask.key if ask.reservation is not None or ask.place is AskPlace.HELD or ask.refused is not None else ""
+    if ask.reservation is not None and state.gangs.hold_of(ask) is not None:
+        alone = "with its gang"
     pool = ask.pool.name if ask.pool is not None else ""
     together = together_of(ask.spec)
     return (ask.shape, ask.spec.required_node, ask.priority, ask.spec.allow_preempt_other, pool, alone, together)

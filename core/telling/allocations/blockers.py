@@ -54,7 +54,9 @@ def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker
         *_reservation_blockers(state, ask),
     ]
     fitting = 0
-    if ask.place is not AskPlace.HELD and ask.place is not AskPlace.POOLED:
+    # A member of a gang that holds its place waits for the victims of all members, and for no other node.
+    settled = ask.place is AskPlace.HELD or ask.place is AskPlace.POOLED or state.gangs.hold_of(ask) is not None
+    if not settled:
         if ask.spec.required_node:
             on_node = list(_required_node(state, ask))
             fitting = not on_node
@@ -261,6 +263,10 @@ def _reservation_blockers(state: PartitionState, ask: Allocation) -> Iterator[Bl
         kind = BlockerKind.WAITING_FOR_VICTIMS
         there = f"{format_count(len(ask.victims), 'victim is', 'victims are')} still there"
         detail = there if ask.victims else "its victims are gone"
+        hold = state.gangs.hold_of(ask)
+        if hold is not None:
+            left = sum(len(member.victims) for member in hold.members)
+            detail = f"{format_count(left, 'victim of its gang is', 'victims of its gang are')} still there"
     else:
         kind = BlockerKind.RESERVED_NODE_FULL
         detail = "freed room there is held for this ask, but is not enough yet"

@@ -5,11 +5,12 @@ The engine's own functions choose the nodes and the victims. They only read reco
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.partition.scheduling.gang_places import choose_places, exceeded_limit
@@ -40,6 +41,7 @@ def forecast_gang(state: PartitionState, index: ReadingIndex, members: Sequence[
                 Placed(ask.spec.key, application.application_id, application.queue.path, node.node_id)
                 for ask, node in chosen.nodes
             )
+            notes += _name_domains(state, first, [node for _, node in chosen.nodes])
             return Forecast(placed, notes=tuple(notes))
         limited = NotPlaced(Unschedulable.GANG_INCOMPLETE)
     found = find_unit_plan(state, index, members, limited, now_ns)
@@ -65,6 +67,7 @@ def forecast_gang(state: PartitionState, index: ReadingIndex, members: Sequence[
         )
         for place in found.places
     )  # fmt: skip
+    notes += _name_domains(state, first, [place.node for place in found.places])
     notes.append("all members start together, once all victims have left")
     return Forecast(preempts=preempts, notes=tuple(notes))
 
@@ -87,6 +90,16 @@ def _find_moment(state: PartitionState, plan: UnitPlan, due_ns: int) -> tuple[Un
         if denied is not None:
             return Refusal(denied.outcome, denied.detail, retry_ns=denied.retry_ns), due_ns
     return (Refusal(Outcome.SHADOW) if governing.is_shadowed(state, plan.kind) else plan), due_ns
+
+
+def _name_domains(state: PartitionState, member: Allocation, nodes: Iterable[Node]) -> list[str]:
+    """Returns a note that names the domains of *nodes*, if *member* says something about domains."""
+    request, topology = member.spec.topology, state.topology
+    depth = topology.depth_of(request.level) if topology is not None and request is not None else None
+    if depth is None:
+        return []
+    names = dict.fromkeys(domain.name for node in nodes for domain in node.domains[depth - 1 : depth])
+    return [f"the members would be in {', '.join(names)}"] if names else []
 
 
 def _describe_lack(state: PartitionState, members: Sequence[Allocation], limited: NotPlaced) -> tuple[str, bool]:

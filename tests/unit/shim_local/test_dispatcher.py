@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ class World:
         self.said: list[str] = []
         self.store = JobStore(folder / "jobs.db")
         self.dispatcher = Dispatcher(self.store, self, self, lambda: 100.0)
+
+    def close(self) -> None:
+        """Closes the store."""
+        self.store.close()
 
     def request_room(self, job: Job, task: Task) -> None:
         self.said.append(f"ask {task.key}")
@@ -58,12 +63,12 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> World:
+async def world(tmp_path: Path) -> AsyncIterator[World]:
     """A world with one machine."""
-    world = World(tmp_path)
-    world.connect()
-    assert await world.take() == ["node n there"]
-    return world
+    with closing(World(tmp_path)) as world:
+        world.connect()
+        assert await world.take() == ["node n there"]
+        yield world
 
 
 async def test_a_task_goes_from_the_core_to_an_agent_and_back(world: World) -> None:
@@ -132,14 +137,14 @@ async def test_a_server_that_comes_back_compares(world: World, tmp_path: Path) -
     for number in (1, 2, 3):
         world.dispatcher.place_task(f"{number}-1", f"job-{number}", "n")
     await world.take()
-    world.store.close()
-    again = World(tmp_path)
-    assert [task.key for _, task in again.dispatcher.live_tasks(TaskState.RUNNING)] == ["1-1", "2-1", "3-1"]
-    again.connect(k1_1=None, k2_1={"at": 9.0, "status": 0}, k8_1=None, k9_1={"at": 9.0, "status": 0})
-    said = await again.take()
-    assert {"n: start 3-1", "n: stop 8-1 cancel", "n: confirm 9-1", "n: confirm 2-1", "release 2-1 1"} <= set(said)
-    assert not any("1-1" in each.split() for each in said)
-    assert again.dispatcher.find_job(2).is_done
+    world.close()
+    with closing(World(tmp_path)) as again:
+        assert [task.key for _, task in again.dispatcher.live_tasks(TaskState.RUNNING)] == ["1-1", "2-1", "3-1"]
+        again.connect(k1_1=None, k2_1={"at": 9.0, "status": 0}, k8_1=None, k9_1={"at": 9.0, "status": 0})
+        said = await again.take()
+        assert {"n: start 3-1", "n: stop 8-1 cancel", "n: confirm 9-1", "n: confirm 2-1", "release 2-1 1"} <= set(said)
+        assert not any("1-1" in each.split() for each in said)
+        assert again.dispatcher.find_job(2).is_done
 
 
 async def test_a_cancellation_outlives_the_server(world: World, tmp_path: Path) -> None:
@@ -151,11 +156,11 @@ async def test_a_cancellation_outlives_the_server(world: World, tmp_path: Path) 
         assert world.dispatcher.cancel(job, job.tasks.values()) == 1
         assert world.dispatcher.cancel(job, job.tasks.values()) == 0
     await world.take()
-    world.store.close()
-    again = World(tmp_path)
-    again.connect(k1_1=None)
-    assert "n: stop 1-1 cancel" in await again.take()
-    assert again.dispatcher.find_job(2).tasks[-1].state is TaskState.CANCELLED
+    world.close()
+    with closing(World(tmp_path)) as again:
+        again.connect(k1_1=None)
+        assert "n: stop 1-1 cancel" in await again.take()
+        assert again.dispatcher.find_job(2).tasks[-1].state is TaskState.CANCELLED
 
 
 async def test_nothing_is_placed_on_a_machine_that_is_away(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +16,13 @@ from kornel.shim_local.jobs.task import SINGLE, TaskState
 SPEC = JobSpec(("sleep", "1"), "/tmp", {"A": "b\n"}, "me", indexes=(1, 2), after=(7,), memory=5)  # noqa: S108
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[JobStore]:
+    """An empty store."""
+    with closing(JobStore(tmp_path / "jobs.db")) as opened:
+        yield opened
+
+
 def fill_disk(store: JobStore) -> None:
     """Has the database believe that its file cannot grow any more."""
     (pages,) = store._database.execute("PRAGMA page_count").fetchone()
@@ -23,23 +31,21 @@ def fill_disk(store: JobStore) -> None:
 
 def test_jobs_are_remembered(tmp_path: Path) -> None:
     """With their tasks, through another opening of the file."""
-    store = JobStore(tmp_path / "jobs.db")
-    job = store.add_job(SPEC, 12.5, TaskState.QUEUED, SPEC.indexes)
-    task = job.tasks[2]
-    task.state, task.node, task.stopping, task.attempt, task.started_s = TaskState.RUNNING, "n", "cancel", 3, 4.5
-    store.save_changes([task])
-    store.save_node("n", {"boot": "x"})
-    store.close()
-    store = JobStore(tmp_path / "jobs.db")
-    assert store.load_live() == {job.id: job}
-    assert store.load_job(job.id) == job
-    assert store.load_nodes() == {"n": {"boot": "x"}}
+    with closing(JobStore(tmp_path / "jobs.db")) as store:
+        job = store.add_job(SPEC, 12.5, TaskState.QUEUED, SPEC.indexes)
+        task = job.tasks[2]
+        task.state, task.node, task.stopping, task.attempt, task.started_s = TaskState.RUNNING, "n", "cancel", 3, 4.5
+        store.save_changes([task])
+        store.save_node("n", {"boot": "x"})
+    with closing(JobStore(tmp_path / "jobs.db")) as store:
+        assert store.load_live() == {job.id: job}
+        assert store.load_job(job.id) == job
+        assert store.load_nodes() == {"n": {"boot": "x"}}
     assert job.tasks[2].key == f"{job.id}.2-3"
 
 
-def test_numbers_are_not_used_twice(tmp_path: Path) -> None:
+def test_numbers_are_not_used_twice(store: JobStore) -> None:
     """Somebody may still ask for a job that was removed."""
-    store = JobStore(tmp_path / "jobs.db")
     first = store.add_job(SPEC, 1.0, TaskState.QUEUED, (1,))
     first.tasks[1].state, first.tasks[1].ended_s = TaskState.DONE, 2.0
     store.save_changes(first.tasks.values())
@@ -69,9 +75,8 @@ def test_a_file_of_the_first_version_is_read(tmp_path: Path) -> None:
         assert store.load_live()[number].tasks[SINGLE].gpus == ("0", "3")
 
 
-def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_changes_nothing(store: JobStore) -> None:
     """A submission fails as a whole, and so do changes; with space again both work."""
-    store = JobStore(tmp_path / "jobs.db")
     job = store.add_job(SPEC, 1.0, TaskState.QUEUED, (1,))
     fill_disk(store)
     large = JobSpec(("x" * 100_000,), "/", {}, "me")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,17 @@ def _make_hello(identity: str) -> dict[str, Any]:
 
 
 async def test_another_agent_by_the_same_name_is_refused_while_tasks_may_run(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.dispatcher.connect_agent(_make_hello("first"))
-    assert not world.dispatcher.find_stranger(_make_hello("second"))
-    world.dispatcher.submit(SPEC)
-    world.dispatcher.place_task("1-1", "job-1", "n")
-    await world.take()
-    world.dispatcher.disconnect_agent("n")
-    await world.take()
+    with closing(World(tmp_path)) as world:
+        world.dispatcher.connect_agent(_make_hello("first"))
+        assert not world.dispatcher.find_stranger(_make_hello("second"))
+        world.dispatcher.submit(SPEC)
+        world.dispatcher.place_task("1-1", "job-1", "n")
+        await world.take()
+        world.dispatcher.disconnect_agent("n")
+        await world.take()
     # The server itself may have been restarted meanwhile.
-    again = World(tmp_path)
-    assert not again.dispatcher.find_stranger(_make_hello("first"))
-    assert "kornel-local forget n" in again.dispatcher.find_stranger(_make_hello("second"))
-    again.dispatcher.forget_node("n")
-    assert not again.dispatcher.find_stranger(_make_hello("second"))
+    with closing(World(tmp_path)) as again:
+        assert not again.dispatcher.find_stranger(_make_hello("first"))
+        assert "kornel-local forget n" in again.dispatcher.find_stranger(_make_hello("second"))
+        again.dispatcher.forget_node("n")
+        assert not again.dispatcher.find_stranger(_make_hello("second"))

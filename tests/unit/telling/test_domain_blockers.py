@@ -158,3 +158,15 @@ def test_a_gang_whose_members_may_not_preempt_is_told_so_and_which_level_lacks_r
         assert details["gang-incomplete"] == "0 of 16 places; no rack has room for the group of k0"
         assert report.preemption is not None
         assert (report.preemption.verdict, report.preemption.outcome) == (PreemptionVerdict.FORBIDDEN, outcome)
+
+
+def test_members_that_hold_their_places_wait_for_the_victims_of_all() -> None:
+    """None of them lacks room in the rack, whatever is free there, and they are explained once."""
+    asks = [f"ask k{n} app=g placeholder group=g topology=required:rack f=1 other=yes" for n in range(2)]
+    stage = played(*TWO_RACKS, "app g queue=root.a gang={f=2} style=Hard", *asks, "cycle at=2s")
+    report = read(stage.engine, PARTITION, stage.now_ns).explain(Named("g"))
+    assert isinstance(report, ApplicationReport)
+    (members,) = report.asks
+    assert members.size == 2
+    (blocker,) = members.first.blockers
+    assert (blocker.kind, blocker.detail) == ("waiting-for-victims", "1 victim of its gang is still there")

@@ -88,6 +88,12 @@ def test_members_that_have_to_leave_room_for_all_are_named_with_the_rack(engine:
     assert sorted(victim.key for one in found.preempts for victim in one.victims) == ["t4", "t5", "t6"]
     assert {one.not_before_ns for one in found.preempts} == {NOW + 30 * 10**9}
     assert "all members start together, once all victims have left" in found.notes
+    assert "the members would be in rack r1" in found.notes
+
+
+def test_the_domains_of_members_that_find_room_at_once_are_named(engine: Engine) -> None:
+    assert ask(engine, 2, 1, required="rack").notes == ("the members would be in rack r1",)
+    assert ask(engine, 2, 1).notes == ()
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ export function forecastReport(found) {
   return [
     el("p", { class: "verdict", text: `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}.` }),
     ...found.notes.map((note) => el("p", { class: "muted", text: note })),
-    !found.complete && el("p", { class: "muted", text: "The answer is incomplete: the question concerns more than one answer may examine." }),
+    !found.complete && el("p", { class: "muted", text: "The answer is incomplete: not everything was examined." }),
     found.position > 0 && el("p", { text: `It would be number ${count(found.position)} in line.` }),
     found.displaced.length > 0 && section(`Would have to be placed again: ${counted(found.displaced.length, "allocation")}`, el("p", {}, ...found.displaced.slice(0, SHOWN).flatMap((key, at) => [at ? ", " : "", link("ask", key)]))),
     found.enforcements.length > 0 &&

@@ -135,9 +135,12 @@ def _make_certificates(home: Path) -> None:
         subprocess.run(["openssl", *arguments], cwd=home, check=True, capture_output=True, timeout=PATIENCE_S)
 
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=test CA")
+    openssl(
+        "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=test CA",
+        "-addext", "keyUsage=critical,keyCertSign,cRLSign",
+    )  # fmt: skip
     openssl("req", *key, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=localhost")
-    (home / "names").write_text("subjectAltName=DNS:localhost\n")
+    (home / "names").write_text("subjectAltName=DNS:localhost\nauthorityKeyIdentifier=keyid\n")
     openssl(
         "x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
         "-extfile", "names", "-out", "server.pem",
