@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kornel.core.domain.readable_amounts import format_count
-from kornel.core.domain.reasons import Outcome, Unschedulable
+from kornel.core.domain.reasons import Unschedulable
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.partition.scheduling.gang_places import choose_places, exceeded_limit
 from kornel.core.partition.state import PartitionState
-from kornel.core.preemption.governor import governing
-from kornel.core.preemption.guarantee import cycle_limit
 from kornel.core.preemption.plan import Refusal, UnitPlan
 from kornel.core.telling.allocations.blockers import find_gang_lack
 from kornel.core.telling.allocations.explanation import BlockerKind
 from kornel.core.telling.preemption.outlook import ReadingIndex, victim_records
-from kornel.core.telling.what_if.sandbox import MOST_PAUSES, find_unit_plan
+from kornel.core.telling.what_if.sandbox import find_moment, find_unit_plan
 from kornel.core.telling.what_if.supposition import Forecast, Placed, Preempts, Waits
 
 
@@ -47,7 +45,7 @@ def forecast_gang(state: PartitionState, index: ReadingIndex, members: Sequence[
     found = find_unit_plan(state, index, members, limited, now_ns)
     due_ns = now_ns + application.queue.properties.preemption_delay_ns
     if isinstance(found, UnitPlan):
-        found, due_ns = _find_moment(state, found, due_ns)
+        found, due_ns = find_moment(state, found, due_ns)
     if isinstance(found, Refusal):
         why = f"{found.outcome}: {found.detail}" if found.detail else str(found.outcome)
         reason, packed = _describe_lack(state, members, limited)
@@ -70,26 +68,6 @@ def forecast_gang(state: PartitionState, index: ReadingIndex, members: Sequence[
     notes += _name_domains(state, first, [place.node for place in found.places])
     notes.append("all members start together, once all victims have left")
     return Forecast(preempts=preempts, notes=tuple(notes))
-
-
-def _find_moment(state: PartitionState, plan: UnitPlan, due_ns: int) -> tuple[UnitPlan | Refusal, int]:
-    """Returns *plan* and the first time, from *due_ns* on, at which the limit of one interval has room for it, or the
-    bound that forbids it then."""
-    for _ in range(MOST_PAUSES):
-        held = cycle_limit.foresee_limit(state, plan.places[0].ask, due_ns)
-        if held is None:
-            break
-        if held.retry_ns is None:
-            return held, due_ns
-        due_ns = held.retry_ns
-    if plan.victims:
-        most = state.preemption.governor.bound_of(plan.kind).ask * len(plan.places)
-        if most and len(plan.victims) > most:
-            return Refusal(Outcome.VICTIM_LIMIT, f"{format_count(len(plan.victims), 'victim')}, {most} may go"), due_ns
-        denied = governing.foresee_denial(state, plan.victims, plan.application.queue.path, due_ns)
-        if denied is not None:
-            return Refusal(denied.outcome, denied.detail, retry_ns=denied.retry_ns), due_ns
-    return (Refusal(Outcome.SHADOW) if governing.is_shadowed(state, plan.kind) else plan), due_ns
 
 
 def _name_domains(state: PartitionState, member: Allocation, nodes: Iterable[Node]) -> list[str]:
