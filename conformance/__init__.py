@@ -6,3 +6,8 @@ A core is tested by cases. A case (:mod:`kornel.conformance.case`) sends request
 tested with a scripted core (:mod:`kornel.conformance.shim`). The package depends only on the wire contract, not on the
 code of any core or shim. See docs/conformance.md.
 """
+
+import os
+
+# gRPC reads it when it is imported. Otherwise it writes lines of its own to standard error when a core ends.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

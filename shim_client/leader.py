@@ -37,6 +37,9 @@ ASKED_S: Final = 1.0
 PAUSE_S: Final = 0.1
 """The pause between two rounds of questions to all addresses while no core leads."""
 
+MOST_NAMED: Final = 8
+"""The most addresses that are remembered because a core named them; the oldest of them are forgotten."""
+
 WATCH_S: Final = 1.0
 """The pause between two rounds of questions to the other addresses while a core leads."""
 
@@ -53,10 +56,11 @@ class LeaderChannel(grpc.aio.Channel):
     """
 
     def __init__(self, addresses: Iterable[str], make_channel: Callable[[str], grpc.aio.Channel]) -> None:
-        self._addresses = list(dict.fromkeys(addresses))
+        self._given = list(dict.fromkeys(addresses))
+        self._named: list[str] = []
         self._make_channel = make_channel
         self._channels: dict[str, grpc.aio.Channel] = {}
-        self._chosen = self._addresses[0]
+        self._chosen = self._given[0]
         self._epoch = 0
         self._one_looks = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
@@ -69,12 +73,19 @@ class LeaderChannel(grpc.aio.Channel):
     def note_leader(self, metadata: Any) -> bool:
         """Notes the leader's address from the trailing *metadata* of a call that a standby refused. Returns whether
         there is one."""
-        leader = dict(metadata or ()).get(LEADER_KEY)
+        leader = str(dict(metadata or ()).get(LEADER_KEY) or "")
         if not leader:
             return False
-        if str(leader) not in self._addresses:
-            self._addresses.append(str(leader))
+        if leader not in self._given:
+            # Cores that are replaced often name a new address each time.
+            self._named = [*(each for each in self._named if each != leader), leader]
+            if len(self._named) > MOST_NAMED:
+                self._named.remove(next(each for each in self._named if each != self._chosen))
         return True
+
+    @property
+    def _addresses(self) -> list[str]:
+        return [*self._given, *self._named]
 
     async def find_leader(self, seconds: float) -> None:
         """Waits until a core leads, and sends calls to it from then on. Raises ConnectionLost after *seconds*."""
@@ -112,7 +123,14 @@ class LeaderChannel(grpc.aio.Channel):
             for task in asking:
                 task.cancel()
             await asyncio.gather(*asking, return_exceptions=True)
+            await self._close_forgotten()
         return False
+
+    async def _close_forgotten(self) -> None:
+        """Closes the connections to addresses that are no longer remembered."""
+        kept = {*self._addresses, self._chosen}
+        for address in [each for each in self._channels if each not in kept]:
+            await self._channels.pop(address).close()
 
     async def _ask(self, address: str) -> tuple[str, int] | None:
         """Returns *address* and the epoch if the core there leads, or ``None`` if it does not lead or does not

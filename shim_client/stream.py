@@ -77,8 +77,10 @@ class DuplexStream(Generic[Entry, Request, Response]):
     ) -> None:
         """Prepares the stream called *kind*. *start* opens the RPC; *bind* is its first message.
 
-        *connected* waits for a connection. *ended* is called with the trailing metadata of each RPC. *progress* counts
-        the entries in both directions; without it, the core is not asked to continue where the stream broke.
+        *connected* waits for a connection. *reopened* is called when the stream is open again: after the core's
+        greeting, if there is one, and before the first response is delivered. *ended* is called with the trailing
+        metadata of each RPC. *progress* counts the entries in both directions; without it, the core is not asked to
+        continue where the stream broke.
         """
         self._progress = progress
         self._call: grpc.aio.StreamStreamCall[Request, Response] | None = None
@@ -127,9 +129,11 @@ class DuplexStream(Generic[Entry, Request, Response]):
         call = self._call = self._start()
         keeper = StatusKeeper(call)
         heard = False
-        writer = asyncio.create_task(self._write_batches(call), name=f"{self._kind} writer")
+        opened: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        writer = asyncio.create_task(self._write_batches(call, opened), name=f"{self._kind} writer")
+        writer.add_done_callback(lambda _: _settle(opened, is_open=False))
         try:
-            if announce:
+            if announce and await opened:
                 await self._reopened()
             async for response in call:
                 if self._call is not call:
@@ -176,18 +180,26 @@ class DuplexStream(Generic[Entry, Request, Response]):
             call.cancel()
             raise
 
-    async def _write_batches(self, call: grpc.aio.StreamStreamCall[Request, Response]) -> None:
+    async def _write_batches(
+        self, call: grpc.aio.StreamStreamCall[Request, Response], opened: asyncio.Future[bool]
+    ) -> None:
         try:
             await call.write(self._bind)
             await self._follow_greeting(call)
+            _settle(opened, is_open=True)
             while batch := await self._outbox.next_batch():
                 await call.write(self._encode(batch))
                 # This is done only now, so that a batch that was being written when the stream broke is written again.
                 await self._outbox.mark_written(len(batch))
             await call.done_writing()
-        except (grpc.RpcError, asyncio.InvalidStateError):
-            # The call is over, and the reading side reports why.
+        except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.InternalError):
+            # The call is over, and the reading side reports why. The last error comes of the end of the requests.
             return
+
+
+def _settle(opened: asyncio.Future[bool], *, is_open: bool) -> None:
+    if not opened.done():
+        opened.set_result(is_open)
 
 
 async def wait_until_ready(channel: grpc.aio.Channel, seconds: float) -> None:

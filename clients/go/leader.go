@@ -32,6 +32,8 @@ const (
 	lookPause = 100 * time.Millisecond
 	// watchPause is the pause between two rounds of questions to the other addresses while a core leads.
 	watchPause = time.Second
+	// mostNamed is how many addresses are remembered because a core named them; the oldest of them are forgotten.
+	mostNamed = 8
 )
 
 // splitAddresses returns the addresses in address, which are separated by commas, each once.
@@ -64,7 +66,8 @@ type leaderConnection struct {
 	watching sync.WaitGroup
 
 	mu          sync.Mutex
-	addresses   []string
+	addresses   []string // those of the caller, then those that cores have named, the oldest first
+	given       int      // the number of the caller's
 	connections map[string]*grpc.ClientConn
 	chosen      string
 	epoch       uint64
@@ -83,6 +86,7 @@ func newLeaderConnection(addresses []string, limit time.Duration, logger *slog.L
 		cancel:      cancel,
 		looking:     make(chan struct{}, 1),
 		addresses:   addresses,
+		given:       len(addresses),
 		connections: map[string]*grpc.ClientConn{},
 		chosen:      addresses[0],
 		reasons:     map[string]string{},
@@ -184,10 +188,31 @@ func (l *leaderConnection) noteLeader(trailer metadata.MD) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !slices.Contains(l.addresses, named[0]) {
-		l.addresses = append(slices.Clip(l.addresses), named[0])
+	if slices.Contains(l.addresses[:l.given], named[0]) {
+		return true
 	}
+	// Cores that are replaced often name a new address each time.
+	kept := slices.DeleteFunc(slices.Clone(l.addresses[l.given:]), func(each string) bool { return each == named[0] })
+	kept = append(kept, named[0])
+	if len(kept) > mostNamed {
+		oldest := slices.IndexFunc(kept, func(each string) bool { return each != l.chosen })
+		kept = slices.Delete(kept, oldest, oldest+1)
+	}
+	l.addresses = slices.Concat(l.addresses[:l.given], kept)
 	return true
+}
+
+// forget closes the connections to addresses that are no longer remembered.
+func (l *leaderConnection) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for address, connection := range l.connections {
+		if address != l.chosen && !slices.Contains(l.addresses, address) {
+			_ = connection.Close()
+			delete(l.connections, address)
+		}
+	}
+	maps.DeleteFunc(l.reasons, func(address, _ string) bool { return !slices.Contains(l.addresses, address) })
 }
 
 // find waits until a core leads, and sends calls to it from then on. It returns [ErrConnectionLost] once ctx is done.
@@ -308,6 +333,7 @@ type standing struct {
 func (l *leaderConnection) look(ctx context.Context, addresses []string, least uint64) bool {
 	ctx, cancel := context.WithTimeout(ctx, askedTimeout)
 	defer cancel()
+	defer l.forget()
 	answers := make(chan standing, len(addresses))
 	for _, address := range addresses {
 		go func() { answers <- l.ask(ctx, address) }()

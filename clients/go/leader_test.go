@@ -2,6 +2,7 @@ package kornel
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -203,6 +204,36 @@ func TestTokenIsNotSentToALeaderInPlainText(t *testing.T) {
 	_, err = client.Register(withDeadline(t), Registration{})
 	if !errors.Is(err, ErrConnectionLost) || !strings.Contains(err.Error(), "core.example:1: credentials cannot be used: a token is not sent") {
 		t.Fatal(err)
+	}
+}
+
+func TestOnlySoManyNamedAddressesAreRemembered(t *testing.T) {
+	client, err := NewClient(Options{Address: "127.0.0.1:1,127.0.0.1:2", RMID: "rm-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	l := client.connection
+	for number := range 100 {
+		l.noteLeader(metadata.Pairs(leaderKey, fmt.Sprintf("127.0.0.1:%d", 10+number)))
+		l.noteLeader(metadata.Pairs(leaderKey, "127.0.0.1:10"))
+		if number%10 == 9 {
+			l.mu.Lock()
+			addresses := l.addresses
+			l.mu.Unlock()
+			l.look(withDeadline(t), addresses, 1)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.addresses) != 2+mostNamed || l.addresses[0] != "127.0.0.1:1" || l.addresses[1] != "127.0.0.1:2" {
+		t.Fatalf("the addresses of the caller stay, and few others: %v", l.addresses)
+	}
+	if !slices.Contains(l.addresses, "127.0.0.1:109") || !slices.Contains(l.addresses, "127.0.0.1:10") {
+		t.Fatalf("the newest ones stay: %v", l.addresses)
+	}
+	if len(l.connections) > len(l.addresses) || len(l.reasons) > len(l.addresses) {
+		t.Fatalf("%d connections and %d reasons are kept", len(l.connections), len(l.reasons))
 	}
 }
 

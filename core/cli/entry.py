@@ -34,6 +34,10 @@ def main() -> None:
         return
     if "health" in sys.argv and answer_health_check(sys.argv[1:]):
         return
+    import os  # noqa: PLC0415
+
+    # gRPC reads it when it is imported. Otherwise it writes lines of its own to standard error when a core ends.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from kornel.core.cli.app import run_app  # noqa: PLC0415
 
     run_app()

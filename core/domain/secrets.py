@@ -13,7 +13,7 @@ from typing import Final
 HIDDEN: Final = "[hidden]"
 
 _SECRET_WORD: Final = re.compile(
-    "password|passwd|passphrase|passcode|secret|token|credential|private|authorization|apikey|accesskey"
+    "password|passwd|passphrase|passcode|secret|token|credential|private|authorization|apikey|accesskey|client[-_.]?key"
 )
 _LAST: Final = ("key", "keys", "pass", "pin")
 """Words that mean a secret only as the last of several words: a key by itself names an ask."""
@@ -36,8 +36,8 @@ _SECRET_VALUE: Final = re.compile(
 """A pattern of tokens of the core, other bearer tokens, a user and password in an address, and private keys."""
 
 _SECRET_ASSIGNMENT: Final = re.compile(
-    r"((?:password|passwd|passphrase|passcode|pwd|secret|token|api.?key|access.?key|account.?key)"
-    r"[ \t]{0,8}=>?[ \t]{0,8})"
+    r"((?:password|passwd|passphrase|passcode|pwd|_pass|secret|token|credential|api.?key|access.?key|account.?key"
+    r"|private.?key|client.?key|authorization)[a-z0-9_.-]{0,24}[ \t]{0,8}=>?[ \t]{0,8})"
     r"(?:\\{0,4}\"[^\"\r\n]*\"|'[^'\r\n]*'|[\"']?[^\s&;,\"']+)",
     re.IGNORECASE,
 )
@@ -49,9 +49,10 @@ _JWT: Final = re.compile(r"eyJ[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+\.[A-Za-z0-9_.-]*)?
 
 # The repetition of a text's characters is possessive. An ordinary one would keep 150 bytes for each of them.
 _SECRET_ENTRY: Final = re.compile(
-    r"((?:password|passwd|passphrase|pwd|secret|token|api.?key|access.?key|authorization)"
-    r"[\\\"']{0,4}[ \t]{0,8}:[ \t]{0,8}(?:basic |bearer )?)"
-    r"(?:\"(?:[^\"\\]++|\\.)*+\"?|\\{1,4}\"[^\"]*\"?|'[^']*'?|[^\s&;,\"'}\]\\]+)",
+    r"((?:password|passwd|passphrase|passcode|pwd|_pass|secret|token|credential|api.?key|access.?key|account.?key"
+    r"|private.?key|client.?key|authorization)[a-z0-9_.-]{0,24}"
+    r"[\\\"']{0,4}[ \t]{0,8}:(?:\s{1,8}(?=\")|[ \t]{0,8})(?:basic |bearer )?)"
+    r"(?:\[[^\]]*\]?|\{[^}]*\}?|\"(?:[^\"\\]++|\\.)*+\"?|\\{1,4}\"[^\"]*\"?|'[^']*'?|[^\s&;,\"'}\]\\]+)",
     re.IGNORECASE | re.DOTALL,
 )
 """A pattern of entries whose name is a secret, in a value that is a document of its own: JSON, YAML, headers."""
@@ -98,6 +99,8 @@ def _hide_secret_entries(text: str) -> str:
     """Returns *text*, the value of a setting, with everything hidden that :func:`hide_secret_values` hides, and the
     values of secret entries if it is a document of its own."""
     if ":" in text:
+        if "\n" in text:
+            text = text_without_secrets(text)
         text = _SECRET_ENTRY.sub(rf"\1{HIDDEN}", text)
     return hide_secret_values(text)
 

@@ -250,7 +250,8 @@ class ResourceTypes:
         return self._indexes.get(name)
 
     def shape_of(self, resources: Resources) -> Shape:
-        """Returns the shape of *resources*, amounts >= 0; types of 0 are never checked (scheduling.md S-14)."""
+        """Returns the shape of *resources*, amounts >= 0; types of 0 are never checked (scheduling.md S-14). Raises
+        :class:`TooManyTypes`."""
         found = self._shapes.get(resources)
         if found is None:
             found = self._shapes[resources] = self._make_shape(resources)
@@ -266,6 +267,8 @@ class ResourceTypes:
         return found
 
     def _make_shape(self, resources: Resources, devices: DeviceRequest | None = None) -> Shape:
+        if len(resources) > MAX_TYPES:
+            raise TooManyTypes(f"more than {MAX_TYPES} resource types")
         pairs: list[tuple[int, int]] = []
         others: list[str] = []
         asked: list[int] = []

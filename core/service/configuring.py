@@ -247,6 +247,7 @@ class Configurator:
         # A caller that sends marks instead of secrets has lost them, so the present registration stays as it is.
         _refuse_marks(command.extra_config)
         async with self._change():
+            self._remember_registered(command)
             verdict = judge_text(self.rollback_held, command.config or self._default, command.rm_id)
             of_file = not command.config and verdict.fate is not Fate.KEPT_OUT
             accepted = replace(command, config=verdict.text, of_file=of_file)
@@ -268,6 +269,15 @@ class Configurator:
             by=principal(),
         )
         return outcome
+
+    def _remember_registered(self, command: RegisterManager) -> None:
+        """Count the text of *command* among those from before the rollback if any registration has brought it, not only
+        the last one: one of several replicas of a shim that starts again wants no other configuration."""
+        held = self.rollback_held
+        if held is not None and command.config not in held.brought:
+            found = (version for version in self.history.list_since(0) if version.origin is Origin.REGISTRATION)
+            if any(version.text == command.config and version.applied for version in found):
+                self.rollback_held = replace(held, brought=held.brought | {command.config})
 
     async def _update(self, command: UpdateConfiguration) -> Outcome:
         _refuse_marks(command.extra_config)

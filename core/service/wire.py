@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from operator import add, attrgetter, itemgetter
 from typing import Any, Final, cast
 
@@ -50,7 +50,7 @@ from kornel.core.domain.effects import (
 )
 from kornel.core.domain.names import LONGEST_NAME
 from kornel.core.domain.partition_names import full_partition_name
-from kornel.core.domain.resources import Resources
+from kornel.core.domain.resources import MAX_TYPES, Resources
 from kornel.core.domain.topology import TOPOLOGY_TAGS, TopologyRequest, read_request
 from kornel.core.service.message_bytes import ENCODING, join_fields
 from kornel.si.v1 import si_pb2 as si
@@ -314,7 +314,9 @@ class Decoder:
     def read_resources(self, raw: bytes, message: si.Resource) -> Resources:
         """Returns the amounts of *message*, remembered by its bytes *raw* unless there are none."""
         amounts = message.resources
-        resources = Resources({name: amounts[name].value for name in sorted(amounts)})
+        # One type too many is enough for the engine to refuse the entry.
+        names = sorted(amounts) if len(amounts) <= MAX_TYPES else sorted(islice(amounts, MAX_TYPES + 1))
+        resources = Resources({name: amounts[name].value for name in names})
         if 0 < len(raw) <= LONGEST_CACHED:
             if len(self.resources_known) >= CACHE_SIZE:
                 # Most shims ask for a few sizes over and over; for others, a cleverer eviction would not help either.

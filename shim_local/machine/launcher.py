@@ -22,11 +22,12 @@ MOST_BYTES: Final = 16 * 1024
 
 
 def program_environment() -> dict[str, str]:
-    """Returns an environment in which our own programs find the same packages as this one."""
+    """Returns an environment in which our own programs find the same packages as this one, and gRPC writes no lines of
+    its own to their logs. Jobs get the environment of their submission instead."""
     # In an installation Python finds the packages anyway; in a checkout it finds them through the links below kornel/.
     root = PACKAGES if (PACKAGES / "kornel").is_dir() else PACKAGES.parent
     paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return {"GRPC_VERBOSITY": "ERROR", **os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 class Launcher:

@@ -106,6 +106,28 @@ async def back(core: Core) -> Core:
     return core
 
 
+async def test_an_earlier_registration_does_not_undo_a_rollback_either(core: Core) -> None:
+    """Of two replicas with a text each, either may start again; an operator who brings an earlier text means it."""
+    for config in (CONFIG, TWO, THREE):
+        await core.register(config=config)
+    await roll_back(core, 1)
+    await core.register(config=TWO)
+    assert await queues(core) == ["a"]
+    assert (await status(core)).rollback.kept_out == 1
+    await core.register(config=THREE)
+    assert await queues(core) == ["a"]
+    await core.register(config=TWO + "# another\n")
+    assert await queues(core) == ["a", "b"]
+
+
+async def test_an_operator_ends_a_rollback_with_an_earlier_text(core: Core) -> None:
+    for config in (CONFIG, TWO, THREE):
+        await core.register(config=config)
+    await roll_back(core, 1)
+    await update(core, TWO)
+    assert await queues(core) == ["a", "b"]
+
+
 async def test_registering_again_does_not_undo_a_rollback(back: Core) -> None:
     """The text rolled back from is compared, not preferred; status and history say that the rollback holds."""
     for count in (1, 2):

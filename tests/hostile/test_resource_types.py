@@ -52,6 +52,23 @@ def test_made_up_types_lock_nobody_out(core: AttackedCore) -> None:
         assert [accepted.nodeID for accepted in taken.accepted] == ["gpus"]
 
 
+def test_asks_with_tens_of_thousands_of_types_are_refused(core: AttackedCore) -> None:
+    """Thirty asks of 60,000 types each: nothing of them is kept, and none holds up the others."""
+    asks = []
+    for number in range(30):
+        request = ask(f"hostile-{number}", vcore=1)
+        for t in range(60_000):
+            request.resourcePerAlloc.resources[f"{number}t{t:x}"].value = 1
+        asks.append(allocation_request(request))
+    with grpc.insecure_channel(core.address) as channel:
+        stub = si_pb2_grpc.SchedulerStub(channel)
+        with core.attack(refused_bytes=sum(request.ByteSize() for request in asks)):
+            answers = stub.UpdateAllocation(iter(asks), timeout=PATIENCE_S)
+            refused = [entry.reason for answer in answers for entry in answer.rejectedAllocations]
+        assert len(refused) == 30
+        assert all("more than 1024 resource types" in reason for reason in refused)
+
+
 def test_nodes_with_too_many_types_are_refused(core: AttackedCore) -> None:
     """Twenty nodes with 2,000 types each: each is refused, and says why."""
     requests = []

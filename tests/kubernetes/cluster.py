@@ -115,9 +115,13 @@ class Core:
     def read(self, path: str) -> Any:
         return self._rest.get(path).raise_for_status().json()
 
-    def nodes_by_allocation(self) -> dict[str, str]:
-        """Returns the node of every allocation, by its key, which is the UID of a pod."""
-        nodes = self.read("/partition/default/nodes")
+    def nodes_by_allocation(self) -> dict[str, str] | None:
+        """Returns the node of every allocation, by its key, which is the UID of a pod; ``None``: the core has been
+        started again, and no shim has registered yet."""
+        answer = self._rest.get("/partition/default/nodes")
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        nodes = answer.raise_for_status().json()
         return {each["allocationKey"]: node["nodeID"] for node in nodes for each in node.get("allocations") or ()}
 
 
@@ -219,6 +223,8 @@ class Cluster:
         names = {uid_of(pod): name_of(pod) for pod in pods}
         bound = {uid_of(pod): node for pod in pods if is_live(pod) and (node := node_of(pod))}
         booked = self.core.nodes_by_allocation()
+        if booked is None:
+            return ["no shim is registered at the core"]
         return [
             f"{names.get(key, key)}: bound to {bound.get(key)}, booked on {booked.get(key)}"
             for key in sorted(bound.keys() | booked.keys())

@@ -20,6 +20,9 @@ from kornel.core.preemption import attempts
 DEMANDS_KEPT: Final = 10_000
 """The number of demands that are kept although no ask may have them any more."""
 
+TYPES_KEPT: Final = 10 * DEMANDS_KEPT
+"""The number of types in all such demands together."""
+
 
 def offer_types(state: PartitionState, names: Iterable[str], *, leaving: int = 0) -> None:
     """Add the types *names* to the partition. Raises :class:`kornel.core.model.shapes.TooManyTypes` without changing
@@ -97,7 +100,9 @@ def forget_demands(state: PartitionState) -> None:
     to time."""
     if state.types.offered > MAX_TYPES // 2:
         give_back(state)
-    if len(state.types.known_shapes()) <= max(DEMANDS_KEPT, 2 * len(state.requests)):
+    shapes = state.types.known_shapes().values()
+    few = len(shapes) <= max(DEMANDS_KEPT, 2 * len(state.requests))
+    if few and sum(len(shape.resources) for shape in shapes) <= TYPES_KEPT:
         return
     kept = dict.fromkeys(request.shape for request in state.requests.values())
     kept |= dict.fromkeys((*state.too_large, *state.no_room, *state.refused))

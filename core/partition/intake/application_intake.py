@@ -18,6 +18,7 @@ from kornel.core.domain.names import (
     show_name,
 )
 from kornel.core.domain.reasons import Ignored, Rejection
+from kornel.core.domain.resources import MAX_TYPES
 from kornel.core.domain.settings import SortPolicy
 from kornel.core.model.applications import Application
 from kornel.core.partition import lifecycle
@@ -129,6 +130,8 @@ def _refuse_gang(state: PartitionState, spec: ApplicationSpec, prospect: Prospec
         return f"{Rejection.INVALID_RESOURCE}: placeholderAsk has a negative quantity"
     if prospect.properties.sort_policy is SortPolicy.FAIR:
         return f"{Rejection.GANG_NEEDS_FIFO}: queue {prospect.path} does not sort fifo"
+    if len(gang) > MAX_TYPES:
+        return f"{Rejection.INVALID_RESOURCE}: placeholderAsk has more than {MAX_TYPES} resource types"
     longest = max(map(len, gang))
     if longest > LONGEST_NAME:
         return f"{Rejection.INVALID_RESOURCE}: {length_flaw('a resource type', longest, LONGEST_NAME)}"

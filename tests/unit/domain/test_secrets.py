@@ -102,7 +102,6 @@ def test_in_a_text() -> None:
         ("AccountName=a;AccountKey=hunter2==;x=y", f"AccountName=a;AccountKey={HIDDEN};x=y"),
         ('password="hunter2', f"password={HIDDEN}"),
         ("password=", "password="),
-        ("tokens=3", "tokens=3"),
         ("Bearer hunter2", f"Bearer {HIDDEN}"),
         ("krn_" + "a" * 43, HIDDEN),
     ],
@@ -128,6 +127,11 @@ def test_a_private_key_within_a_value(kind: str) -> None:
         ("{user: bob, token: hunter2, a: 1}", f"{{user: bob, token: {HIDDEN}, a: 1}}"),
         ("password: hunter2", f"password: {HIDDEN}"),
         ("{'secret':'hunter2'", f"{{'secret':{HIDDEN}"),
+        ('{"password":["hunter2","hunter3"],"a":1}', f'{{"password":{HIDDEN},"a":1}}'),
+        ('{"credentials":{"value":"hunter2"},"a":1}', f'{{"credentials":{HIDDEN},"a":1}}'),
+        ("SECRET_KEY_BASE: hunter2", f"SECRET_KEY_BASE: {HIDDEN}"),
+        ("client-key-data: hunter2", f"client-key-data: {HIDDEN}"),
+        ("DB_PASS=hunter2 PGPASSWORD=hunter3", f"DB_PASS={HIDDEN} PGPASSWORD={HIDDEN}"),
         ("Authorization: Basic aHVudGVyMg==", f"Authorization: Basic {HIDDEN}"),
         ("a token ring: two, http://host:80/token", "a token ring: two, http://host:80/token"),
     ],
@@ -137,6 +141,22 @@ def test_a_secret_in_a_value_that_is_a_document(value: str, shown: str) -> None:
     assert without_secrets({"service.x": value}) == {"service.x": shown}
     if "'" not in value:
         assert "hunter2" not in text_without_secrets(f"a:\n  hook: '{value}'\n")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "password: |\n  hunter2\nother: 1",
+        "a:\n  password: >-\n    hunter2\n    hunter3\n  other: 1",
+        "secret:\n  hunter2\nother: 1",
+        '{"password":\n"hunter2",\n"other: 1":2}',
+        "tokens:\n  - hunter2\n  - hunter3\nother: 1",
+    ],
+)
+def test_a_secret_in_a_value_of_several_lines(value: str) -> None:
+    shown = without_secrets({"service.x": value})["service.x"]
+    assert "hunter" not in shown
+    assert "other: 1" in shown
 
 
 @pytest.mark.parametrize(

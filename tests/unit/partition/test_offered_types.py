@@ -331,6 +331,36 @@ def test_budgets_of_the_governor_count_too() -> None:
         core.engine.apply(UpdateConfiguration("rm", json.dumps(document)), core.now_ns)
 
 
+def test_an_ask_names_only_so_many_types() -> None:
+    """No node could ever have them all."""
+    core = Core()
+    assert not core.ask("most", **made_up(MAX_TYPES))
+    (refused,) = core.ask("more", **made_up(MAX_TYPES + 1))
+    assert refused.reason == "invalid-resource: more: more than 1024 resource types"
+    gang = ApplicationSpec(
+        "gang",
+        "",
+        PARTITION,
+        "bob",
+        tags=(("namespace", "a"),),
+        placeholder_ask=Resources(dict.fromkeys(made_up(1_025), 1)),
+    )
+    effects = core.engine.apply(UpdateApplications("rm", (gang,)), core.now_ns)
+    assert "placeholderAsk has more than 1024 resource types" in str(effects)
+    assert list(core.state.requests) == ["most"]
+
+
+def test_long_demands_are_forgotten_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they name counts, not only how many there are."""
+    monkeypatch.setattr(offered_types, "TYPES_KEPT", 1_000)
+    core = Core()
+    core.ask("stays", **dict.fromkeys(made_up(200), 1))
+    for number in range(20):
+        core.ask("changes", **dict.fromkeys(made_up(100), number + 1))
+    core.cycle(2 * CLEANER_INTERVAL_NS // SECOND)
+    assert len(core.state.types.known_shapes()) == 2
+
+
 def test_demands_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offered_types, "DEMANDS_KEPT", 50)
     core = Core()

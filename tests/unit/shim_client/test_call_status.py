@@ -148,6 +148,27 @@ async def test_a_refused_stream_says_why_although_it_was_writing(core: RefusingC
         assert (refusal.value.code, opened) == (grpc.StatusCode.PERMISSION_DENIED, 1)
 
 
+async def test_a_connection_that_is_cut_as_the_shim_ends_its_requests_is_no_bug() -> None:
+    """gRPC then raises an error that is neither a status nor about the state of the call."""
+    outbox: Outbox[si.NodeInfo] = Outbox(capacity=10, batch=10, rank=lambda _: 0)
+    await outbox.close()
+
+    async def nothing(*_: Any) -> None:
+        return
+
+    stream: DuplexStream[si.NodeInfo, si.NodeRequest, Any] = DuplexStream(
+        "node",
+        start=CutCall,  # type: ignore[arg-type]
+        bind=si.NodeRequest(rmID="rm-1"),
+        encode=lambda batch: si.NodeRequest(nodes=batch),
+        outbox=outbox,
+        deliver=nothing,
+        reopened=nothing,
+        connected=nothing,
+    )
+    await asyncio.wait_for(stream.run(), PATIENCE_S)
+
+
 class EndedByWrite:
     """A call that gRPC has ended with an error of its own."""
 
@@ -170,3 +191,30 @@ class EndedByWrite:
 
     async def trailing_metadata(self) -> Any:
         return self.status.trailing
+
+
+class CutCall(EndedByWrite):
+    """A call whose connection is cut as the requests end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.status = CallStatus(grpc.StatusCode.UNAVAILABLE, "the connection was cut", ())
+        self._cut = asyncio.Event()
+
+    async def write(self, _: Any) -> None:
+        return
+
+    async def done_writing(self) -> None:
+        self._cut.set()
+        self.end()
+        raise grpc.aio.InternalError("Failed")
+
+    def __aiter__(self) -> Any:
+        return self
+
+    async def __anext__(self) -> Any:
+        await self._cut.wait()
+        raise StopAsyncIteration
+
+    def cancel(self) -> None:
+        return

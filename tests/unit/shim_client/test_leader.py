@@ -111,6 +111,24 @@ async def test_a_standby_names_the_leader() -> None:
         assert (leading.registrations, standby.registrations) == (1, 0)
 
 
+async def test_only_so_many_named_addresses_are_remembered() -> None:
+    """Cores that are replaced often name a new address each time. The caller's own stay, and the leader's."""
+    async with served(SmallCore(leads=True)) as leading:
+        channel = LeaderChannel(("127.0.0.1:1", "127.0.0.1:2"), grpc.aio.insecure_channel)
+        channel.note_leader(((LEADER_KEY, leading.address),))
+        await channel.find_leader(PATIENCE_S)
+        for number in range(100):
+            assert channel.note_leader(((LEADER_KEY, f"127.0.0.1:{10 + number}"),))
+            if number % 10 == 9:
+                await channel._look(channel._addresses, 10**9)
+        assert channel._addresses[:2] == ["127.0.0.1:1", "127.0.0.1:2"]
+        assert {leading.address, "127.0.0.1:109"} <= set(channel._addresses)
+        assert len(channel._addresses) == 2 + leader.MOST_NAMED
+        assert set(channel._channels) <= set(channel._addresses)
+        assert channel.address == leading.address
+        await channel.close()
+
+
 async def test_nobody_leads() -> None:
     """A client waits as long as it may, and says what it waited for."""
     async with served(SmallCore(leads=False)) as one, served(SmallCore(leads=False)) as two:

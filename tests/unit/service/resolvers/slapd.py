@@ -82,7 +82,7 @@ _PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 def directory(home: Path) -> Iterator[Directory]:
     """A directory server whose files are in *home*."""
     (home / "data").mkdir()
-    _make_certificates(home)
+    make_certificates(home)
     conf = home / "slapd.conf"
     conf.write_text(_CONF.format(home=home, tls=_TLS.format(home=home), base=BASE, reader=READER, password=PASSWORD))
     served = Directory(home, _free_port(), _free_port())
@@ -130,7 +130,7 @@ def _fill(served: Directory, process: subprocess.Popen[bytes]) -> None:
     connection.unbind()
 
 
-def _make_certificates(home: Path) -> None:
+def make_certificates(home: Path) -> None:
     def openssl(*arguments: str) -> None:
         subprocess.run(["openssl", *arguments], cwd=home, check=True, capture_output=True, timeout=PATIENCE_S)
 
