@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kornel.shim_client import CallbackHandler, PredicatesQuestion, PreemptionQuestion, Topology
+from kornel.v1 import explain_pb2
 from tests.e2e.gang_wire import CORE, GangCluster, running_cluster
 
 
@@ -319,3 +320,22 @@ async def test_a_gang_preempts_in_a_rack_though_others_have_room() -> None:
         await cluster.let_end()
         assert placed_in(cluster, "g") == [["g-g0", "g-g1"]]
         assert {cluster.nodes[key] for key in ("task-g-g0", "task-g-g1")} == {"n1", "n2"}
+
+
+async def test_what_if_names_the_time_when_the_limit_of_one_interval_has_room() -> None:
+    """Four of now three cores were served just now, so nobody leaves for the next gang before the second is over."""
+    async with running_cluster(configuration(a={"vcore": 9}, v={}).replace("1s", "0s")) as cluster:
+        cluster.slow = True
+        await cluster.create_nodes({"n0": cores(6)})
+        await cluster.submit_tasks("x", "root.v", 3, cores(2))
+        await cluster.create_nodes({"n1": cores(3)})
+        await cluster.submit_tasks("y", "root.v", 1, cores(2))
+        await cluster.submit_gang("g", "root.a", {"g": (2, cores(2))})
+        assert len(cluster.ended) == 2
+        await cluster.lose_node("n0")
+        asked = explain_pb2.SupposedAsk(queue="root.a", resources=cores(2), count=1, user="ann")
+        alone = await cluster.client.what_if(explain_pb2.WhatIfRequest(ask=asked))
+        asked.gang = True
+        gang = await cluster.client.what_if(explain_pb2.WhatIfRequest(ask=asked))
+        assert [victim.key for each in gang.preemptions for victim in each.victims] == ["y-0"]
+        assert gang.preemptions[0].not_before_ns == alone.preemptions[0].not_before_ns

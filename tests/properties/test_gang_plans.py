@@ -111,4 +111,6 @@ def judge(world: GangWorld) -> None:
     assert said == [], f"{said}: {settled} in {world}"
     assert told_devices(world, settled, settled.victims) == [], f"{settled} in {world}"
     assert best is not None
+    whole = [gang_units.goes_below_minimum(books, gangs, each) for each in (victims, best[2])]
+    assert whole != [True, False], f"a whole gang left where {best} is enough: {settled} in {world}"
     assert gang_units.price_of(victims) <= best[0], f"{gang_units.price_of(victims)}, not {best}: {settled} in {world}"

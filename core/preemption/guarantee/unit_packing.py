@@ -119,8 +119,8 @@ class Packing:
         known: UnitPlan | None,
         bound: Sequence[Bound],
     ) -> None:
-        """Prepares the search. *known* is a plan that was found before; only better ones count. *bound* are the groups
-        that require a domain."""
+        """Prepares the search. *known* is a plan without whole gangs that was found before; only better ones count.
+        *bound* are the groups that require a domain."""
         self._whole = whole
         self._fence = fence
         self._names = view.types.names
@@ -141,7 +141,8 @@ class Packing:
         gangs = sorted(self._list_gangs(candidates, terms))
         self._room: Final = terms.room
         self._pools: list[list[_Item]] = []
-        for entire in ((), tuple(gangs)):
+        # With a plan that takes no whole gang, none is taken.
+        for entire in ((), tuple(gangs)) if known is None else ((),):
             for classes in SUBSETS:
                 pool = sorted(item for item in (*self._items, *entire) if item.reluctance in classes)
                 if (pool or not self._pools) and pool not in self._pools:

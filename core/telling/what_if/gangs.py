@@ -15,11 +15,11 @@ from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.partition.scheduling.gang_places import choose_places, exceeded_limit
 from kornel.core.partition.state import PartitionState
-from kornel.core.preemption.plan import Refusal
+from kornel.core.preemption.plan import Refusal, UnitPlan
 from kornel.core.telling.allocations.blockers import find_gang_lack
 from kornel.core.telling.allocations.explanation import BlockerKind
 from kornel.core.telling.preemption.outlook import ReadingIndex, victim_records
-from kornel.core.telling.what_if.sandbox import find_unit_plan
+from kornel.core.telling.what_if.sandbox import find_moment, find_unit_plan
 from kornel.core.telling.what_if.supposition import Forecast, Placed, Preempts, Waits
 
 
@@ -43,6 +43,9 @@ def forecast_gang(state: PartitionState, index: ReadingIndex, members: Sequence[
             return Forecast(placed, notes=tuple(notes))
         limited = NotPlaced(Unschedulable.GANG_INCOMPLETE)
     found = find_unit_plan(state, index, members, limited, now_ns)
+    due_ns = now_ns + application.queue.properties.preemption_delay_ns
+    if isinstance(found, UnitPlan):
+        found, due_ns = find_moment(state, found, due_ns)
     if isinstance(found, Refusal):
         why = f"{found.outcome}: {found.detail}" if found.detail else str(found.outcome)
         reason, packed = _describe_lack(state, members, limited)
@@ -54,7 +57,7 @@ def forecast_gang(state: PartitionState, index: ReadingIndex, members: Sequence[
         return Forecast(waits=waits, complete=packed and not found.cut_short, notes=tuple(notes))
     if found.cut_short:
         notes.append("not all ways were tried: fewer victims may be enough")
-    queue, due_ns = application.queue.path, now_ns + application.queue.properties.preemption_delay_ns
+    queue = application.queue.path
     preempts = tuple(
         Preempts(
             place.ask.spec.key, application.application_id, queue, place.node.node_id, due_ns, found.kind,

@@ -26,6 +26,7 @@ from typing import Final, Self
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation, AskGroup, standing_of, together_of
 from kornel.core.model.applications import Application
@@ -48,6 +49,7 @@ from kornel.core.partition.waiting.places import refused_asks
 from kornel.core.partition.waiting.rooms import Gate, hold_back, may_start_next, note_lost_capacity
 from kornel.core.partition.waiting.waking import wake_for_queue, wake_waiting
 from kornel.core.preemption import attempts, eviction
+from kornel.core.preemption.governor import governing
 from kornel.core.preemption.guarantee import cycle_limit, unit_laws
 from kornel.core.preemption.guarantee import drive as guarantee
 from kornel.core.preemption.guarantee.prospects import NoProspects
@@ -492,3 +494,23 @@ def find_unit_plan(
         if found is not None:
             return found
     return _CUT_SHORT
+
+
+def find_moment(state: PartitionState, plan: UnitPlan, due_ns: int) -> tuple[UnitPlan | Refusal, int]:
+    """Returns *plan* and the first time, from *due_ns* on, at which the limit of one interval has room for it, or the
+    bound that forbids it then."""
+    for _ in range(MOST_PAUSES):
+        held = cycle_limit.foresee_limit(state, plan.places[0].ask, due_ns)
+        if held is None:
+            break
+        if held.retry_ns is None:
+            return held, due_ns
+        due_ns = held.retry_ns
+    if plan.victims:
+        most = state.preemption.governor.bound_of(plan.kind).ask * len(plan.places)
+        if most and len(plan.victims) > most:
+            return Refusal(Outcome.VICTIM_LIMIT, f"{format_count(len(plan.victims), 'victim')}, {most} may go"), due_ns
+        denied = governing.foresee_denial(state, plan.victims, plan.application.queue.path, due_ns)
+        if denied is not None:
+            return Refusal(denied.outcome, denied.detail, retry_ns=denied.retry_ns), due_ns
+    return (Refusal(Outcome.SHADOW) if governing.is_shadowed(state, plan.kind) else plan), due_ns

@@ -126,7 +126,7 @@ class World:
         size = dice.choice([0, 0, 2]) if kind == "required" else 0
         return Topology(**{kind: level}, slice_size=size)  # type: ignore[arg-type]
 
-    def draw_gang(self) -> GangDraft:
+    def draw_gang(self, *, elsewhere: bool) -> GangDraft:
         dice = self.dice
         groups = {}
         for at in range(dice.choice([1, 1, 1, 2, 3])):
@@ -141,7 +141,7 @@ class World:
                         names = sorted(self.nodes)
                         refused[f"{group}{number}"] = tuple(dice.sample(names, dice.randint(1, len(names) - 1)))
         return GangDraft(
-            self.draw_leaf(gang=True), groups, dice.random() < 0.8, stated, dice.choice([0, 0, 0, 1, -1]),
+            self.draw_leaf(gang=not elsewhere), groups, dice.random() < 0.8, stated, dice.choice([0, 0, 0, 1, -1]),
             dice.random() < 0.1, self.draw_topology(), self.draw_devices(), refused, dice.random() < 0.1,
             dice.random() > 0.07, 45 if dice.random() < 0.12 else 0,
         )  # fmt: skip

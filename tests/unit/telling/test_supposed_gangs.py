@@ -44,8 +44,12 @@ partitions:
 @pytest.fixture
 def engine() -> Engine:
     """Two racks of two nodes with four cores each; four tasks of two cores in the first, three in the second."""
+    return build_engine(CONFIG)
+
+
+def build_engine(config: str) -> Engine:
     engine = Engine()
-    engine.apply(RegisterManager("rm", CONFIG), NOW)
+    engine.apply(RegisterManager("rm", config), NOW)
     nodes = (
         NodeSpec(f"n{n}", NodeAction.CREATE, PARTITION, (("rack", f"r{n // 2}"),), Resources({"vcore": 4_000}))
         for n in range(4)
@@ -90,6 +94,22 @@ def test_members_that_have_to_leave_room_for_all_are_named_with_the_rack(engine:
 def test_the_domains_of_members_that_find_room_at_once_are_named(engine: Engine) -> None:
     assert ask(engine, 2, 1, required="rack").notes == ("the members would be in rack r1",)
     assert ask(engine, 2, 1).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "refusal"),
+    [
+        ("cycle: {limit: 0}", "ROUND_LIMIT: preemption.cycle.limit is 0"),
+        ("governor: {queue: {victims: 2}}", "BUDGET_SPENT"),
+        ("governor: {shadow: [guarantee]}", "SHADOW"),
+    ],
+)
+def test_bounds_that_forbid_a_plan_are_named(settings: str, refusal: str) -> None:
+    config = CONFIG.replace("    topology:", f"    preemption: {{{settings}}}\n    topology:")
+    found = ask(build_engine(config), 4, 2, required="rack")
+    assert not found.preempts
+    (waits,) = found.waits
+    assert waits.preemption.startswith(refusal)
 
 
 def test_a_gang_that_would_not_be_whole_waits_as_one(engine: Engine) -> None:
