@@ -29,6 +29,7 @@ from kornel.core.domain.events import EventDetail
 from kornel.core.domain.reasons import Outcome
 from kornel.core.service.configuration_history import Version
 from kornel.core.service.event_ring import Ring
+from kornel.core.service.event_sizes import measure_records
 from kornel.core.service.event_streams import StreamPlaces
 
 DECISIONS_KEPT: Final = 10_000
@@ -74,7 +75,7 @@ class EventJournal:
         self.instance: Final = instance
         self.settings = EventSettings()
         """The settings in force."""
-        self.events: Final[Ring[EventRecorded]] = Ring(self.settings.ring_capacity, unpack_effects)
+        self.events: Final[Ring[EventRecorded]] = Ring(self.settings.ring_capacity, unpack_effects, measure_records)
         self.decisions: Final[Ring[Decision]] = Ring(DECISIONS_KEPT)
         self.places: Final = StreamPlaces(lambda: self.settings)
         """The clients that follow events, over any protocol."""

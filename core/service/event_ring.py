@@ -21,7 +21,10 @@ from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-SMALL_PIECE: Final = 256
+ENTRY_SIZE: Final = 1_024
+"""The bytes that entries may take on average if a ring is full."""
+
+SMALL_PIECE: Final = 64
 """New entries are added to the last piece while it has fewer entries than this, because a quiet core adds them one by
 one."""
 
@@ -35,22 +38,36 @@ class Missed(Exception):
 
 
 class _Piece(Generic[T]):
-    """*count* successive entries, which are *packed* until they are read."""
+    """*count* successive entries, which are *packed* until they are read. ``size``: the bytes that they take, measured
+    once no more are added."""
 
-    __slots__ = ("count", "entries", "packed")
+    __slots__ = ("count", "entries", "packed", "size")
 
     def __init__(self, packed: list[Any], count: int) -> None:
         self.packed = packed
         self.count = count
+        self.size = 0
         self.entries: list[T] | None = None
 
 
 class Ring(Generic[T]):
-    """The newest entries, at most ``capacity`` of them."""
+    """The newest entries, at most ``capacity`` of them.
 
-    def __init__(self, capacity: int, unpack: Callable[[Iterable[Any]], list[Any]] = list) -> None:
-        """Makes an empty ring. *capacity* is at least 1. *unpack*: makes entries of records that stand for them."""
+    It keeps fewer of them if they take more than :data:`ENTRY_SIZE` bytes each on average of its capacity.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        unpack: Callable[[Iterable[Any]], list[Any]] = list,
+        measure: Callable[[list[Any]], int] | None = None,
+    ) -> None:
+        """Makes an empty ring. *capacity* is at least 1. *unpack*: makes entries of records that stand for them.
+        *measure*: tells how many bytes records take; ``None``: only the number of entries counts."""
         self._capacity = _check_capacity(capacity)
+        self._measure = measure
+        self._size = 0
+        """The bytes of all pieces but the last one."""
         self._unpack = unpack
         self._pieces: list[_Piece[T]] = []
         self._firsts: list[int] = []
@@ -100,6 +117,9 @@ class Ring(Generic[T]):
             else:
                 last.entries += self._unpack(records)
         else:
+            if last is not None and self._measure is not None:
+                last.size = self._measure(last.packed if last.entries is None else last.entries)
+                self._size += last.size
             self._pieces.append(_Piece(list(records), count))
             self._firsts.append(self._next_id)
         self._next_id += count
@@ -112,9 +132,21 @@ class Ring(Generic[T]):
         self._lowest_id = max(self._lowest_id, self._next_id - self._capacity)
         firsts = self._firsts
         if len(firsts) > 1 and firsts[1] <= self._lowest_id:
-            whole = bisect_right(firsts, self._lowest_id) - 1
-            del firsts[:whole]
-            del self._pieces[:whole]
+            self._drop_pieces(bisect_right(firsts, self._lowest_id) - 1)
+        most = self._capacity * ENTRY_SIZE
+        if self._size > most:
+            whole, size = 0, self._size
+            while size > most:
+                size -= self._pieces[whole].size
+                whole += 1
+            self._drop_pieces(whole)
+            self._lowest_id = max(self._lowest_id, firsts[0])
+
+    def _drop_pieces(self, whole: int) -> None:
+        """Drop the oldest *whole* pieces."""
+        self._size -= sum(piece.size for piece in self._pieces[:whole])
+        del self._firsts[:whole]
+        del self._pieces[:whole]
 
     def get(self, start: int, count: int) -> list[T] | None:
         """Returns up to *count* entries from number *start* on; ``None``: the entry *start* is no longer kept, or has

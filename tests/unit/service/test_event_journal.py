@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from contextlib import ExitStack
 
 import pytest
@@ -21,6 +22,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.service.configuration_history import Origin, Version
 from kornel.core.service.event_journal import EventJournal
+from kornel.core.service.event_ring import ENTRY_SIZE
 from kornel.core.service.event_streams import (
     ENCODED_KEPT,
     EVENTS_PER_S,
@@ -52,6 +54,33 @@ def decided(outcome: Outcome) -> PreemptionDecided:
 def test_events_among_other_effects_are_kept_in_order(journal: EventJournal) -> None:
     journal.observe([event("a"), NodeAccepted("n1"), event("b")])
     assert [kept.object_id for kept in journal.events.get(0, 10) or []] == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", ["asks", "placements", "removals", "names"])
+def test_events_of_asks_with_hundreds_of_types_or_long_names_leave_fewer_of_them(
+    journal: EventJournal, kind: str
+) -> None:
+    """100,000 asks of 900 types would keep 10 GB, and 100,000 nodes with long names 800 MB."""
+    journal.follow_settings({"event.ringBufferCapacity": "10000"})
+    tracemalloc.start()
+    try:
+        for at in range(2_000):
+            wanted = Resources({f"type-{at}-{number}": 1 for number in range(100)})
+            name = chr(0x1F600) * 1_000 + str(at)
+            journal.observe(
+                {
+                    "asks": [AsksRecorded(7, ["app", f"k{at}", wanted])],
+                    "placements": [PlacementsRecorded(7, [f"k{at}", "app", "n1", "ann", "root", wanted])],
+                    "removals": [RemovalsRecorded(7, [f"k{at}", "app", "n1", "ann", "root", 1, wanted])],
+                    "names": [event(name, reference=f"{name}-2")],
+                }[kind]
+            )
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 2 * 10_000 * ENTRY_SIZE
+    assert journal.events.next_id - journal.events.lowest_id > 300
+    assert kept > 5_000_000
 
 
 def test_asks_and_placements_are_events_for_whoever_reads(journal: EventJournal) -> None:

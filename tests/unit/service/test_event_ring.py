@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kornel.core.service.event_ring import SMALL_PIECE, Missed, Ring
+from kornel.core.service.event_ring import ENTRY_SIZE, SMALL_PIECE, Missed, Ring
 
 
 def ring_of(capacity: int, count: int) -> Ring[int]:
@@ -197,3 +197,39 @@ async def test_one_that_starts_after_the_end_waits_for_its_entry() -> None:
     ring.append_entries([4, 5])
     await asyncio.wait_for(waiting, 5)
     assert reader.take_entries(9) == [5]
+
+
+def test_entries_that_take_much_memory_leave_fewer_of_them() -> None:
+    """The bytes of a full ring are bounded, whatever its entries take; the newest piece always stays."""
+    capacity = 10 * SMALL_PIECE
+    ring: Ring[int] = Ring(capacity, measure=lambda records: 4 * ENTRY_SIZE * len(records))
+    reader = ring.subscribe()
+    for at in range(0, 2 * capacity, SMALL_PIECE):
+        ring.append_entries(range(at, at + SMALL_PIECE))
+    assert len(ring) <= capacity // 4 + SMALL_PIECE
+    assert ring.highest_id == 2 * capacity - 1
+    assert ring.get(ring.lowest_id, capacity) == list(range(ring.lowest_id, 2 * capacity))
+    assert ring.get(ring.lowest_id - 1, 1) is None
+    with pytest.raises(Missed):
+        reader.take_entries(1)
+    huge: Ring[int] = Ring(1, measure=lambda records: 10**9)
+    huge.append_entries(range(SMALL_PIECE))
+    huge.append_entries([SMALL_PIECE])
+    assert huge.get(SMALL_PIECE, 1) == [SMALL_PIECE]
+
+
+@given(st.lists(st.tuples(st.integers(1, 600), st.integers(0, 3_000)), min_size=1, max_size=30))
+def test_the_ring_keeps_as_much_as_its_bytes_allow(pieces: list[tuple[int, int]]) -> None:
+    """Whatever entries come, those kept are the newest, without a gap, and no piece was dropped without need."""
+    capacity = 1_000
+    sizes: list[int] = []
+    ring: Ring[int] = Ring(capacity, measure=lambda records: sum(sizes[at] for at in records))
+    for count, size in pieces:
+        sizes += [size] * count
+        ring.append_entries(range(ring.next_id, ring.next_id + count))
+        kept = ring.get(ring.lowest_id, capacity)
+        assert kept == list(range(ring.lowest_id, len(sizes)))
+        dropped = sizes[: ring.lowest_id]
+        if len(sizes) - len(dropped) < capacity and dropped:
+            # What was dropped last, with all that came after it, took too much.
+            assert sum(sizes[max(0, len(dropped) - 600 - SMALL_PIECE) :]) > capacity * ENTRY_SIZE
