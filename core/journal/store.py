@@ -79,6 +79,7 @@ class JournalStore:
         self._url = url
         self._fenced = fenced
         self._is_sqlite = url.drivername.startswith("sqlite")
+        self._durable = durable
         self._read_only = read_only
         self._engine = connect(url, patience_s, read_only=read_only, durable=durable, what="journal")
         dialect = sqlite.dialect() if self._is_sqlite else postgresql.dialect(paramstyle="format")  # type: ignore[no-untyped-call]
@@ -98,6 +99,9 @@ class JournalStore:
             if not self._is_sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
             upgrade_tables(connection, _MIGRATIONS)
+        if self._is_sqlite and self._durable:
+            # The core before may have ended between a flush that failed and its repetition.
+            self._flush_log("PASSIVE")
 
     def _prepare_file(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -166,7 +170,7 @@ class JournalStore:
             lease = connection.execute(sa.select(LEASE.c.epoch, LEASE.c.address)).first() if self._fenced else None
         if found is not None and found.chain == block.chain and found.epoch == block.epoch:
             if self._is_sqlite:
-                self._flush_log()
+                self._flush_log("TRUNCATE")
             return
         if lease is None or lease.epoch > block.epoch:
             at = f" at {lease.address}" if lease is not None and lease.address else ""
@@ -176,8 +180,9 @@ class JournalStore:
             f"the database holds records up to {last}, and this core has made those up to {block.first - 1}"
         )
 
-    def _flush_log(self) -> None:
-        """Copies the write-ahead log into the file, and flushes the file. Raises ``OSError`` while somebody reads.
+    def _flush_log(self, mode: str) -> None:
+        """Copies the write-ahead log into the file, and flushes the file. Raises ``OSError`` while somebody reads; in
+        the *mode* PASSIVE only if the reader began before the last commit.
 
         A flush of the log that fails may leave its contents in the kernel's memory only, where they can be read and
         are not written again.
@@ -185,10 +190,10 @@ class JournalStore:
         driver = self._engine.dialect.loaded_dbapi
         try:
             with closing(self._engine.raw_connection()) as connection:
-                busy = connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+                busy, written, copied = connection.cursor().execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         except driver.Error as error:
             raise DBAPIError("PRAGMA wal_checkpoint", None, error) from error
-        if busy:
+        if busy or written != copied:
             raise OSError(errno.EBUSY, "the last commit cannot be flushed while somebody reads the journal")
 
     def read_blocks(self, first: int = 1) -> Iterator[tuple[Block, int]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import platform
+import socket
 from typing import Final
 
 import grpc
@@ -50,7 +52,10 @@ OPTIONS: Final = (
 
 
 def listen_at(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
-    """Opens *address*. Returns it with the port that was actually opened."""
+    """Opens *address*. Returns it with the port that was actually opened. Raises :class:`AddressUnavailable`, also if
+    another program listens at one of the addresses that its name stands for."""
+    if not address.startswith("unix"):
+        _refuse_taken_port(address)
     try:
         if credentials is None:
             port = server.add_insecure_port(address)
@@ -61,6 +66,30 @@ def listen_at(server: grpc.aio.Server, address: str, credentials: grpc.ServerCre
     if address.startswith("unix"):
         return address
     return f"{address.rpartition(':')[0]}:{port}"
+
+
+def _refuse_taken_port(address: str) -> None:
+    """Raises :class:`AddressUnavailable` if one of the addresses that the name in *address* stands for is taken.
+
+    gRPC is content with any of them. Then two cores would share a port, and clients would reach either one.
+    """
+    host, _, port = address.rpartition(":")
+    if port in ("", "0"):
+        return
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return  # gRPC knows more forms of addresses, and says what is wrong with others.
+    for family, kind, protocol, _name, place in found:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(place)
+                probe.listen(1)
+        except OSError as error:
+            # An address that this machine does not have is no other program's.
+            if error.errno == errno.EADDRINUSE:
+                raise AddressUnavailable(f"cannot listen on {address!r}: {place[0]} port {port} is taken") from error
 
 
 def reachable_address(address: str) -> str:

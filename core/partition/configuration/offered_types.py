@@ -6,13 +6,13 @@ can be served once it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import chain
 from typing import Final
 
 from kornel.core.config.model import PartitionConfig, QueueConfig
 from kornel.core.domain.resources import MAX_TYPES
-from kornel.core.model.shapes import TooManyTypes
+from kornel.core.model.shapes import Shape, TooManyTypes
 from kornel.core.partition.asks import moves
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import attempts
@@ -105,9 +105,24 @@ def forget_demands(state: PartitionState) -> None:
     if few and sum(len(shape.resources) for shape in shapes) <= TYPES_KEPT:
         return
     kept = dict.fromkeys(request.shape for request in state.requests.values())
+    _forget_findings(state, kept)
     kept |= dict.fromkeys((*state.too_large, *state.no_room, *state.refused))
     kept |= dict.fromkeys(shape for held in state.holders.values() for shape in held)
     state.types.keep_only(kept)
+
+
+def _forget_findings(state: PartitionState, wanted: Container[Shape]) -> None:
+    """Removes what was found out about demands other than those *wanted*: that no node can hold them, or which can, and
+    that no node has room. It would be found out again."""
+    for shape in [shape for shape in state.too_large if shape not in wanted]:
+        del state.too_large[shape]
+    for held in state.holders.values():
+        for shape in [shape for shape in held if shape not in wanted]:
+            del held[shape]
+            shape.has_holder = False
+    for shape in [shape for shape, room in state.no_room.items() if not room and shape not in wanted]:
+        del state.no_room[shape]
+        shape.no_room = False
 
 
 def named_by(config: PartitionConfig, before: PartitionConfig | None = None) -> Iterator[str]:

@@ -214,12 +214,19 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
     except TooManyTypes:
         state.ignore_entry(Ignored.INVALID_RESOURCE, spec.node_id)
         return
-    capacity = state.types.to_vector(spec.capacity)
+    capacity = state.types.to_vector(spec.capacity) if spec.capacity is not None else None
     occupied = state.types.shape_of(spec.occupied) if spec.occupied is not None else None
-    if spec.capacity is not None:
+    # Shims repeat what they have said, and asks that wait in vain must not be searched for again because of that.
+    if capacity == node.capacity:
+        capacity = None
+    if occupied is not None and node.foreign.get(_whole_node_key(node)) == occupied.pairs:
+        occupied = None
+    if capacity is None and occupied is None:
+        return
+    if capacity is not None:
         before = node.capacity
         node.resize(capacity)
-        if state.recording and capacity != before:
+        if state.recording:
             state.events.capacity_changed(node)
         ledger.capacity_changed(state, before, capacity)
         wake_waiting(state)
@@ -229,7 +236,7 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
     state.changes += 1
     state.node_order.refresh_node(node)
     pausing.node_changed(state, node.node_id)
-    if spec.capacity is not None:
+    if capacity is not None:
         note_new_capacity(state, node)
         note_lost_capacity(state, node)
         eviction.leave_too_small(state, node, now_ns)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-MOST_STEPS: Final = 25_000_000
-"""The most steps for one application. A step takes up to 4 ns."""
+MOST_STEPS: Final = 2_000_000
+"""The most steps for one application. A step takes up to 4 ns, and a hundred applications are handled in one go."""
 
 STEPS_OF_RULE: Final = 1_000
 """The steps that a rule takes in any case."""

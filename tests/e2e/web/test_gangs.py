@@ -121,3 +121,29 @@ async def test_a_gang_that_leaves_for_one_ask_is_one_victim(browser: Browser) ->
             await expect(folded.locator("summary")).to_contain_text("leaves as a whole: 4 members")
             await shown.picture("gang-victim-light")
             shown.check()
+
+
+async def test_what_would_become_of_a_gang_is_answered_on_the_page(browser: Browser) -> None:
+    """A gang that preempts in one rack, and one for which every rack is too small: the racks are named."""
+    async with rest_cluster(clock=ManualClock(time.time_ns())) as cluster:
+        await fill_rack(cluster)
+        await cluster.wait(3)
+        async with visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
+            page = shown.page
+            await shown.view("what-if")
+            await page.get_by_role("button", name="A gang arrives").click()
+            await page.get_by_label("Queue").fill("root.mpi")
+            await page.get_by_label("Each member asks for").fill("vcore=2")
+            await page.get_by_label("Members").fill("3")
+            await page.get_by_label("All in one").fill("rack")
+            await page.get_by_role("button", name="What would happen?").click()
+            await expect(page.get_by_text("6 allocations would have to leave")).to_be_visible()
+            await expect(page.get_by_text("the members would be in rack r1")).to_be_visible()
+            await page.get_by_label("Members").fill("5")
+            await page.get_by_role("button", name="What would happen?").click()
+            lacks = "rack r2: 2 of 5, 3 short; then rack r1 0; not even an empty one would do"
+            await expect(page.get_by_text(lacks)).to_be_visible()
+            for word in ("gang incomplete", "ask exceeds guarantee"):
+                await expect(page.get_by_role("link", name=re.compile(word, re.IGNORECASE))).to_be_visible()
+            await shown.picture("what-if-gang-light")
+            shown.check()

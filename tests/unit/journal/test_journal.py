@@ -424,6 +424,31 @@ async def wait_for(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+def test_what_a_core_finds_is_on_the_disk_before_it_goes_on(tmp_path: Path) -> None:
+    """The core before it may have been killed between a flush that failed and its repetition: its last commit can be
+    read from the log and is not on the disk. Somebody may read the journal meanwhile."""
+    path = tmp_path / "journal.db"
+    begin = EngineCall(CallKind.BEGIN, 1, beginning=BEGINNING)
+    block = BlockWriter(0, 0, 1).make_block([(begin, CallResult(CallOutcome.DONE, 0, 0))], 0)
+    store = JournalStore(settings_for(path).url, 0.2)
+    store.open()
+    store.append_block(block, 1)
+    killed, alone = tmp_path / "killed", tmp_path / "alone"
+    for folder in (killed, alone):
+        folder.mkdir()
+    for name in (path.name, f"{path.name}-wal"):
+        shutil.copy(tmp_path / name, killed / name)
+    store.close()
+    with closing(sqlite3.connect(killed / path.name)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM journal_blocks").fetchall()
+        with closing(JournalStore(settings_for(killed / path.name).url, 0.2)) as found:
+            found.open()
+            shutil.copy(killed / path.name, alone)
+    with closing(open_store(alone / path.name)) as copied:
+        assert [each for each, _ in copied.read_blocks()] == [block]
+
+
 def test_a_block_whose_commit_was_not_confirmed_is_on_the_disk_when_it_is_found(tmp_path: Path) -> None:
     """A flush that failed may have left it in the log, readable but not on the disk, and the kernel does not write it
     again. It is confirmed only when it is in the file itself, of which the log is no part."""

@@ -371,3 +371,26 @@ def test_demands_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) ->
     assert len(core.state.types.known_shapes()) < 10
     core.node("n2", gpu=1, memory=500)
     assert core.cycle() == {"stays": "n2", "changes": "n2"}
+
+
+@pytest.mark.parametrize("vcore", [1, 10**6])
+def test_what_was_found_out_about_demands_is_forgotten_with_them(monkeypatch: pytest.MonkeyPatch, vcore: int) -> None:
+    """Whether a node could hold them or none, as long as nobody asks for them any more."""
+    monkeypatch.setattr(offered_types, "DEMANDS_KEPT", 5)
+    core = Core()
+    core.node("n1", NodeAction.UPDATE, vcore=200)
+    core.ask("full", vcore=200)
+    core.cycle()
+    core.ask("stays", vcore=150)
+    for number in range(1, 30):
+        core.ask(f"made-up-{number}", vcore=vcore + number, **{f"example.com/{number}": 1})
+        core.ask(f"plain-{number}", vcore=vcore + number)
+        core.cycle()
+        core.release(f"made-up-{number}")
+        core.release(f"plain-{number}")
+    core.cycle(2 * CLEANER_INTERVAL_NS // SECOND)
+    state = core.state
+    assert len(state.types.known_shapes()) <= 5
+    assert len(state.too_large) + sum(map(len, state.holders.values())) + len(state.no_room) <= 2 * 5
+    core.release("full")
+    assert core.cycle() == {"stays": "n1"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kornel.core.domain.ask_places import WaitsFor
 from kornel.core.model.allocations import AskGroup
 from kornel.core.partition.asks import moves
@@ -64,3 +66,22 @@ def test_a_user_gains_before_its_queues() -> None:
     assert state.gained == []
     assert group_of(state, "more").waits_for is None
     assert group_of(state, "other").waits_for is None
+
+
+@pytest.mark.parametrize("repeated", ["vcore=2", "vcore=2 occupied={vcore=1}", "occupied={vcore=1}"])
+def test_a_node_that_repeats_itself_wakes_nobody(repeated: str) -> None:
+    """Shims report their nodes over and over; what was searched for in vain is not searched for again."""
+    stage = Stage()
+    stage.play(["queue root.a", "node n1 vcore=2 occupied={vcore=1}", "resize n1 vcore=2 occupied={vcore=1}"])
+    stage.play(["app app1", "ask big vcore=2", "cycle"])
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    group, node = group_of(state, "big"), state.nodes["n1"]
+    assert group.waits_for is WaitsFor.ROOM
+    before = (state.changes, node.version, list(node.free))
+    stage.play([f"resize n1 {repeated}"])
+    assert (state.changes, node.version, list(node.free)) == before
+    assert group.waits_for is WaitsFor.ROOM
+    stage.play(["resize n1 vcore=9"])
+    assert state.changes > before[0]
+    assert group.waits_for is None

@@ -57,7 +57,7 @@ export function forecastReport(found) {
       section(
         "Which allocations would have to leave, and for which asks",
         ...found.preemptions.slice(0, SHOWN).map((one) =>
-          el("div", { class: "group-body" }, facts([["For", link("ask", one.key)], ["Queue", link("queue", one.queue)], ["On node", link("node", one.nodeId)], ["Kind", words(one.kind)], ["Not before", one.notBeforeNs ? clock(one.notBeforeNs) : ""]]), victimTable(victimsOf(one))),
+          el("div", { class: "group-body" }, facts([["For", named(one.key)], ["Queue", link("queue", one.queue)], ["On node", link("node", one.nodeId)], ["Kind", words(one.kind)], ["Not before", one.notBeforeNs ? clock(one.notBeforeNs) : ""]]), one.victims.length ? victimTable(victimsOf(one)) : el("p", { class: "muted", text: "It finds room there. It waits for the others of its gang." })),
         ),
       ),
     found.placed.length > 0 && section("Would be placed", shortTable(["Ask", "Application", "Queue", "Node"], found.placed.map((one) => [named(one.key), named(one.applicationId, "application"), link("queue", one.queue), link("node", one.nodeId)]))),
@@ -67,7 +67,7 @@ export function forecastReport(found) {
 
 /** Shows a text of the core, which may begin with a word that is explained elsewhere. */
 function wordFirst(group, text) {
-  const [word, rest] = /^(\S*)(.*)$/s.exec(text ?? "").slice(1);
+  const [word, rest] = /^([^\s:]*)(.*)$/s.exec(text ?? "").slice(1);
   if (!meaningOf(group, word) && !/^[a-z]+(-[a-z]+)+$/.test(word)) return lawText(readable(text));
   return el("span", {}, wordLink(group, word), readable(rest));
 }

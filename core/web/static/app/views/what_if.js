@@ -1,4 +1,4 @@
-// Shows what would happen if asks came, if a queue had other limits or an ask another priority, or if a node was lost.
+// Shows what would happen if asks or a gang came, if a queue had other limits or an ask another priority, or if a node was lost.
 // Nothing changes.
 
 import { address } from "../address.js";
@@ -24,6 +24,18 @@ const FORMS = {
       ["node", "Only on node", {}],
     ],
     request: (given) => ({ ask: { queue: given.queue, applicationId: given.application, resources: readAmounts(given.resources), count: Number(given.count || 1), priority: Number(given.priority || 0), user: given.user, requiredNode: given.node } }),
+  },
+  gang: {
+    title: "A gang arrives",
+    fields: [
+      ["queue", "Queue", { placeholder: "root.training" }],
+      ["members", "Members", { type: "number", min: 1, max: 1_000, value: 1 }],
+      ["resources", "Each member asks for", { placeholder: "vcore=4, memory=16Gi", required: true }],
+      ["required", "All in one", { placeholder: "rack" }],
+      ["priority", "Priority", { type: "number", value: 0 }],
+      ["user", "User", {}],
+    ],
+    request: (given) => ({ ask: { gang: true, queue: given.queue, resources: readAmounts(given.resources), count: Number(given.members || 1), priority: Number(given.priority || 0), user: given.user, tags: given.required ? { "kornel.topology.required": given.required } : {} } }),
   },
   limits: {
     title: "The limits of a queue change",
