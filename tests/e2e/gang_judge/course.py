@@ -564,12 +564,13 @@ class Course(CallbackHandler):
     async def rest(self) -> None:
         """Lets time pass, and judges who waits."""
         self.tell(f"{REST_S} s pass")
+        # A node where a task could not be started is left out for a second or two.
+        for task in self.books.tasks():
+            task.avoided.clear()
         for _ in range(5):
             self.core.clock.advance(REST_S // 5 * SECOND_NS)
             await self.become_quiet()
             await self.confirm_releases()
-        for task in self.books.tasks():
-            task.avoided.clear()
         self.core.clock.advance(SECOND_NS)
         await self.settle()
         await self.judge_decisions()
@@ -672,6 +673,9 @@ class Course(CallbackHandler):
                 continue
             # A task that could not be started on a node is kept off it for a while.
             if waiting.avoided or any(self.books.find(key) for key in each.victims):
+                continue
+            # What leaves first makes room for the first of those that wait for room.
+            if not each.is_unit and self.victims():
                 continue
             if each.changes == self.changes:
                 self.faults.append(f"all victims for {each.ask} have left, and it waits: {sorted(each.victims)}")
