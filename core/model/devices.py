@@ -41,10 +41,15 @@ class Device:
         holder."""
 
     def free_for(self, ask: Allocation | None) -> int:
-        """Returns the free thousandths that are not kept for others than *ask*."""
+        """Returns the free thousandths that are not kept for others than *ask*. Who holds the device already, while the
+        shim is asked, needs no more of it."""
         if not self.kept:
             return self.free
-        return max(0, self.free - sum(share for other, share in self.kept.items() if other is not ask))
+        return max(0, self.free - self.kept_from(ask))
+
+    def kept_from(self, ask: Allocation | None) -> int:
+        """Returns the thousandths that are kept for others than *ask* who do not hold them yet."""
+        return sum(share for other, share in self.kept.items() if other is not ask and other not in self.holders)
 
     def share_for(self, request: DeviceRequest) -> int:
         """Returns the thousandths of it that *request* would take, or 0 if it does not suit the request even when it is
@@ -202,7 +207,7 @@ class NodeDevices:
 def _free_without(device: Device, gone: set[Allocation], ask: Allocation | None) -> int:
     """Returns the thousandths of *device* that *ask* finds once its holders among *gone* have left."""
     freed = sum(share for holder, share in device.holders.items() if holder in gone)
-    return max(0, device.free + freed - sum(share for other, share in device.kept.items() if other is not ask))
+    return max(0, device.free + freed - device.kept_from(ask))
 
 
 def link_group(device: Device) -> str:
