@@ -61,7 +61,7 @@ def test_events_of_asks_with_hundreds_of_types_or_long_names_leave_fewer_of_them
     journal: EventJournal, kind: str
 ) -> None:
     """100,000 asks of 900 types would keep 10 GB, and 100,000 nodes with long names 800 MB."""
-    journal.follow_settings({"event.ringBufferCapacity": "10000"})
+    journal.follow_settings({"event.ringBufferCapacity": "2000"})
     tracemalloc.start()
     try:
         for at in range(2_000):
@@ -78,9 +78,9 @@ def test_events_of_asks_with_hundreds_of_types_or_long_names_leave_fewer_of_them
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert kept < 2 * 10_000 * ENTRY_SIZE
-    assert journal.events.next_id - journal.events.lowest_id > 300
-    assert kept > 5_000_000
+    assert kept < 2 * 2_000 * ENTRY_SIZE
+    assert journal.events.next_id - journal.events.lowest_id > 100
+    assert kept > 800_000
 
 
 def test_asks_and_placements_are_events_for_whoever_reads(journal: EventJournal) -> None:
