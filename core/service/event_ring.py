@@ -39,14 +39,14 @@ class Missed(Exception):
 
 class _Piece(Generic[T]):
     """*count* successive entries, which are *packed* until they are read. ``size``: the bytes that they take, measured
-    once no more are added."""
+    once no more are added; until then ``None``."""
 
     __slots__ = ("count", "entries", "packed", "size")
 
     def __init__(self, packed: list[Any], count: int) -> None:
         self.packed = packed
         self.count = count
-        self.size = 0
+        self.size: int | None = None
         self.entries: list[T] | None = None
 
 
@@ -117,15 +117,25 @@ class Ring(Generic[T]):
             else:
                 last.entries += self._unpack(records)
         else:
-            if last is not None and self._measure is not None:
-                last.size = self._measure(last.packed if last.entries is None else last.entries)
-                self._size += last.size
-            self._pieces.append(_Piece(list(records), count))
+            if last is not None:
+                self._size += self._measure_piece(last) if last.size is None else last.size
+            piece: _Piece[T] = _Piece(list(records), count)
+            if count >= SMALL_PIECE:
+                self._measure_piece(piece)  # Its records are still in the processor's caches.
+            self._pieces.append(piece)
             self._firsts.append(self._next_id)
         self._next_id += count
         self._drop_oldest()
         if self._waiting:
             self._wake_readers()
+
+    def _measure_piece(self, piece: _Piece[T]) -> int:
+        """Measure *piece*, to which nothing more is added, and return its size."""
+        if self._measure is None:
+            piece.size = 0
+        else:
+            piece.size = self._measure(piece.packed if piece.entries is None else piece.entries)
+        return piece.size
 
     def _drop_oldest(self) -> None:
         """Drop what the ring has no room for."""
@@ -137,14 +147,14 @@ class Ring(Generic[T]):
         if self._size > most:
             whole, size = 0, self._size
             while size > most:
-                size -= self._pieces[whole].size
+                size -= self._pieces[whole].size or 0
                 whole += 1
             self._drop_pieces(whole)
             self._lowest_id = max(self._lowest_id, firsts[0])
 
     def _drop_pieces(self, whole: int) -> None:
         """Drop the oldest *whole* pieces."""
-        self._size -= sum(piece.size for piece in self._pieces[:whole])
+        self._size -= sum(piece.size or 0 for piece in self._pieces[:whole])
         del self._firsts[:whole]
         del self._pieces[:whole]
 

@@ -7,7 +7,7 @@ other events that count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain, compress, repeat
 from operator import attrgetter, is_, is_not, itemgetter
@@ -20,6 +20,8 @@ from kornel.core.domain.resources import amounts_of
 
 TYPE_SIZE: Final = 128
 """The bytes of one amount: its place in two tables, and the number."""
+
+EMPTY_NAME_SIZE: Final = getsizeof("")
 
 _NAMES: Final = tuple(
     itemgetter(EventRecorded._fields.index(field)) for field in ("object_id", "reference_id", "message")
@@ -38,7 +40,9 @@ last."""
 def measure_records(records: Sequence[EventsRecorded]) -> int:
     """Returns about how many bytes *records* take."""
     single = _select_type(records, EventRecorded)
-    size = sum(_measure_names(map(name, single)) for name in _NAMES) + _measure_amounts(map(_AMOUNTS, single))
+    size = sum(_measure_names(list(map(name, single))) for name in _NAMES) + _measure_amounts(
+        list(map(_AMOUNTS, single))
+    )
     for kind, width, key in _KEY_AND_AMOUNTS:
         values = list(chain.from_iterable(map(_VALUES, _select_type(records, kind))))
         size += _measure_names(values[key::width]) + _measure_amounts(values[width - 1 :: width])
@@ -49,13 +53,14 @@ def _select_type(records: Sequence[EventsRecorded], kind: type) -> list[Any]:
     return list(compress(records, map(is_, map(type, records), repeat(kind))))
 
 
-def _measure_names(names: Iterable[Any]) -> int:
-    return sum(map(getsizeof, names))
+def _measure_names(names: Sequence[str]) -> int:
+    """Returns at least the bytes of *names*. One text of all is measured, many times as fast as each by itself; if one
+    of them has wide characters, all count as if they had."""
+    return len(names) * EMPTY_NAME_SIZE + getsizeof("".join(names))
 
 
-def _measure_amounts(amounts: Iterable[Any]) -> int:
+def _measure_amounts(amounts: Sequence[Any]) -> int:
     """Returns the bytes of *amounts*, those of equal demands only once: such demands share an object."""
-    found = list(amounts)
-    distinct = filter(partial(is_not, None), dict(zip(map(id, found), found, strict=True)).values())
+    distinct = filter(partial(is_not, None), dict(zip(map(id, amounts), amounts, strict=True)).values())
     types = list(chain.from_iterable(map(amounts_of, distinct)))
     return _measure_names(types) + TYPE_SIZE * len(types)
