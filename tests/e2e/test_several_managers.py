@@ -327,6 +327,8 @@ async def test_a_bug_in_one_engine_is_not_the_other_ones(core: Core, monkeypatch
 
 async def test_a_partition_task_that_dies_takes_one_manager_along(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
     async with managing(core, ONE) as one, managing(core, OTHER) as other:
+        # The stream is open for the core too, and not only on its way, when the task dies.
+        await other.place("first")
         place = core.server.managers.find(OTHER)
         assert place is not None
 
