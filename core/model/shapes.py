@@ -31,6 +31,12 @@ ASKED_TYPES: Final = 16
 OTHER_TYPES: Final = "(types that no node has)"
 """The name of the index that is shared by all further types that are not offered."""
 
+_DEMAND_BYTES: Final = 700
+"""The estimated size of a demand without its types, and with what is found out about it."""
+
+_TYPE_BYTES: Final = 250
+"""The estimated size of a type in a demand, without its name."""
+
 _NAMED_KEPT: Final = 4_096
 """The number of vectors whose amounts by name are cached, because nodes and their loads are often equal."""
 
@@ -50,7 +56,7 @@ ShapeKey = Resources | tuple[Resources, DeviceRequest]
 class Shape:
     """A demand. Equal demands of one partition are the same object."""
 
-    __slots__ = ("_written", "devices", "has_holder", "no_room", "others", "pairs", "resources")
+    __slots__ = ("_written", "devices", "has_holder", "no_room", "others", "pairs", "resources", "size")
 
     def __init__(
         self,
@@ -71,6 +77,8 @@ class Shape:
         self.has_holder = False
         """Tells whether an open node is known that could hold this shape if it were empty."""
         self._written = ""
+        self.size = estimate_size(self)
+        """The bytes that the demand takes, estimated: the same in every process and on every machine."""
 
     @property
     def key(self) -> ShapeKey:
@@ -88,6 +96,14 @@ class Shape:
         return f"Shape({self.resources!r})"
 
 
+def estimate_size(shape: Shape) -> int:
+    """Returns about how many bytes *shape* takes. The names of its types occur a second time in its text."""
+    names = "".join(shape.resources)
+    if shape.devices is not None:
+        names += "".join(shape.devices.types)
+    return _DEMAND_BYTES + _TYPE_BYTES * len(shape.resources) + len(names) * (2 if names.isascii() else 8)
+
+
 class KnownTypes(NamedTuple):
     """Resource types with their indexes: types that are only asked for, the index that several types share, and free
     indexes."""
@@ -102,7 +118,19 @@ class KnownTypes(NamedTuple):
 class ResourceTypes:
     """The resource types of one partition and the shapes made of them."""
 
-    __slots__ = ("_asked", "_free", "_indexes", "_is_wanted", "_named", "_on_growth", "_other", "_shapes", "names")
+    __slots__ = (
+        "_asked",
+        "_free",
+        "_indexes",
+        "_is_wanted",
+        "_named",
+        "_on_growth",
+        "_other",
+        "_shapes",
+        "kept_bytes",
+        "made_bytes",
+        "names",
+    )
 
     def __init__(self, on_growth: Callable[[int], None], is_wanted: Callable[[int], bool] = lambda _: True) -> None:
         """Makes an empty set of types.
@@ -119,6 +147,11 @@ class ResourceTypes:
         self._free: list[int] = []
         """The free indexes, which can be given to other types."""
         self._shapes: dict[ShapeKey, Shape] = {}
+        self.made_bytes = 0
+        """The estimated size of all demands that were made since demands were last forgotten. It does not matter
+        whether they are known any more, because something else may still refer to them."""
+        self.kept_bytes = 0
+        """The estimated size of the demands that were kept then."""
         self._named: dict[tuple[int, ...], Resources] = {}
         self._on_growth = on_growth
         self._is_wanted = is_wanted
@@ -187,7 +220,9 @@ class ResourceTypes:
 
     def keep_only(self, shapes: Iterable[Shape]) -> None:
         """Drop all demands except *shapes*."""
+        shapes = list(shapes)
         self._shapes = {shape.key: shape for shape in shapes if self._shapes.get(shape.key) is shape}
+        self.made_bytes, self.kept_bytes = 0, sum(shape.size for shape in shapes)
         for t, known in self._asked.items():
             self._asked[t] = [shape for shape in known if self._shapes.get(shape.key) is shape]
 
@@ -290,6 +325,7 @@ class ResourceTypes:
                 self._other = self._add_index(OTHER_TYPES)
             pairs.append((self._other, 1))
         shape = Shape(resources, tuple(sorted(pairs)), tuple(others), devices)
+        self.made_bytes += shape.size
         for t in asked:
             self._asked[t].append(shape)
         return shape

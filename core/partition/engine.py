@@ -42,7 +42,7 @@ from kornel.core.domain.reasons import Ignored, Rejection
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.partition import dissolving, lifecycle
 from kornel.core.partition.asks import questions
-from kornel.core.partition.configuration import configure
+from kornel.core.partition.configuration import configure, offered_types
 from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from kornel.core.partition.gangs import pools
 from kornel.core.partition.intake import allocation_intake, application_intake, node_intake
@@ -134,6 +134,8 @@ class Engine:
                 for cause, item in state.unreported:
                     self._observer(cause, item)
                 state.unreported.clear()
+            if state.types.made_bytes > offered_types.BYTES_KEPT:
+                offered_types.forget_excess(state)
         return self._take_effects()
 
     def update_in_steps(self, command: UpdateConfiguration, now_ns: int) -> Generator[None, None, list[Effect]]:

@@ -95,7 +95,7 @@ from kornel.core.model.nodes import ForeignLoad, Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.recorded_events import RecordedEvents
-from kornel.core.model.shapes import ResourceTypes, Shape
+from kornel.core.model.shapes import ResourceTypes, Shape, estimate_size
 from kornel.core.model.task_groups import TaskGroup
 from kornel.core.model.users import Account, AccountKind, FreedSlot, Limit, QueueLimits
 from kornel.core.partition import lifecycle
@@ -388,12 +388,17 @@ MODEL: Final = (
     Kept(TaskGroup, "asks count free name replaced shape stated_minimum timed_out topology"),
     Kept(Account, "applications held_back holders kind limit max_applications name parked queue used"),
     Kept(FreedSlot, "account"),
-    Kept(Shape, "devices has_holder no_room others pairs resources", derived={"_written": _no_text}),
+    Kept(
+        Shape,
+        "devices has_holder no_room others pairs resources",
+        derived={"_written": _no_text, "size": estimate_size},
+    ),
     Kept(
         ResourceTypes,
-        "_asked _free _indexes _other _shapes names",
+        "_asked _free _indexes _other _shapes kept_bytes made_bytes names",
         derived={"_named": _no_map},
         wiring="_on_growth _is_wanted",
+        defaults={"kept_bytes": 0, "made_bytes": 0},
     ),
     Kept(NotPlaced, "reason queue account"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Iterator
 from typing import Final
 
@@ -9,12 +10,16 @@ import grpc
 
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
-from tests.e2e.harness import allocation_request, ask, create, node_request, release_request
+from kornel.v1.configuration_pb2 import UpdateConfigurationRequest
+from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
+from tests.e2e.harness import CONFIG, allocation_request, ask, create, node_request, release_request
 from tests.hostile.attacked import AttackedCore
+from tests.hostile.test_grpc_floods import OPTIONS
 
 ROUNDS: Final = 40
 ASKS: Final = 20
 TYPES: Final = 100
+LONG_ASKS: Final = 250
 PATIENCE_S: Final = 60
 
 
@@ -50,6 +55,38 @@ def test_made_up_types_lock_nobody_out(core: AttackedCore) -> None:
         node.schedulableResource.resources["example.com/gpu"].value = 8
         taken = next(iter(stub.UpdateNode(iter([node_request(node)]), timeout=PATIENCE_S)))
         assert [accepted.nodeID for accepted in taken.accepted] == ["gpus"]
+
+
+def test_large_demands_of_withdrawn_asks_leave_little(core: AttackedCore) -> None:
+    """Asks of a thousand types, each with a name of 800 letters, and each withdrawn before the next one comes, so that
+    the core never has more than one of them."""
+    answered: queue.SimpleQueue[si.AllocationResponse] = queue.SimpleQueue()
+
+    def requests() -> Iterator[si.AllocationRequest]:
+        for number in range(LONG_ASKS):
+            request = ask(f"long-{number}", vcore=1)
+            for t in range(1_000):
+                request.resourcePerAlloc.resources[f"{number}-{t}".ljust(800, "x")].value = 1
+            yield allocation_request(request)
+            end = release_request(
+                si.AllocationRelease(
+                    applicationID="app", allocationKey=request.allocationKey, terminationType=si.STOPPED_BY_RM
+                )
+            )
+            end.allocations.add(allocationKey="asks-for-nothing", applicationID="app")  # Only a refusal is answered.
+            yield end
+            answered.get(timeout=20)
+
+    with grpc.insecure_channel(core.address, OPTIONS) as channel:
+        few = {"event.ringBufferCapacity": "1000"}  # Events are bounded by themselves, and no part of this.
+        update = UpdateConfigurationRequest(rm_id="rm-1", config=CONFIG, extra_config=few)
+        ConfigurationServiceStub(channel).UpdateConfiguration(update, timeout=PATIENCE_S)
+    with grpc.insecure_channel(core.address, OPTIONS) as channel, core.attack(processor_s=20):
+        refused = []
+        for answer in si_pb2_grpc.SchedulerStub(channel).UpdateAllocation(requests(), timeout=PATIENCE_S):
+            refused += [entry.allocationKey for entry in answer.rejectedAllocations]
+            answered.put(answer)
+        assert refused == ["asks-for-nothing"] * LONG_ASKS
 
 
 def test_asks_with_tens_of_thousands_of_types_are_refused(core: AttackedCore) -> None:

@@ -57,6 +57,7 @@ def few_types(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "ASKED_TYPES", ASKED)
     monkeypatch.setattr(offered_types, "MAX_TYPES", MOST)
     monkeypatch.setattr(offered_types, "DEMANDS_KEPT", 6)
+    monkeypatch.setattr(offered_types, "BYTES_KEPT", 20_000)
 
 
 class Cluster:

@@ -20,8 +20,12 @@ from kornel.core.preemption import attempts
 DEMANDS_KEPT: Final = 10_000
 """The number of demands that are kept although no ask may have them any more."""
 
-TYPES_KEPT: Final = 10 * DEMANDS_KEPT
-"""The number of types in all such demands together."""
+BYTES_KEPT: Final = 16 * 1024 * 1024
+"""The estimated size of all such demands together."""
+
+BYTES_PER_REQUEST: Final = 64
+"""The further bytes for each ask and allocation of the partition. To forget demands, all of these are looked at, so it
+is done the more rarely the more there are."""
 
 
 def offer_types(state: PartitionState, names: Iterable[str], *, leaving: int = 0) -> None:
@@ -100,10 +104,25 @@ def forget_demands(state: PartitionState) -> None:
     to time."""
     if state.types.offered > MAX_TYPES // 2:
         give_back(state)
-    shapes = state.types.known_shapes().values()
-    few = len(shapes) <= max(DEMANDS_KEPT, 2 * len(state.requests))
-    if few and sum(len(shape.resources) for shape in shapes) <= TYPES_KEPT:
-        return
+    few = len(state.types.known_shapes()) <= max(DEMANDS_KEPT, 2 * len(state.requests))
+    if not few or state.types.made_bytes + state.types.kept_bytes > _find_bound(state):
+        _keep_used(state)
+
+
+def forget_excess(state: PartitionState) -> None:
+    """Removes unused demands if those that were made since the last time take much memory. It is called after each
+    command."""
+    if state.types.made_bytes > _find_bound(state):
+        _keep_used(state)
+
+
+def _find_bound(state: PartitionState) -> int:
+    """Returns how large unused demands may be together, estimated."""
+    return BYTES_KEPT + BYTES_PER_REQUEST * len(state.requests)
+
+
+def _keep_used(state: PartitionState) -> None:
+    """Removes the demands of which there is no ask and no allocation."""
     kept = dict.fromkeys(request.shape for request in state.requests.values())
     _forget_findings(state, kept)
     kept |= dict.fromkeys((*state.too_large, *state.no_room, *state.refused))

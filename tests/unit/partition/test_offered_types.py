@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Final
 
 import pytest
@@ -28,7 +29,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Allocated, AllocationRejected, ApplicationAccepted, NodeAccepted, NodeRejected
 from kornel.core.domain.reasons import Ignored
 from kornel.core.domain.resources import MAX_TYPES, Resources
-from kornel.core.model.shapes import ASKED_TYPES, OTHER_TYPES
+from kornel.core.model.shapes import ASKED_TYPES, OTHER_TYPES, ResourceTypes, Shape
 from kornel.core.partition.books import audit
 from kornel.core.partition.configuration import offered_types
 from kornel.core.partition.configuration.configure import CLEANER_INTERVAL_NS
@@ -352,13 +353,16 @@ def test_an_ask_names_only_so_many_types() -> None:
 
 def test_long_demands_are_forgotten_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     """What they name counts, not only how many there are."""
-    monkeypatch.setattr(offered_types, "TYPES_KEPT", 1_000)
+    monkeypatch.setattr(offered_types, "BYTES_KEPT", 200_000)
     core = Core()
     core.ask("stays", **dict.fromkeys(made_up(200), 1))
     for number in range(20):
         core.ask("changes", **dict.fromkeys(made_up(100), number + 1))
+        assert len(core.state.types.known_shapes()) <= 10
     core.cycle(2 * CLEANER_INTERVAL_NS // SECOND)
-    assert len(core.state.types.known_shapes()) == 2
+    assert len(core.state.types.known_shapes()) <= 10
+    core.node("n2", **dict.fromkeys(made_up(200), 20))
+    assert core.cycle() == {"stays": "n2"}
 
 
 def test_demands_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,6 +375,73 @@ def test_demands_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) ->
     assert len(core.state.types.known_shapes()) < 10
     core.node("n2", gpu=1, memory=500)
     assert core.cycle() == {"stays": "n2", "changes": "n2"}
+
+
+def characters_kept(state: PartitionState) -> int:
+    """The letters of all types in all demands that anything of *state* still refers to."""
+    found = dict.fromkeys((*state.types.known_shapes().values(), *state.too_large, *state.no_room))
+    found |= dict.fromkeys(shape for held in state.holders.values() for shape in held)
+    return sum(len(name) for shape in found for name in shape.resources)
+
+
+def long_names(count: int, first: int = 0) -> dict[str, int]:
+    """Types with names of a thousand letters."""
+    return {f"{number:07}-{'x' * 992}": 1 for number in range(first, first + count)}
+
+
+@pytest.mark.parametrize("offered", [False, True])
+def test_demands_of_withdrawn_asks_are_bounded_by_their_size(*, offered: bool) -> None:
+    """Forty demands with a million letters each, in no time: whether their types are made up for each of them, or are
+    those of a node and only the amounts differ."""
+    core = Core()
+    if offered:
+        assert isinstance(core.node("n2", vcore=10, **long_names(1_000)), NodeAccepted)
+    core.ask("stays", vcore=1, gpu=1)
+    for number in range(40):
+        names = long_names(1_000, first=0 if offered else 1_000 * number)
+        core.ask("changes", vcore=1, **dict.fromkeys(names, 2 + number))
+        core.engine.cycle(core.now_ns, 1_000)
+        core.release("changes")
+        assert characters_kept(core.state) <= 16_000_000, number
+    core.node("n3", vcore=1, gpu=1)
+    assert core.cycle() == {"stays": "n3"}
+
+
+def test_large_demands_do_not_stay_after_the_next_tidying() -> None:
+    """They wait together, so that none may be forgotten, and are then withdrawn. Nobody sends anything after that."""
+    core = Core()
+    for number in range(20):
+        core.ask(f"k{number}", vcore=1, **long_names(1_000, first=1_000 * number))
+    core.engine.cycle(core.now_ns, 1_000)
+    assert characters_kept(core.state) > 20_000_000
+    for number in range(20):
+        core.release(f"k{number}")
+    core.cycle(2 * CLEANER_INTERVAL_NS // SECOND)
+    assert characters_kept(core.state) <= 16_000_000
+
+
+def test_forgetting_looks_at_few_asks_for_each_that_was_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """3,000 wait, and none of their demands can be forgotten, however many others come and go."""
+    monkeypatch.setattr(offered_types, "BYTES_KEPT", 10_000)
+    looked_at: list[int] = []
+    keep_only = ResourceTypes.keep_only
+
+    def note_pass(types: ResourceTypes, shapes: Iterable[Shape]) -> None:
+        looked_at.append(len(core.state.requests) + len(types.known_shapes()))
+        keep_only(types, shapes)
+
+    monkeypatch.setattr(ResourceTypes, "keep_only", note_pass)
+    core = Core()
+    for number in range(3_000):
+        core.ask(f"stays-{number}", memory=1 + number)
+    before = sum(looked_at)
+    assert before <= 40 * 3_000
+    for number in range(1_000):
+        core.ask("changes", memory=1, disk=1 + number)
+        core.release("changes")
+    assert len(looked_at) > 1
+    assert sum(looked_at) - before <= 40 * 1_000
+    assert len(core.state.types.known_shapes()) >= 3_000
 
 
 @pytest.mark.parametrize("vcore", [1, 10**6])
