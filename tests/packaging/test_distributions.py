@@ -26,6 +26,7 @@ import kornel
 ROOT: Final = Path(__file__).resolve().parents[2]
 VERSION: Final = kornel.__version__
 COMMANDS: Final = ("kornel", "kornel-shim-mock", "kornel-local", "kornel-conformance")
+SUPPORTED: Final = ("3.11", "3.12", "3.13")
 LINKS: Final = {path.name: path.resolve() for path in (ROOT / "kornel").iterdir() if path.is_symlink()}
 """The folder of each package by the name that it has below ``kornel``."""
 BUILT_WITH: Final = (".gitignore", "LICENSE", "README.md", "hatch_build.py", "pyproject.toml")
@@ -198,16 +199,51 @@ def test_the_image_gets_the_same_wheel(built: Path, tmp_path: Path) -> None:
 
 def test_the_installed_core_serves(installed: Environment) -> None:
     """The programs of the environment talk to each other over gRPC."""
-    with installed.serve() as address:
-        assert installed.run("kornel", "health", "--core", address) == "SERVING\n"
-        assert installed.run("kornel", "status", "--core", address).startswith(f"core {VERSION}, ")
+    check_serving(installed)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_explain_themselves(installed: Environment, command: str) -> None:
     """Each program prints its usage, and the version."""
-    assert "usage" in installed.run(command, "--help").lower()
-    assert installed.run(command, "--version") == f"{command} {VERSION}\n"
+    check_command(installed, command)
+
+
+def check_serving(environment: Environment) -> None:
+    with environment.serve() as address:
+        assert environment.run("kornel", "health", "--core", address) == "SERVING\n"
+        assert environment.run("kornel", "status", "--core", address).startswith(f"core {VERSION}, ")
+
+
+def check_command(environment: Environment, command: str) -> None:
+    assert "usage" in environment.run(command, "--help").lower()
+    assert environment.run(command, "--version") == f"{command} {VERSION}\n"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", SUPPORTED)
+def test_every_python_runs_what_its_pip_makes_of_the_sdist(built: Path, tmp_path: Path, number: str) -> None:
+    """The Pythons that are on this machine install the sdist, with what the lock file names, and run the programs."""
+    venv_folder = tmp_path / "venv"
+    subprocess.run([find_python(number), "-m", "venv", venv_folder], check=True, capture_output=True)
+    environment = Environment(venv_folder / "bin", tmp_path)
+    pip = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps", "--no-compile")
+    environment.run("python", *pip, "--require-hashes", "-r", str(ROOT / "requirements/runtime.lock"))
+    environment.run("python", *pip, str(built / f"kornel-{VERSION}.tar.gz"))
+    assert environment.run("python", "--version").startswith(f"Python {number}.")
+    check_serving(environment)
+    for command in COMMANDS:
+        check_command(environment, command)
+
+
+def find_python(number: str) -> str:
+    """Returns the first Python of the version *number* that starts; skips the test where there is none."""
+    managed = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv").glob(f"versions/{number}.*/bin")
+    for folder in (*os.get_exec_path(), *managed):
+        path = Path(folder) / f"python{number}"
+        # A version manager may have left a command that only says that the version is not chosen.
+        if path.is_file() and subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return str(path)
+    pytest.skip(f"Python {number} is not installed")
 
 
 def test_nothing_comes_from_the_checkout(installed: Environment) -> None:
