@@ -60,7 +60,7 @@ test-costs: venv ## run the test suite, and note what its costliest parts cost, 
 	KORNEL_TEST_COSTS=tests/costs.json $(BIN)/python -m pytest -p tests.costs $(SPREAD)
 
 long: venv ## run what takes long: all examples of properties, kills, the wheel
-	$(BIN)/python -m pytest $(OPTIONS) -m "(long or hypothesis) and not alone" --hypothesis-profile=long --timeout=900 $(SPREAD)
+	$(BIN)/python -m pytest $(OPTIONS) -m "(long or hypothesis) and not alone" --hypothesis-profile=long $(SPREAD)
 
 alone: venv ## run what measures the machine, with nothing beside it
 	$(BIN)/python -m pytest $(OPTIONS) -m alone tests/performance
