@@ -31,6 +31,7 @@ from typing import Any, Final
 
 import pytest
 from _pytest.capture import CaptureManager
+from _pytest.unraisableexception import collect_unraisable
 
 from tests.prepared import WORKER
 
@@ -313,8 +314,8 @@ def _serve(session: pytest.Session, number: int, connection: Connection) -> None
     capture.stop_global_capturing()
     capture.start_global_capturing()
     capture.suspend_global_capture()
-    manager.unregister(name="terminalreporter")
-    manager.register(_Telling(config, connection), "telling")
+    reporter: Any = manager.unregister(name="terminalreporter")
+    manager.register(_Telling(session, connection, reporter), "terminalreporter")
     try:
         while True:
             unit: list[int] = connection.recv()
@@ -331,12 +332,29 @@ def _serve(session: pytest.Session, number: int, connection: Connection) -> None
 
 
 class _Telling:
-    """Reports from a worker to the process that has forked it."""
+    """Reports from a worker to the process that has forked it, and has each unit answer for what it leaves behind."""
 
-    def __init__(self, config: pytest.Config, connection: Connection) -> None:
-        self._config = config
+    def __init__(self, session: pytest.Session, connection: Connection, reporter: Any) -> None:
+        self._session = session
+        self._config = session.config
         self._connection = connection
+        # To where pytest-timeout writes what all threads do when a test has taken too long.
+        self._tw = getattr(reporter, "_tw", None)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._connection.send(("report", data))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+        """Has a transport that a unit has left open, and the like, fail the last test of this unit.
+
+        Otherwise it would fail the test that runs when the collector of cycles meets it, in another unit. What stays is
+        frozen: the next unit answers for its own objects only, and these are few.
+        """
+        yield
+        if nextitem is self._session:
+            vars(item)["funcargs"] = {}
+            gc.collect()
+            gc.freeze()
+            collect_unraisable(item.config)

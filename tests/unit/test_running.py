@@ -182,6 +182,33 @@ def test_a_worker_that_dies_fails_one_test(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "removed").iterdir()] == processes[-1:]
 
 
+LEAKS = """
+class Cycle:
+    def __init__(self, held): self.held, self.itself = held, self
+def test_first(): pass
+def test_last(): Cycle(open("left", "wb"))
+"""
+
+
+def test_what_a_file_leaves_open_fails_its_last_test(tmp_path: Path) -> None:
+    """Whatever the tests of other files do, in which the collector of cycles might meet it."""
+    (tmp_path / "test_leaks.py").write_text(LEAKS, encoding="utf-8")
+    (tmp_path / "test_others.py").write_text("import gc\ndef test_it(): gc.collect()", encoding="utf-8")
+    done = run(tmp_path, "--workers", "1", "-W", "error")
+    assert "3 passed, 1 error" in done.stdout, done.stdout
+    assert "ERROR test_leaks.py::test_last" in done.stdout
+    assert "unclosed file" in done.stdout
+
+
+TOO_LONG = "import time\ndef test_it(): time.sleep(60)"
+
+
+def test_who_takes_too_long_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "test_made.py").write_text(TOO_LONG, encoding="utf-8")
+    done = run(tmp_path, "-p", "pytest_timeout", "--timeout", "0.1", "--workers", "1")
+    assert "Timeout (>0.1s)" in done.stdout, done.stdout
+
+
 def test_examples_are_scaled_by_the_profile(request: pytest.FixtureRequest) -> None:
     whole = request.config.getoption("--hypothesis-profile") not in (None, "brief")
     assert scale_examples(500) == (500 if whole else 500 // PART)
