@@ -1,61 +1,31 @@
-"""Chooses ports for servers that have to be told one before they start."""
+"""Hands out TCP ports that stay free until a test listens on them, and whenever it does so again."""
 
 from __future__ import annotations
 
-import os
 import socket
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
-LOWEST: Final = 10_240
-USUAL: Final = 32_768
-"""Where the kernel's range begins unless somebody has changed it."""
+FIRST: Final = 10_240
+_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
-_reserved: Final[list[socket.socket]] = []
-"""Hold the ports that this process has chosen, as long as it runs."""
+_held: Final[list[socket.socket]] = []
+"""The locks of the ports that this process has, which are given back when it ends."""
 
 
-def choose_port() -> int:
-    """Returns a port of this machine that nothing else takes before the server does.
-
-    Connections and servers with port 0 get ports of the kernel's own range, and this one is below it. It is reserved by
-    a name in the kernel, which ends with this process, so that no other test chooses it.
-    """
-    ports = range(LOWEST, _find_highest())
-    # Each process begins elsewhere.
-    start = os.getpid() * 997
-    for number in range(len(ports)):
-        port = ports[(start + number) % len(ports)]
-        if _reserve_port(port) and _is_free(port):
-            return port
-    raise AssertionError(f"no port from {ports[0]} to {ports[-1]} is free")
-
-
-def _find_highest() -> int:
-    try:
-        found = int(RANGE.read_text(encoding="ascii").split()[0])
-    except OSError:
-        return USUAL
-    return found if found > 2 * LOWEST else USUAL
-
-
-def _reserve_port(port: int) -> bool:
-    name = socket.socket(socket.AF_UNIX)
-    try:
-        name.bind(f"\0kornel-test-port-{port}")
-    except OSError:
-        name.close()
-        return False
-    _reserved.append(name)
-    return True
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def reserve_port() -> int:
+    """Returns a port that only this process has: the system chooses from higher ones, and other tests respect locks."""
+    lowest_chosen = int(_RANGE.read_text(encoding="ascii").split()[0])
+    for port in range(FIRST, lowest_chosen):
+        lock = socket.socket(socket.AF_UNIX)
         try:
-            probe.bind(("127.0.0.1", port))
+            lock.bind(f"\0kornel-test-port-{port}")
+            with closing(socket.socket()) as probe:
+                probe.bind(("127.0.0.1", port))
         except OSError:
-            return False
-    return True
+            lock.close()
+        else:
+            _held.append(lock)
+            return port
+    raise AssertionError("every port is taken")

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 
 from tests.patience import PATIENCE_S
-from tests.ports import choose_port
+from tests.ports import reserve_port
 
 _USER = "kornel"
 
@@ -98,7 +98,7 @@ def server() -> Iterator[Postgres]:
         who = pwd.getpwnam(name)
         os.chown(home, who.pw_uid, who.pw_gid)
         as_user = {"user": who.pw_uid, "group": who.pw_gid, "extra_groups": []}
-    postgres = Postgres(home, found, choose_port(), as_user)
+    postgres = Postgres(home, found, reserve_port(), as_user)
     try:
         make = [found / "initdb", "-D", home / "data", "-A", "trust", "-U", _USER]
         make += ["-E", "UTF8", "--locale=C", "--no-sync"]

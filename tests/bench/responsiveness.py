@@ -31,7 +31,7 @@ from tests.bench.core_process import RM, serve
 from tests.bench.placing import P2_FLAT, connection, run, set_up, undisturbed
 from tests.bench.report import Figure, show
 from tests.bench.table import Row, quantile
-from tests.ports import choose_port
+from tests.ports import reserve_port
 
 PAUSE_S = 0.001
 REST_PATH = "/ws/v1/partitions"
@@ -57,7 +57,7 @@ class Measurement:
 async def _measure(workload: Workload) -> Measurement:
     with tempfile.TemporaryDirectory() as scratch:
         stalls = Path(scratch, "stalls")
-        rest = f"127.0.0.1:{choose_port()}"
+        rest = f"127.0.0.1:{reserve_port()}"
         async with (
             processes.serving("tests.bench.watched_core", str(stalls), *serve(rest=rest)) as (address, pid),
             connection(address) as channel,

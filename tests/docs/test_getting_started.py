@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.patience import PATIENCE_S
-from tests.ports import choose_port
+from tests.ports import reserve_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/getting-started.md"
@@ -45,7 +45,7 @@ def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
     # Other cores may run on this machine.
     for port in PORTS:
         assert f":{port}" in text or not whole
-        text = text.replace(f":{port}", f":{choose_port()}")
+        text = text.replace(f":{port}", f":{reserve_port()}")
     programs = Path(sys.executable).parent
     variables = {name: value for name, value in os.environ.items() if not name.startswith("KORNEL_")}
     variables |= {

@@ -14,7 +14,7 @@ from pathlib import Path
 from ldap3 import Connection, Server
 
 from tests.patience import PATIENCE_S
-from tests.ports import choose_port
+from tests.ports import reserve_port
 
 BASE = "dc=example,dc=com"
 READER = f"cn=reader,{BASE}"
@@ -87,7 +87,7 @@ def directory(home: Path) -> Iterator[Directory]:
     make_certificates(home)
     conf = home / "slapd.conf"
     conf.write_text(_CONF.format(home=home, tls=_TLS.format(home=home), base=BASE, reader=READER, password=PASSWORD))
-    served = Directory(home, choose_port(), choose_port())
+    served = Directory(home, reserve_port(), reserve_port())
     program = shutil.which("slapd", path=_PATH)
     assert program is not None
     urls = f"ldap://localhost:{served.port}/ ldaps://localhost:{served.tls_port}/"
