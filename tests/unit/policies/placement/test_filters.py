@@ -156,6 +156,7 @@ def test_a_configuration_has_only_so_many_expressions() -> None:
         partition({"name": "a"}, rules=[searched] * 129)
 
 
+@pytest.mark.long
 def test_access_lists_are_asked_once_for_an_application() -> None:
     """Thousands of rules may lead to queues below the same lists, with as many names as there are groups."""
     names = ",".join(f"g{number}" for number in range(2_000))
