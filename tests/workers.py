@@ -33,6 +33,7 @@ import pytest
 from _pytest.capture import CaptureManager
 from _pytest.unraisableexception import collect_unraisable
 
+from tests.patience import PATIENCE_S
 from tests.prepared import WORKER
 
 TEST_BY_TEST: Final = ("tests/conformance/", "tests/e2e/", "tests/properties/", "tests/unit/archive/")
@@ -59,8 +60,6 @@ IDLE: Final = 0.05
 """What part of the processors' time is idle when two units more are dealt out."""
 BUSY: Final = 0.005
 """What part of it is idle when it is one less."""
-ENDING_S: Final = 30
-"""How long a worker may take to remove what its tests have shared."""
 
 
 def name_unit(node: str) -> str:
@@ -227,7 +226,7 @@ class _Dealer:
     def _replace(self, worker: _Worker) -> None:
         """Fails the test that a worker has died of, and has another go on behind it."""
         item = self._session.items[worker.unit[0]]
-        status = worker.await_end(ENDING_S)
+        status = worker.await_end(PATIENCE_S)
         report = pytest.TestReport(
             nodeid=item.nodeid,
             location=item.location,
@@ -300,7 +299,7 @@ def _all_ended(workers: list[_Worker]) -> Iterator[None]:
         for worker in workers:
             worker.connection.close()
         for worker in workers:
-            worker.await_end(ENDING_S)
+            worker.await_end(PATIENCE_S)
 
 
 def _serve(session: pytest.Session, number: int, connection: Connection) -> None:
