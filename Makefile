@@ -53,19 +53,19 @@ docs-serve: venv ## show the documentation at http://127.0.0.1:8000, built again
 # Many tests wait for processes and timers most of the time: as many workers run as keep the processors busy.
 SPREAD := --workers $(WORKERS)
 
-test: venv ## run the test suite: about five minutes (TESTS=path for a part of it; OPTIONS="-p tests.costs" for its costs)
+test: venv ## run the test suite: about four minutes (TESTS=path for a part of it; OPTIONS="-p tests.costs" for its costs)
 	$(BIN)/python -m pytest $(OPTIONS) $(if $(TESTS),$(TESTS),$(SPREAD))
 
 test-costs: venv ## run the test suite, and note what its costliest parts cost, which come first from then on
 	KORNEL_TEST_COSTS=tests/costs.json $(BIN)/python -m pytest -p tests.costs $(SPREAD)
 
-long: venv ## run what takes long: all examples of properties, kills, the wheel
-	$(BIN)/python -m pytest $(OPTIONS) -m "(long or hypothesis) and not alone" --hypothesis-profile=long --timeout=900 $(SPREAD)
+long: venv ## run what takes long or judges time or memory: all examples of properties, kills, the wheel
+	$(BIN)/python -m pytest $(OPTIONS) -m "(long or hypothesis) and not alone" --hypothesis-profile=long $(SPREAD)
 
 alone: venv ## run what measures the machine, with nothing beside it
 	$(BIN)/python -m pytest $(OPTIONS) -m alone tests/performance
 
-hostile: venv ## attack served cores, and judge what that costs them: about seven minutes
+hostile: venv ## attack served cores, and judge what that costs them, before a release: about seven minutes
 	$(BIN)/python -m pytest $(OPTIONS) tests/hostile
 
 siege: venv ## a core under load with hostile neighbours (MINUTES=): memory, rate and health, minute by minute

@@ -10,6 +10,7 @@ a test does not have: ``pytest --shrink --timeout=0 <test>``.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import pytest
@@ -36,6 +37,10 @@ __all__ = [
 ]
 
 prefer_memory()
+
+# A shell makes its background jobs ignore SIGINT, and all that they start: a command of ours would not end with Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Python is started hundreds of times by a run: what it has compiled is kept, whatever the environment says.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

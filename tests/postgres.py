@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,7 +17,9 @@ from typing import Any
 
 import psycopg
 
-PATIENCE_S = 90.0
+from tests.patience import PATIENCE_S
+from tests.ports import reserve_port
+
 _USER = "kornel"
 
 
@@ -75,7 +76,7 @@ class Postgres:
             self.process = None
 
     def connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self.url, connect_timeout=5)
+        return psycopg.connect(self.url, connect_timeout=int(PATIENCE_S))
 
     def clear(self) -> None:
         """Forget all tables."""
@@ -97,7 +98,7 @@ def server() -> Iterator[Postgres]:
         who = pwd.getpwnam(name)
         os.chown(home, who.pw_uid, who.pw_gid)
         as_user = {"user": who.pw_uid, "group": who.pw_gid, "extra_groups": []}
-    postgres = Postgres(home, found, _free_port(), as_user)
+    postgres = Postgres(home, found, reserve_port(), as_user)
     try:
         make = [found / "initdb", "-D", home / "data", "-A", "trust", "-U", _USER]
         make += ["-E", "UTF8", "--locale=C", "--no-sync"]
@@ -107,9 +108,3 @@ def server() -> Iterator[Postgres]:
     finally:
         postgres.stop()
         shutil.rmtree(home)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

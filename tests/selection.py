@@ -9,7 +9,6 @@ import pytest
 
 FOLDERS_LEFT_OUT: Final = tuple(Path(__file__).parent / name for name in ("hostile", "go", "kubernetes"))
 LEFT_OUT: Final = ("long", "alone")
-LONG_TIMEOUT_S: Final = 900
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -20,10 +19,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is marked, unless its file is named or ``-m`` chooses; gives long tests time."""
-    for item in items:
-        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))
+    """Leaves out what is marked, unless its file is named or ``-m`` chooses."""
     if config.option.markexpr:
         return
     files = {path for path in _named_paths(config) if path.is_file()}

@@ -31,7 +31,9 @@ from typing import Any, Final
 
 import pytest
 from _pytest.capture import CaptureManager
+from _pytest.unraisableexception import collect_unraisable
 
+from tests.patience import PATIENCE_S
 from tests.prepared import WORKER
 
 TEST_BY_TEST: Final = ("tests/conformance/", "tests/e2e/", "tests/properties/", "tests/unit/archive/")
@@ -58,8 +60,6 @@ IDLE: Final = 0.05
 """What part of the processors' time is idle when two units more are dealt out."""
 BUSY: Final = 0.005
 """What part of it is idle when it is one less."""
-ENDING_S: Final = 30
-"""How long a worker may take to remove what its tests have shared."""
 
 
 def name_unit(node: str) -> str:
@@ -226,7 +226,7 @@ class _Dealer:
     def _replace(self, worker: _Worker) -> None:
         """Fails the test that a worker has died of, and has another go on behind it."""
         item = self._session.items[worker.unit[0]]
-        status = worker.await_end(ENDING_S)
+        status = worker.await_end(PATIENCE_S)
         report = pytest.TestReport(
             nodeid=item.nodeid,
             location=item.location,
@@ -299,7 +299,7 @@ def _all_ended(workers: list[_Worker]) -> Iterator[None]:
         for worker in workers:
             worker.connection.close()
         for worker in workers:
-            worker.await_end(ENDING_S)
+            worker.await_end(PATIENCE_S)
 
 
 def _serve(session: pytest.Session, number: int, connection: Connection) -> None:
@@ -313,8 +313,8 @@ def _serve(session: pytest.Session, number: int, connection: Connection) -> None
     capture.stop_global_capturing()
     capture.start_global_capturing()
     capture.suspend_global_capture()
-    manager.unregister(name="terminalreporter")
-    manager.register(_Telling(config, connection), "telling")
+    reporter: Any = manager.unregister(name="terminalreporter")
+    manager.register(_Telling(session, connection, reporter), "terminalreporter")
     try:
         while True:
             unit: list[int] = connection.recv()
@@ -331,12 +331,29 @@ def _serve(session: pytest.Session, number: int, connection: Connection) -> None
 
 
 class _Telling:
-    """Reports from a worker to the process that has forked it."""
+    """Reports from a worker to the process that has forked it, and has each unit answer for what it leaves behind."""
 
-    def __init__(self, config: pytest.Config, connection: Connection) -> None:
-        self._config = config
+    def __init__(self, session: pytest.Session, connection: Connection, reporter: Any) -> None:
+        self._session = session
+        self._config = session.config
         self._connection = connection
+        # To where pytest-timeout writes what all threads do when a test has taken too long.
+        self._tw = getattr(reporter, "_tw", None)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._connection.send(("report", data))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+        """Has a transport that a unit has left open, and the like, fail the last test of this unit.
+
+        Otherwise it would fail the test that runs when the collector of cycles meets it, in another unit. What stays is
+        frozen: the next unit answers for its own objects only, and these are few.
+        """
+        yield
+        if nextitem is self._session:
+            vars(item)["funcargs"] = {}
+            gc.collect()
+            gc.freeze()
+            collect_unraisable(item.config)

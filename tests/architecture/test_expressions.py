@@ -82,6 +82,7 @@ def test_every_expression_is_compiled_from_a_constant() -> None:
     assert found > 40
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("package", PACKAGES)
 def test_time_is_in_proportion_to_the_text(package: str) -> None:
     """64 KiB of the worst that its structure suggests take no longer than a fraction of a second."""
@@ -90,6 +91,7 @@ def test_time_is_in_proportion_to_the_text(package: str) -> None:
         assert slow is None, f"{expression.place}: {expression.pattern.pattern!r}: {slow}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("pattern", "method"),
     [

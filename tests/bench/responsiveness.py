@@ -11,7 +11,6 @@ import faulthandler
 import json
 import os
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -32,6 +31,7 @@ from tests.bench.core_process import RM, serve
 from tests.bench.placing import P2_FLAT, connection, run, set_up, undisturbed
 from tests.bench.report import Figure, show
 from tests.bench.table import Row, quantile
+from tests.ports import reserve_port
 
 PAUSE_S = 0.001
 REST_PATH = "/ws/v1/partitions"
@@ -57,7 +57,7 @@ class Measurement:
 async def _measure(workload: Workload) -> Measurement:
     with tempfile.TemporaryDirectory() as scratch:
         stalls = Path(scratch, "stalls")
-        rest = f"127.0.0.1:{_free_port()}"
+        rest = f"127.0.0.1:{reserve_port()}"
         async with (
             processes.serving("tests.bench.watched_core", str(stalls), *serve(rest=rest)) as (address, pid),
             connection(address) as channel,
@@ -86,13 +86,6 @@ async def _measure(workload: Workload) -> Measurement:
             return Measurement(
                 found["late"], found["health"], found["stream"], found["rest"], seen["wall"], seen["processor"], rate
             )
-
-
-def _free_port() -> int:
-    with socket.socket() as probing:
-        probing.bind(("127.0.0.1", 0))
-        port: int = probing.getsockname()[1]
-        return port
 
 
 def _written(file: Path) -> str:

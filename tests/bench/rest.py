@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import socket
 import statistics
 import sys
 import time
@@ -24,6 +23,7 @@ from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process
 from tests.bench.core_process import RM
 from tests.bench.report import Figure, show
+from tests.ports import reserve_port
 
 NODES, LEAVES, APPLICATIONS, ALLOCATIONS = 5_000, 999, 10_000, 100_000
 MOST_MS, MOST_SCRAPE_MS, LEAST_PERCENT = 300, 50, 80
@@ -131,8 +131,7 @@ def _ask(number: int) -> si_pb2.Allocation:
 
 async def _measure() -> tuple[list[float], list[float], dict[str, list[float]]]:
     """Rates without and with the reader, and what its calls took in ms."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{reserve_port()}"
     async with AsyncExitStack() as stack:
         stub, _, _ = await stack.enter_async_context(core_process.connected(rest=address))
         await _fill(stub)

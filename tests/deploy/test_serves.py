@@ -17,9 +17,8 @@ from tests.deploy import test_chart, test_kubernetes
 from tests.deploy.manifests import by_kind
 from tests.e2e.security.test_commands import succeed
 from tests.e2e.test_command import environment
+from tests.patience import PATIENCE_S
 from tests.prepared import python
-
-PATIENCE_S = 30
 
 
 def plain() -> tuple[dict[str, Any], dict[str, str]]:
@@ -55,8 +54,9 @@ def mounted(folder: Path, texts: dict[str, str]) -> str:
 def fetch(url: str, ca: Path, token: str = "") -> int:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     context = ssl.create_default_context(cafile=str(ca))
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), context=context, timeout=10) as got:  # noqa: S310
+        with urllib.request.urlopen(request, context=context, timeout=PATIENCE_S) as got:  # noqa: S310
             return int(got.status)
     except urllib.error.HTTPError as error:
         return error.code

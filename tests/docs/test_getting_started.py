@@ -6,20 +6,19 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+from tests.ports import reserve_port
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/getting-started.md"
 PORTS = ("50051", "9080", "9099")
-SECONDS = 180
-
-pytestmark = pytest.mark.timeout(SECONDS + 30)
 
 
 def sections() -> dict[str, str]:
@@ -29,12 +28,6 @@ def sections() -> dict[str, str]:
         heading, _, body = section.partition("\n")
         found[heading] = "".join(re.findall(r"^```sh\n(.*?)^```$", body, re.MULTILINE | re.DOTALL))
     return found
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as open_ones:
-        taken = [open_ones.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in taken]
 
 
 @pytest.mark.long
@@ -50,9 +43,9 @@ def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
         script["Stop it"] = script["Stop it"].replace("kill $prometheus\n", "")
     text = "set -euo pipefail\n" + "".join(f"echo '== {heading}'\n{body}" for heading, body in script.items())
     # Other cores may run on this machine.
-    for port, free in zip(PORTS, free_ports(len(PORTS)), strict=True):
+    for port in PORTS:
         assert f":{port}" in text or not whole
-        text = text.replace(f":{port}", f":{free}")
+        text = text.replace(f":{port}", f":{reserve_port()}")
     programs = Path(sys.executable).parent
     variables = {name: value for name, value in os.environ.items() if not name.startswith("KORNEL_")}
     variables |= {
@@ -67,7 +60,7 @@ def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
             ["bash", "-c", text], cwd=tmp_path, env=variables, stdout=output, stderr=output, start_new_session=True
         )
         try:
-            status = shell.wait(SECONDS)
+            status = shell.wait(PATIENCE_S)
         finally:
             # What the page starts in the background must not outlive a failure.
             with suppress(ProcessLookupError):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.e2e.test_command import environment, serving
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "shim-author.md").read_text(encoding="utf-8")
@@ -29,7 +30,7 @@ def test_the_second_program_prints_what_the_page_says(tmp_path: Path) -> None:
             env=environment(),
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=PATIENCE_S,
             check=False,
         )
     assert done.returncode == 0, done.stderr

@@ -20,6 +20,7 @@ from kornel import shim_client
 from kornel.core.config import declared, properties
 from kornel.core.preemption.registry import KINDS
 from tests.browsers import find_browser
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -63,7 +64,7 @@ def browser() -> Iterator[Browser]:
 def page(browser: Browser) -> Iterator[Page]:
     """A page of a browser without a network."""
     opened = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True).new_page()
-    opened.set_default_timeout(20_000)
+    opened.set_default_timeout(PATIENCE_S * 1_000)
     yield opened
     opened.context.close()
 

@@ -20,11 +20,11 @@ import pytest
 
 from kornel.v1 import status_pb2, status_pb2_grpc, test_clock_pb2, test_clock_pb2_grpc
 from tests.e2e.test_terminals import run_in_terminal
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/ten-questions.md"
 COLUMNS = 100
-PATIENCE_S = 120
 SECOND_NS = 10**9
 BLOCK = re.compile(r"^```console\n\$ (kornel [^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CHANGING = (
@@ -123,7 +123,6 @@ def normalize(text: str) -> list[str]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(4 * PATIENCE_S)
 def test_the_answers_on_the_page_are_what_commands_write(tmp_path: Path) -> None:
     """Each question has its command, and each command writes what stands on the page, but for times and names."""
     text = PAGE.read_text(encoding="utf-8")

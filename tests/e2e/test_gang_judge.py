@@ -18,12 +18,13 @@ from tests.e2e.gang_judge.exact_places import Room, count_places, find_places, f
 from tests.e2e.gang_judge.exact_plans import find_entitlement, is_plan, rooms_of
 from tests.e2e.gang_judge.message_judge import find_best, judge_devices, judge_wholeness
 from tests.e2e.gang_judge.shim_books import Application, Books, Node, Queue, Task
+from tests.examples import mark_rest_long
 
 CORE: Final = 1_000
 FIRST: Final = 20_261_124
 
 
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("part", mark_rest_long(range(3)))
 async def test_a_few_worlds_of_gangs_are_as_the_rules_say(part: int) -> None:
     await run_worlds(range(FIRST + 8 * part, FIRST + 8 * (part + 1)))
 

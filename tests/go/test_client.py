@@ -29,8 +29,6 @@ from tests.unit.journal.made import open_store
 
 __all__ = ["postgres", "postgres_server"]
 
-pytestmark = pytest.mark.timeout(BUILD_S)
-
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:

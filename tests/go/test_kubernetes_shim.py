@@ -7,9 +7,7 @@ import asyncio
 import pytest
 
 from tests.e2e.harness import running_core
-from tests.go.toolchain import BUILD_S, SHIM, list_unformatted, run_go
-
-pytestmark = pytest.mark.timeout(BUILD_S)
+from tests.go.toolchain import SHIM, list_unformatted, run_go
 
 
 def test_the_scheduler_that_the_shim_sees() -> None:

@@ -20,7 +20,8 @@ from kornel.v1.status_pb2_grpc import StatusServiceStub
 from tests.e2e.security.site import Issuer
 from tests.hostile.attacked import AttackedCore
 from tests.hostile.test_grpc_floods import EMPTY, OPTIONS, end_of
-from tests.hostile.test_tokens import OPS, SHIM, free_port, guarded
+from tests.hostile.test_tokens import OPS, SHIM, guarded
+from tests.ports import reserve_port
 
 MIB: Final = 1 << 20
 MANAGER: Final = {
@@ -35,7 +36,7 @@ MANAGER: Final = {
 def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedCore]:
     """A core that asks who calls; its bystander is the shim."""
     folder = tmp_path_factory.mktemp("guarded")
-    with guarded(folder, f"127.0.0.1:{free_port()}", Issuer(folder)) as site:
+    with guarded(folder, f"127.0.0.1:{reserve_port()}", Issuer(folder)) as site:
         yield site.core
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from kornel.v1.status_pb2_grpc import StatusServiceStub
 from tests.e2e.security.site import ISSUER, Issuer
 from tests.e2e.security.test_tokens import BAD
 from tests.hostile.attacked import HEALTH_S, AttackedCore, attacked_core
+from tests.ports import reserve_port
 from tests.unit.security.test_jwks import Dripping
 from tests.unit.security.test_oidc import BAD_HEADERS, ODD, ODD_FORMS, changed, signed, text
 
@@ -82,15 +82,10 @@ def guarded(folder: Path, address: str, issuer: Issuer, jwks: str = "keys.json")
         yield Site(core, address, issuer)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
-
-
 @pytest.fixture(scope="module", params=["tcp", "unix"])
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    address = f"127.0.0.1:{free_port()}" if request.param == "tcp" else f"unix:{folder}/core.sock"
+    address = f"127.0.0.1:{reserve_port()}" if request.param == "tcp" else f"unix:{folder}/core.sock"
     with guarded(folder, address, Issuer(folder)) as found:
         yield found
 
@@ -243,7 +238,7 @@ def test_issuer_that_drips_holds_up_nobody_it_knows(tmp_path: Path) -> None:
     head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(document), document)
     server = Dripping(head, b"", 0.02)
     try:
-        with guarded(tmp_path, f"127.0.0.1:{free_port()}", issuer, server.address) as site:
+        with guarded(tmp_path, f"127.0.0.1:{reserve_port()}", issuer, server.address) as site:
             known = issuer.token()
             with connect(site.address) as channel:
                 assert call(channel, known) is OK

@@ -27,7 +27,8 @@ from tests.kubernetes.api import (
     phase_of,
     uid_of,
 )
-from tests.kubernetes.programs import Program, build_kube, build_shim, find_port, wait_for
+from tests.kubernetes.programs import Program, build_kube, build_shim, wait_for
+from tests.ports import reserve_port
 
 TESTER: Final = "tester"
 SHIM: Final = "shim"
@@ -63,7 +64,7 @@ class ControlPlane:
     """An API server on a port of its own. It keeps what it was told when it is started again."""
 
     def __init__(self, directory: Path) -> None:
-        port = find_port()
+        port = reserve_port()
         self.address = f"https://127.0.0.1:{port}"
         self._directory = directory
         tokens = directory / "tokens.csv"
@@ -91,7 +92,7 @@ class Core:
     """A core on ports of its own."""
 
     def __init__(self, directory: Path) -> None:
-        grpc, rest = find_port(), find_port()
+        grpc, rest = reserve_port(), reserve_port()
         self.address = f"127.0.0.1:{grpc}"
         self._rest = httpx.Client(base_url=f"http://127.0.0.1:{rest}/ws/v1", timeout=30)
         command = [sys.executable, "-m", "kornel", "serve", "--grpc", self.address, "--history", "off"]
@@ -129,7 +130,7 @@ class Shim:
     """A Kubernetes shim, with its metrics and health."""
 
     def __init__(self, name: str, directory: Path, kubeconfig: Path, core: str, *options: str) -> None:
-        port = find_port()
+        port = reserve_port()
         self._http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10)
         command = [str(build_shim()), "--core", core, "--listen", f"127.0.0.1:{port}", "--identity", name, *options]
         environment = {"KUBECONFIG": str(kubeconfig), "NAMESPACE": SYSTEM}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -39,14 +38,6 @@ def wait_for(condition: Condition, what: str, patience_s: float = PATIENCE_S) ->
             pytest.fail(f"waited {patience_s:.0f} s for {what}: {answer}", pytrace=False)
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.2, 0.25)
-
-
-def find_port() -> int:
-    """Returns a port that was free a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def build_program(module: Path, package: str, name: str) -> Path:

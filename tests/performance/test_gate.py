@@ -20,6 +20,7 @@ def counted() -> dict[str, dict[str, float]]:
     return opcodes.BENCH.measure()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", ["reading", "deciding", "answering"])
 @pytest.mark.parametrize("workload", list(opcodes.SMALL))
 def test_instructions_per_ask_do_not_grow_by_a_tenth(
@@ -41,6 +42,7 @@ def counted_around() -> dict[str, dict[str, float]]:
     return around.BENCH.measure()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workload", list(around.SMALL))
 def test_instructions_around_decisions_do_not_grow_by_a_tenth(
     counted_around: dict[str, dict[str, float]], workload: str
@@ -57,6 +59,7 @@ def test_instructions_around_decisions_do_not_grow_by_a_tenth(
     )
 
 
+@pytest.mark.long
 def test_every_part_around_decisions_is_counted(counted_around: dict[str, dict[str, float]]) -> None:
     """The figure would be no use if one of them did not run."""
     for found in counted_around.values():
@@ -64,6 +67,7 @@ def test_every_part_around_decisions_is_counted(counted_around: dict[str, dict[s
         assert sum(found.values()) == pytest.approx(2 * found["all"])
 
 
+@pytest.mark.long
 def test_counting_twice_gives_the_same(counted: dict[str, dict[str, float]]) -> None:
     """Neither the hash seed, here a random one against seed 0, nor what ran before changes a count by a thousandth."""
     assert opcodes.per_ask(opcodes.SMALL["P1"]) == pytest.approx(counted["P1"], rel=0.001)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kornel.core.domain.commands import NodeAction, NodeSpec
 from kornel.core.partition.engine import Engine
 from tests.examples import scale_examples
+from tests.patience import PATIENCE_S
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.machine import driver, journal
 from tests.properties.machine.world import World
@@ -68,7 +69,7 @@ def write_answers(*paths: str) -> None:
 def _run_under(hash_seed: str, code: str) -> bytes:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, check=True, timeout=60
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, check=True, timeout=PATIENCE_S
     )
     return done.stdout
 

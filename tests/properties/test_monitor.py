@@ -211,7 +211,6 @@ def test_no_round_selects_more_than_its_part(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 @settings(max_examples=scale_examples(8), deadline=None)
 @given(st.integers(0, 2**32))
 def test_comes_to_rest(seed: int) -> None:

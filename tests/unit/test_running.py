@@ -1,4 +1,4 @@
-"""How this suite itself is run: what is left out, what is dealt out, what is said at the end and tried again."""
+"""How this suite itself is run: what is left out, what is dealt out, what is said at the end."""
 
 from __future__ import annotations
 
@@ -15,22 +15,11 @@ import pytest
 
 from tests.examples import PART, scale_examples
 from tests.missing_programs import PROGRAMS, describe_missing
+from tests.patience import PATIENCE_S
 from tests.temporary import prefer_memory
 from tests.workers import BROWSERS, COSTS, Occupancy, group_tests, name_unit
 
 ROOT = Path(__file__).parents[2]
-
-FAILS_BESIDE_OTHERS = """
-import os
-def test_it(): assert "PYTEST_WORKER" not in os.environ
-"""
-DIES_BESIDE_OTHERS = """
-import os
-def test_it():
-    if "PYTEST_WORKER" in os.environ: os._exit(3)
-"""
-FAILS = "def test_it(): assert False"
-FAILS_OFTEN = "import pytest\n@pytest.mark.parametrize('n', range(21))\ndef test_it(n): assert False"
 
 
 def run(folder: Path, *arguments: str, plugin: str = "tests.workers") -> subprocess.CompletedProcess[str]:
@@ -43,8 +32,6 @@ def run(folder: Path, *arguments: str, plugin: str = "tests.workers") -> subproc
             "pytest",
             "-p",
             plugin,
-            "-p",
-            "tests.second_try",
             "--rootdir",
             str(folder),
             *arguments,
@@ -54,32 +41,8 @@ def run(folder: Path, *arguments: str, plugin: str = "tests.workers") -> subproc
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=2 * PATIENCE_S,
     )
-
-
-@pytest.mark.parametrize(
-    ("test", "status", "told"),
-    [
-        (FAILS_BESIDE_OTHERS, 0, "failed beside others, passed alone: test_made.py::test_it"),
-        (DIES_BESIDE_OTHERS, 0, "failed beside others, passed alone: test_made.py::test_it"),
-        (FAILS, 1, "not all of them passed alone"),
-        (FAILS_OFTEN, 1, "21 tests failed: too many"),
-    ],
-    ids=["beside", "death", "failure", "many"],
-)
-def test_what_fails_gets_a_second_try(tmp_path: Path, test: str, status: int, told: str) -> None:
-    (tmp_path / "test_made.py").write_text(test, encoding="utf-8")
-    done = run(tmp_path, "--workers", "2")
-    assert done.returncode == status, done.stdout
-    assert told in done.stdout
-
-
-def test_a_file_that_cannot_be_collected_gets_none(tmp_path: Path) -> None:
-    (tmp_path / "test_made.py").write_text("import no_such_module", encoding="utf-8")
-    done = run(tmp_path)
-    assert done.returncode == pytest.ExitCode.INTERRUPTED
-    assert "alone" not in done.stdout
 
 
 def test_programs_that_are_missing_are_told_in_one_line() -> None:
@@ -217,6 +180,33 @@ def test_a_worker_that_dies_fails_one_test(tmp_path: Path) -> None:
     processes = re.findall(r"process (\d+)", done.stdout)
     assert len(set(processes)) == 2
     assert [path.name for path in (tmp_path / "removed").iterdir()] == processes[-1:]
+
+
+LEAKS = """
+class Cycle:
+    def __init__(self, held): self.held, self.itself = held, self
+def test_first(): pass
+def test_last(): Cycle(open("left", "wb"))
+"""
+
+
+def test_what_a_file_leaves_open_fails_its_last_test(tmp_path: Path) -> None:
+    """Whatever the tests of other files do, in which the collector of cycles might meet it."""
+    (tmp_path / "test_leaks.py").write_text(LEAKS, encoding="utf-8")
+    (tmp_path / "test_others.py").write_text("import gc\ndef test_it(): gc.collect()", encoding="utf-8")
+    done = run(tmp_path, "--workers", "1", "-W", "error")
+    assert "3 passed, 1 error" in done.stdout, done.stdout
+    assert "ERROR test_leaks.py::test_last" in done.stdout
+    assert "unclosed file" in done.stdout
+
+
+TOO_LONG = "import time\ndef test_it(): time.sleep(60)"
+
+
+def test_who_takes_too_long_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "test_made.py").write_text(TOO_LONG, encoding="utf-8")
+    done = run(tmp_path, "-p", "pytest_timeout", "--timeout", "0.1", "--workers", "1")
+    assert "Timeout (>0.1s)" in done.stdout, done.stdout
 
 
 def test_examples_are_scaled_by_the_profile(request: pytest.FixtureRequest) -> None:

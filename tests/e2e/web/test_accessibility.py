@@ -95,6 +95,7 @@ async def fits(shown: Visit) -> None:
     assert await shown.ask(beside) == []
 
 
+@pytest.mark.long
 async def test_everything_fits_the_window(browser: Browser, demo: str) -> None:
     async with visit(browser, demo) as shown:
         for address in SEEN:

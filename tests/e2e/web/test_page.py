@@ -299,6 +299,7 @@ async def test_an_empty_core_shows_that_it_is_empty(browser: Browser) -> None:
             shown.check()
 
 
+@pytest.mark.long
 async def test_a_large_cluster_stays_light(browser: Browser, demo: str) -> None:
     """5,000 nodes, 1,000 queues and 20,000 allocations: few elements, a small heap, no moment without reaction."""
     queues = [

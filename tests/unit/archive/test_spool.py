@@ -251,6 +251,7 @@ def test_a_reader_that_dies_before_it_tells_what_it_removed_leaves_nothing_waiti
         assert writer.waiting_bytes == 0
 
 
+@pytest.mark.long
 def test_a_length_that_the_disk_has_damaged_asks_for_no_memory(tmp_path: Path) -> None:
     """Four gigabytes that the segment does not have are not made room for."""
     with writing(tmp_path) as writer:

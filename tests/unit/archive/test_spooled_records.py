@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from pathlib import Path
 
+import pytest
 from structlog.testing import CapturingLogger
 
 from kornel.core.archive.archive import Archive
@@ -92,6 +93,7 @@ def test_placements_of_one_slice_wait_one_by_one(tmp_path: Path) -> None:
     assert [row.reference_id for row in everything(settings, "events")] == [f"k{n:02}" for n in range(10)]
 
 
+@pytest.mark.long
 def test_long_records_wait_by_their_size(tmp_path: Path) -> None:
     """Of records with long names, and of whole configurations, fewer wait than of short ones."""
     settings = settings_for(str(tmp_path / "history.db"), tmp_path, queue_bytes=8 << 20)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kornel.shim_local.machine.launcher import program_environment
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 SHOWN = "import os, sys; import {module}; {start} print('grpc' in sys.modules, os.environ.get('GRPC_VERBOSITY'))"
@@ -31,7 +32,7 @@ def test_grpc_is_quiet_before_it_is_imported(module: str, given: str | None, in_
     environment |= {"PYTHONPATH": str(ROOT)} | ({} if given is None else {"GRPC_VERBOSITY": given})
     program = SHOWN.format(module=module, start=PROGRAMS[module])
     done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     assert done.stdout.split() == ["False", in_force]
 

@@ -65,7 +65,7 @@ values = st.recursive(
 FUZZ = int(os.environ.get("FUZZ", "0"))
 F = Callable[..., None]
 
-pytestmark = pytest.mark.timeout(60 + FUZZ // 10)
+pytestmark = pytest.mark.timeout(900 + FUZZ // 10)
 
 
 def thoroughly(test: F) -> F:

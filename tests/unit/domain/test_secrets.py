@@ -219,6 +219,7 @@ def test_a_text_without_secrets_stays_as_it_is() -> None:
     assert text_without_secrets(text) is text
 
 
+@pytest.mark.long
 def test_time_is_in_proportion_to_the_text() -> None:
     for text in (
         "a: " * 200_000 + "token: x",
@@ -245,6 +246,7 @@ def test_time_is_in_proportion_to_the_text() -> None:
         assert took.seconds < 1, text[:10]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("unit", ["a", "\\a"])
 def test_a_long_secret_takes_no_memory_for_each_of_its_characters(unit: str) -> None:
     text = 'password: "' + unit * (200_000 // len(unit))

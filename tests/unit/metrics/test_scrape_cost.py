@@ -6,9 +6,13 @@ import time
 from itertools import pairwise
 from typing import Final
 
+import pytest
+
 from kornel.core.process.server import KornelServer
 from tests.bench.metrics import busy_server
 from tests.paced import paced_time
+
+pytestmark = pytest.mark.long
 
 MOST_MS: Final = 36
 """At the reference pace, where it takes 27: a third more is a slower scrape, and no slower machine."""

@@ -142,6 +142,7 @@ def test_demands_that_nobody_has_are_forgotten() -> None:
     assert types.shape_of(Resources({"vcore": 8, "gpu": 1})) is not shapes[7]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("letter", ["x", "\N{GREEK SMALL LETTER PI}", "\N{GOTHIC LETTER AHSA}"])
 @pytest.mark.parametrize(("count", "length"), [(1, 8), (10, 40), (300, 20), (300, 1_000)])
 def test_demands_take_no_more_than_their_estimated_size(count: int, length: int, letter: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from kornel.core.rest import long_answers
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.long_answers import COUNTED_FROM, MADE_AT_ONCE, MOST_BYTES, MOST_WAITING, LongAnswers
+from tests.patience import PATIENCE_S
 
 
 async def test_few_are_made_at_once_and_few_wait() -> None:
@@ -52,7 +53,7 @@ async def test_room_that_is_given_back_is_enough() -> None:
     await asyncio.sleep(0.01)
     assert not waiting.done()
     held.__exit__(None, None, None)
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, PATIENCE_S)
 
 
 async def test_short_answers_are_not_counted() -> None:

@@ -27,8 +27,7 @@ from kornel.core.security.jwks import KEY_TYPES, MOST_BYTES, KeySet, parse_keys,
 from kornel.core.service.clock import SECOND_NS, ManualClock
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 from tests.e2e.security.site import Authority
-
-PATIENCE_S = 60.0
+from tests.patience import PATIENCE_S
 
 
 class Issuer:
@@ -262,12 +261,17 @@ def test_answer_that_never_ends_is_given_up(kind: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(jwks, "FETCH_TIMEOUT_S", 0.5)
     server = Dripping(*DRIPS[kind])
     try:
-        began = time.monotonic()
-        with pytest.raises((OSError, ValueError, HTTPException)):
+        with pytest.raises((ValueError, HTTPException) if kind.startswith("endless") else TimeoutError):
             read_source(server.address)
-        assert time.monotonic() - began < 2
     finally:
         server.close()
+
+
+def find_at_once(keys: KeySet, key_id: str) -> object:
+    """Returns the key that is found without any wait."""
+    with pytest.raises(StopIteration) as found:
+        keys.find_key(key_id, "ES256").send(None)
+    return found.value.value
 
 
 async def test_known_key_waits_for_no_issuer_and_unknown_one_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,15 +294,13 @@ async def test_known_key_waits_for_no_issuer_and_unknown_one_a_moment(monkeypatc
     assert known is not None
     hangs.set()
     clock.advance(301 * SECOND_NS)
-    began = time.monotonic()
     for _ in range(100):
-        assert await keys.find_key("a", "ES256") is known
+        assert find_at_once(keys, "a") is known
         assert keys.holds_key(known)
-    assert time.monotonic() - began < 0.2
-    began = time.monotonic()
-    found = await asyncio.gather(*(keys.find_key(f"made-up-{n}", "ES256") for n in range(500)))
-    assert not any(found)
-    assert time.monotonic() - began < 2
+    asked = [asyncio.create_task(keys.find_key(f"made-up-{n}", "ES256")) for n in range(500)]
+    await asyncio.sleep(0)
+    assert sum(task.done() for task in asked) == len(asked) - jwks.MOST_WAITING
+    assert not any(await asyncio.gather(*asked))
     clock.advance(60 * SECOND_NS)
     assert await keys.find_key("a", "ES256") is known
     assert fetched == 2, "one at a time"
@@ -323,7 +325,7 @@ async def test_key_that_is_gone_holds_no_more() -> None:
 @pytest.mark.parametrize("drips", [False, True])
 def test_https_has_the_same_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drips: bool) -> None:
     """The issuer's certificate is checked against the machine's authorities."""
-    monkeypatch.setattr(jwks, "FETCH_TIMEOUT_S", 0.5 if drips else 10.0)
+    monkeypatch.setattr(jwks, "FETCH_TIMEOUT_S", 0.5 if drips else PATIENCE_S)
     authority = Authority(tmp_path)
     pair = authority.issue("issuer")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -335,11 +337,9 @@ def test_https_has_the_same_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(OSError, match="certificate verify failed"):
             read_source(address)
         monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
-        began = time.monotonic()
         if drips:
             with pytest.raises(TimeoutError):
                 read_source(address)
-            assert time.monotonic() - began < 2
         else:
             assert read_source(address) == b"keys"
     finally:

@@ -279,6 +279,7 @@ async def test_memory_for_proved_tokens_is_bounded() -> None:
     assert len(found._proved) == MOST_PROVED
 
 
+@pytest.mark.long
 async def test_the_longest_tokens_are_refused_quickly() -> None:
     """Whatever fills the 16 KiB that a token may have."""
     found = verifier()

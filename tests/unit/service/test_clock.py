@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kornel.core.service.clock import SECOND_NS, ManualClock, SystemClock
+from tests.patience import PATIENCE_S
 
 HOUR_NS = 3_600 * SECOND_NS
 
@@ -74,7 +75,7 @@ async def test_system_clock_calls_soon_for_the_past() -> None:
     called = asyncio.Event()
     clock = SystemClock()
     clock.call_at(clock.now_ns() - SECOND_NS, called.set)
-    await asyncio.wait_for(called.wait(), 5)
+    await asyncio.wait_for(called.wait(), PATIENCE_S)
 
 
 async def test_cancelled_calls_are_not_made() -> None:
@@ -87,7 +88,7 @@ async def test_cancelled_calls_are_not_made() -> None:
     system.call_at(system.now_ns(), lambda: calls.append("system")).cancel()
     done = asyncio.Event()
     system.call_at(system.now_ns() + 1_000_000, done.set)
-    await asyncio.wait_for(done.wait(), 5)
+    await asyncio.wait_for(done.wait(), PATIENCE_S)
     assert calls == []
 
 
@@ -108,7 +109,7 @@ async def test_manual_clock_makes_past_calls_soon() -> None:
     called = asyncio.Event()
     clock.call_at(10, called.set)
     assert not called.is_set()
-    await asyncio.wait_for(called.wait(), 5)
+    await asyncio.wait_for(called.wait(), PATIENCE_S)
 
 
 def test_manual_clock_does_not_go_back() -> None:

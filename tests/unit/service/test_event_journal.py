@@ -56,6 +56,7 @@ def test_events_among_other_effects_are_kept_in_order(journal: EventJournal) -> 
     assert [kept.object_id for kept in journal.events.get(0, 10) or []] == ["a", "b"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["asks", "placements", "removals", "names"])
 def test_events_of_asks_with_hundreds_of_types_or_long_names_leave_fewer_of_them(
     journal: EventJournal, kind: str

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kornel.core.service.event_ring import ENTRY_SIZE, SMALL_PIECE, Missed, Ring
+from tests.patience import PATIENCE_S
 
 
 def ring_of(capacity: int, count: int) -> Ring[int]:
@@ -181,7 +182,7 @@ async def test_news_comes_with_the_next_entry_and_not_before() -> None:
     await asyncio.sleep(0)
     assert [task.done() for task in waiting] == [False, True, False]
     ring.append_entries([3])
-    await asyncio.wait_for(asyncio.gather(waiting[0], waiting[2]), 5)
+    await asyncio.wait_for(asyncio.gather(waiting[0], waiting[2]), PATIENCE_S)
     assert [reader.take_entries(9) for reader in readers] == [[3], [3], [3]]
     assert readers[0].behind == 0
 
@@ -195,7 +196,7 @@ async def test_one_that_starts_after_the_end_waits_for_its_entry() -> None:
     assert not waiting.done()
     assert reader.take_entries(9) == []
     ring.append_entries([4, 5])
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, PATIENCE_S)
     assert reader.take_entries(9) == [5]
 
 

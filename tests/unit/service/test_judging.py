@@ -14,6 +14,7 @@ from kornel.core.service import reading_process
 from kornel.core.service.judging import MOST_BYTES, MOST_TEXTS, SMALL, Judge
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.status_codes import TooMany
+from tests.patience import PATIENCE_S
 
 GOOD = "partitions:\n  - name: default\n    queues: [{name: root, submitacl: '*'}]\n"
 BAD = "partitions:\n  - name: default\n    queues: [{name: root, colour: blue, resources: {max: {vcore: -1}}}]\n"
@@ -80,7 +81,7 @@ async def test_it_ends_when_nobody_asks(judge: Judge, monkeypatch: pytest.Monkey
     await judge.judge_text(GOOD + PADDING)
     process = judge._large.process
     assert process is not None
-    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
     assert (await judge.judge_text(GOOD + PADDING)).checksum
 
 
@@ -93,7 +94,7 @@ async def test_a_text_that_comes_while_it_ends_is_read_by_another_one(judge: Jud
     for _ in range(turns):
         await asyncio.sleep(0)
     assert (await judge.judge_text(GOOD + PADDING)).checksum
-    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
 
 
 async def test_a_process_that_ends_is_gone_once_nobody_judges_any_more(judge: Judge) -> None:

@@ -43,6 +43,7 @@ def test_secrets_are_hidden(value: object, left: object) -> None:
     assert shown(value) == left
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     ["eyJ" * 100_000, "eyJ." * 75_000, "://a:" * 60_000, "-----BEGIN " * 30_000, "bearer " * 50_000, "krn_" * 75_000],

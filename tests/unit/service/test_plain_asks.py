@@ -149,6 +149,7 @@ def test_only_so_many_ends_of_asks_are_remembered(monkeypatch: pytest.MonkeyPatc
     assert len(reader._managers) <= plain_asks.MANAGERS_REMEMBERED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("field", ["applicationID", "partitionName", "taskGroupName", "nodeID", "queueName"])
 def test_long_ends_of_asks_are_not_remembered(field: str) -> None:
     """A name that is sent only once may be of any length: asks with such names leave nothing behind."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
+from types import SimpleNamespace
 
 import pytest
 
-from kornel.core.service.questions import MOST_WAITING, Questions
+from kornel.core.service.questions import LONGEST_REST_S, MOST_WAITING, Questions
 from kornel.core.service.status_codes import TooMany
 
 
@@ -47,17 +47,28 @@ async def test_a_question_that_cannot_be_answered_says_so() -> None:
     assert await questions.ask(lambda: 2) == 2
 
 
-async def test_one_that_comes_after_the_answer_has_to_wait_as_well() -> None:
+@pytest.mark.parametrize("took_s", [0.02, 3.0])
+async def test_one_that_comes_after_the_answer_has_to_wait_as_well(
+    took_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Calls sent at once are accepted one by one, so that each finds nobody waiting before it."""
-    questions, spans = Questions(), []
+    now_s, spans, sleep = 0.0, [], asyncio.sleep
 
     def answer() -> None:
-        began = time.perf_counter()
-        while time.perf_counter() < began + 0.02:
-            pass
-        spans.append((began, time.perf_counter()))
+        nonlocal now_s
+        began = now_s
+        now_s += took_s
+        spans.append((began, now_s))
 
+    async def pass_time(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+        await sleep(0)
+
+    monkeypatch.setattr("kornel.core.service.questions.time", SimpleNamespace(perf_counter=lambda: now_s))
+    monkeypatch.setattr(asyncio, "sleep", pass_time)
+    questions = Questions()
     for _ in range(3):
         await questions.ask(answer)
-    for (began, ended), (next_began, _) in itertools.pairwise(spans):
-        assert next_began - ended >= ended - began
+    for (_, ended), (next_began, _) in itertools.pairwise(spans):
+        assert next_began - ended >= min(took_s, LONGEST_REST_S)

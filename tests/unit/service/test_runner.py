@@ -47,6 +47,7 @@ from kornel.core.service.status_codes import (
     status_of,
 )
 from kornel.core.service.streams import Stream, Switchboard
+from tests.patience import PATIENCE_S
 from tests.unit.service.fakes import FakeEngine
 
 MANAGER = RegisterManager("rm-1")
@@ -65,12 +66,12 @@ class Running:
     damage: list[bool] = field(default_factory=list)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while not condition():  # noqa: ASYNC110 - polling is what lets the runner take its turns
                 await asyncio.sleep(0)
 
     async def settle(self) -> None:
-        for _ in range(20):
+        for _ in range(200):
             await asyncio.sleep(0)
 
     def drain(self, stream: Stream) -> list[object]:
@@ -103,7 +104,7 @@ async def running(
     task = asyncio.create_task(runner.run())
     yield Running(runner, engine, board, clock, metrics, log, damage)
     runner.stop()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, PATIENCE_S)
 
 
 def asks(*keys: str, rm_id: str = "rm-1") -> UpdateAllocations:
@@ -413,7 +414,7 @@ async def test_a_full_queue_makes_senders_wait_and_loses_nothing() -> None:
     async with running(intake_limit=2) as r:
         await r.runner.call(MANAGER)
         stream = r.board.open(Kind.NODE)
-        async with asyncio.timeout(5), asyncio.TaskGroup() as senders:
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as senders:
             for n in range(50):
                 senders.create_task(r.runner.submit(stream, create(str(n))))
         await r.until(lambda: len(r.engine.applied) == 51)
@@ -576,4 +577,4 @@ async def test_nobody_waits_for_a_task_that_goes_down() -> None:
         waiting = asyncio.create_task(r.runner.wait_until_idle())
         r.runner.stop()
         with pytest.raises(ShuttingDown):
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, PATIENCE_S)

@@ -27,6 +27,7 @@ from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.scheduler_service import SchedulerService
 from kornel.core.service.streams import Switchboard
 from kornel.si.v1 import si_pb2 as si
+from tests.patience import PATIENCE_S
 from tests.unit.service.fakes import FakeEngine
 
 
@@ -92,7 +93,7 @@ async def test_what_a_broken_connection_did_not_take_waits_for_the_next(monkeypa
     effects: list[Effect] = [NodeAccepted(f"node-{n}") for n in range(4)]
     served.board.deliver_effects(effects)
     with pytest.raises(ConnectionError):
-        await asyncio.wait_for(served.update_node(bind_and_stay(), FakeContext(room=1)), 5)
+        await asyncio.wait_for(served.update_node(bind_and_stay(), FakeContext(room=1)), PATIENCE_S)
     assert served.metrics.live_streams == 0
     assert served.metrics.streams_broken == 1
     following = served.board.open(Kind.NODE)
@@ -101,7 +102,7 @@ async def test_what_a_broken_connection_did_not_take_waits_for_the_next(monkeypa
     assert batch is not None
     assert batch.entries == effects[1:]
     served.runner.stop()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, PATIENCE_S)
 
 
 async def test_a_response_too_large_for_the_transport_goes_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,9 +119,9 @@ async def test_a_response_too_large_for_the_transport_goes_out_in_parts(monkeypa
         yield si.NodeRequest(rmID="rm-1").SerializeToString()
 
     context = FakeContext(room=100)
-    await asyncio.wait_for(served.update_node(bind_and_leave(), context), 5)
+    await asyncio.wait_for(served.update_node(bind_and_leave(), context), PATIENCE_S)
     messages = [si.NodeResponse.FromString(raw) for raw in context.written]
     assert [entry.nodeID for message in messages for entry in message.accepted] == names
     assert all(message.ByteSize() <= 100 or len(message.accepted) == 1 for message in messages)
     served.runner.stop()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, PATIENCE_S)

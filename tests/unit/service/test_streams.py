@@ -23,6 +23,7 @@ from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.resuming import Kind
 from kornel.core.service.status_codes import ResyncRequired
 from kornel.core.service.streams import HIGH_WATER, QUEUE_BYTES, QUEUE_LIMIT, Stream, Switchboard
+from tests.patience import PATIENCE_S
 
 
 def allocated(key: str) -> Allocated:
@@ -227,7 +228,7 @@ async def test_readers_wait_while_responses_pile_up() -> None:
     board = Switchboard(ServiceMetrics())
     board.note_registered("rm-1")
     stream = bound(board)
-    await asyncio.wait_for(board.wait_for_room(stream), 5)
+    await asyncio.wait_for(board.wait_for_room(stream), PATIENCE_S)
     board.deliver_effects(nodes(*(str(n) for n in range(HIGH_WATER))))
     waiting = asyncio.create_task(board.wait_for_room(stream))
     await asyncio.sleep(0)
@@ -235,7 +236,7 @@ async def test_readers_wait_while_responses_pile_up() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     board.take_batch(stream, HIGH_WATER // 2)
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, PATIENCE_S)
 
 
 async def test_readers_wait_while_long_responses_pile_up() -> None:
@@ -261,7 +262,7 @@ async def test_readers_wait_while_long_responses_pile_up() -> None:
     while taken(board, stream, 5_000):
         pass
     board.deliver_effects(nodes(*long[:1_000]))
-    await asyncio.wait_for(board.wait_for_room(stream), 5)
+    await asyncio.wait_for(board.wait_for_room(stream), PATIENCE_S)
 
 
 def test_long_responses_that_nobody_reads_are_dropped_by_their_size() -> None:
@@ -276,6 +277,7 @@ def test_long_responses_that_nobody_reads_are_dropped_by_their_size() -> None:
         bound(board)
 
 
+@pytest.mark.long
 def test_a_million_states_that_nobody_reads_cost_less_than_is_allowed() -> None:
     """They reach the limit of their number first: 1,048,576 states of applications (1.1)."""
     board = Switchboard(ServiceMetrics())

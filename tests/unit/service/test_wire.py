@@ -24,6 +24,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.service import wire
 from kornel.core.service.wire import Decoder, Encoder, list_key
 from kornel.si.v1 import si_pb2 as si
+from tests.patience import PATIENCE_S
 
 
 def amounts(**values: int) -> si.Resource:
@@ -616,7 +617,7 @@ def test_commands_do_not_depend_on_the_hash_seed() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         ).stdout
         for seed in ("1", "2")
     }

@@ -13,8 +13,7 @@ import grpc.aio
 
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
-
-PATIENCE_S = 60.0
+from tests.patience import PATIENCE_S
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from kornel.shim_client import (
     UpdateHandler,
 )
 from kornel.si.v1 import si_pb2 as si
+from tests.patience import PATIENCE_S
 from tests.unit.shim_client.fake_core import End, FakeCore, serving
 
 
@@ -38,7 +39,7 @@ def asks(count: int) -> list[Ask]:
 
 async def first_updates(client: ShimClient, count: int) -> list[object]:
     found: list[object] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         async for update in client.updates():
             found.append(update)
             if len(found) == count:

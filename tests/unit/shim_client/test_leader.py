@@ -18,8 +18,8 @@ from kornel.shim_client import ConnectionLost, CoreUnreachable, ShimClient, Stre
 from kornel.shim_client.leader import EPOCH_KEY, LEADER_KEY, SCHEDULER, LeaderChannel, split_addresses
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 30.0
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 

@@ -15,9 +15,8 @@ from kornel.shim_client.progress import RESUME_KEY, Progress
 from kornel.shim_client.stream import DuplexStream
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
+from tests.patience import PATIENCE_S
 from tests.unit.shim_client.fake_core import FakeCore
-
-PATIENCE_S = 30.0
 
 
 class GreetingCore(FakeCore):

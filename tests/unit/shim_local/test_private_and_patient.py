@@ -19,6 +19,7 @@ from kornel.shim_local.server.core_process import OwnCore
 from kornel.shim_local.server.joined import JoinedAgent
 from kornel.shim_local.server.settings import Settings, SettingsError
 from kornel.shim_local.server.wire import WireError, admit_peer
+from tests.patience import PATIENCE_S
 
 
 class _Writer:
@@ -30,7 +31,7 @@ async def test_a_stranger_may_not_fill_the_memory() -> None:
     reader = asyncio.StreamReader(limit=64 * 2**20)
     reader.feed_data(b"x" * 10_000)
     with pytest.raises(WireError, match="too much"):
-        await asyncio.wait_for(admit_peer(reader, _Writer(), "t" * 20), 2)  # type: ignore[arg-type]
+        await asyncio.wait_for(admit_peer(reader, _Writer(), "t" * 20), PATIENCE_S)  # type: ignore[arg-type]
 
 
 async def test_a_proof_that_is_no_text_is_wrong_and_no_more() -> None:
@@ -98,7 +99,7 @@ async def test_a_core_that_ends_before_it_is_ready_is_started_again(
     monkeypatch.setattr(core, "_start", start)
     monkeypatch.setattr(core, "_wait_for_end", lambda _pid, _ticks: asyncio.Event().wait())
     keeping = asyncio.create_task(core.keep_running())
-    await asyncio.wait_for(core.find_core(), 5)
+    await asyncio.wait_for(core.find_core(), PATIENCE_S)
     keeping.cancel()
 
 

@@ -64,6 +64,7 @@ def test_lists_without_a_valid_name_list_nobody() -> None:
     assert admits(FilterConfig(deny=True, users=config.users))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "expression",
     [r"^(a+)+$", r"^(\w+-?)*$", r"^(a|aa)+$", r"(a?){100}a{100}$", r"(.*a){50}$", r"^(([a-z])+.)+[A-Z]([a-z])+$"],
@@ -105,6 +106,7 @@ LETTERS: Final = tuple("a" * 60 + f"{number:04}" for number in range(2_000))
 """As many groups as an application may have, as long as they may be together."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("filters", "spec"),
     [
@@ -154,6 +156,7 @@ def test_a_configuration_has_only_so_many_expressions() -> None:
         partition({"name": "a"}, rules=[searched] * 129)
 
 
+@pytest.mark.long
 def test_access_lists_are_asked_once_for_an_application() -> None:
     """Thousands of rules may lead to queues below the same lists, with as many names as there are groups."""
     names = ",".join(f"g{number}" for number in range(2_000))

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from ldap3 import Connection, Server
 
-PATIENCE_S = 60.0
+from tests.patience import PATIENCE_S
+from tests.ports import reserve_port
+
 BASE = "dc=example,dc=com"
 READER = f"cn=reader,{BASE}"
 PASSWORD = "a word only the directory knows"
@@ -85,7 +87,7 @@ def directory(home: Path) -> Iterator[Directory]:
     make_certificates(home)
     conf = home / "slapd.conf"
     conf.write_text(_CONF.format(home=home, tls=_TLS.format(home=home), base=BASE, reader=READER, password=PASSWORD))
-    served = Directory(home, _free_port(), _free_port())
+    served = Directory(home, reserve_port(), reserve_port())
     program = shutil.which("slapd", path=_PATH)
     assert program is not None
     urls = f"ldap://localhost:{served.port}/ ldaps://localhost:{served.tls_port}/"
@@ -145,10 +147,3 @@ def make_certificates(home: Path) -> None:
         "x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
         "-extfile", "names", "-out", "server.pem",
     )  # fmt: skip
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -14,6 +14,7 @@ from kornel.core.service.resolvers import ldap
 from kornel.core.service.resolvers.ldap import LdapDirectory, group_name
 from kornel.core.service.resolvers.ldap_settings import read_settings
 from kornel.core.service.resolvers.source import Unresolved
+from tests.ports import reserve_port
 from tests.unit.service.resolvers.slapd import PASSWORD, Directory, directory, why_missing
 
 
@@ -103,9 +104,7 @@ def test_tls_to_a_server_one_does_not_trust(served: Directory, tmp_path: Path, h
 
 def test_nobody_listens(tmp_path: Path) -> None:
     """A server that is down is an answer too."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = reserve_port()
     settings = Directory(tmp_path, port, port).settings(tmp_path, Host="127.0.0.1")
     with pytest.raises(Unresolved, match=f"ldap://127.0.0.1:{port}"):
         source(settings).groups_of("bob")

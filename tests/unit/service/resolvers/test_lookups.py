@@ -155,7 +155,7 @@ async def test_patience_ends() -> None:
     async with desk(book, patience_s=0.05) as at:
         found = await at.groups(*map(app, users))
         assert {why for _, why in found} == {"resolver 'os' took longer than 0.05 s"}
-        assert len(book.asked) == AT_ONCE
+        assert len(book.asked) <= AT_ONCE
         asked_before = at.metrics.group_lookups
         await at.groups(app("user0"))
         assert at.metrics.group_lookups == asked_before
