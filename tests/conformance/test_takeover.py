@@ -10,7 +10,8 @@ import pytest
 
 from kornel.shim_mock.run import RM_ID
 from kornel.v1 import manager_pb2, manager_pb2_grpc, status_pb2, status_pb2_grpc
-from tests.conformance.processes import finished, running, served_core, wait_for
+from tests.conformance.processes import finished, running, served_core
+from tests.waiting import wait_until
 
 SCENARIO = """
 name: successor
@@ -52,7 +53,7 @@ def test_another_program_takes_over_the_same_rm(address: str, scenario: str, tmp
     with running(
         "kornel.shim_client.example", "--core", address, "--rm-id", RM_ID, log=tmp_path / "example.log"
     ) as example:
-        wait_for(lambda: works(address), "the example to have its tasks running")
+        wait_until(lambda: works(address), "the example to have its tasks running")
         # Two programs must not speak for one RM: the first one ends before it could report anything again.
         example.kill()
         example.wait()
@@ -68,7 +69,7 @@ def test_another_rm_takes_over_after_the_first_is_unregistered(address: str, sce
     with running(
         "kornel.shim_client.example", "--core", address, "--rm-id", "first", log=tmp_path / "example.log"
     ) as example:
-        wait_for(lambda: works(address), "the example to have its tasks running")
+        wait_until(lambda: works(address), "the example to have its tasks running")
         beside = finished("kornel.shim_mock", "run", scenario, "--core", address)
         assert beside.returncode in (0, 2), beside.stdout + beside.stderr
         assert works(address)

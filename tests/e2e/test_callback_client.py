@@ -38,8 +38,10 @@ from kornel.shim_client import (
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc, manager_pb2, manager_pb2_grpc
-from tests.e2e.harness import CONFIG, PATIENCE_S, Core, create, running_core, until
+from tests.e2e.harness import CONFIG, Core, create, running_core
+from tests.patience import PATIENCE_S
 from tests.unit.service.fakes import AskingEngine
+from tests.waiting import until
 
 PARTITION = "[rm-1]default"
 

@@ -19,7 +19,6 @@ from kornel.core.service.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
 from tests.e2e.harness import (
-    PATIENCE_S,
     Conversation,
     Core,
     allocation_request,
@@ -31,6 +30,7 @@ from tests.e2e.harness import (
     running_core,
 )
 from tests.e2e.test_command import kornel, serving
+from tests.patience import PATIENCE_S
 
 Code = grpc.StatusCode
 SERVICE = "kornel.v1.TestClockService"

@@ -27,7 +27,6 @@ from kornel.v1.status_pb2 import GetStatusRequest
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 from tests.e2e.harness import (
     CONFIG,
-    PATIENCE_S,
     Conversation,
     Core,
     allocation_request,
@@ -36,10 +35,11 @@ from tests.e2e.harness import (
     create,
     node_request,
     running_core,
-    until,
 )
+from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.prepared import python
+from tests.waiting import until
 
 PREEMPTING = """
 partitions:

@@ -22,7 +22,8 @@ from kornel.v1 import (
     test_clock_pb2_grpc,
 )
 from tests.e2e.harness import CONFIG, create, resource
-from tests.e2e.test_resume import PATIENCE_S, KilledCore, killed_core, look_at_partition
+from tests.e2e.test_resume import KilledCore, killed_core, look_at_partition
+from tests.patience import PATIENCE_S
 
 SECOND_NS = 10**9
 GANG_TIMES_OUT_S = 60

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from kornel.core.journal.snapshot_store import KeptSnapshot, open_snapshots
-from tests.e2e.cores import PATIENCE_S, CoreProcess, Cores, cores_on
+from tests.e2e.cores import CoreProcess, Cores, cores_on
 from tests.e2e.test_journal import Shim, small_disk
 from tests.history_databases import database, postgres, postgres_server
+from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.unit.journal.made import settings_for
 

@@ -22,10 +22,11 @@ from kornel.shim_client import Allocated, Ask, ResyncRequired, ShimClient
 from kornel.shim_client.leader import LEADER_KEY
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
-from tests.e2e.cores import PATIENCE_S, CoreProcess, cores_on, stopwatch
+from tests.e2e.cores import CoreProcess, cores_on, stopwatch
 from tests.e2e.harness import CONFIG, create
 from tests.e2e.test_journal import Shim, check_heard, decided_in
 from tests.history_databases import postgres, postgres_server
+from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.prepared import python
 from tests.unit.journal.made import open_store

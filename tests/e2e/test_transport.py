@@ -25,7 +25,6 @@ from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc, status_pb2, status_pb2_grpc
 from tests.e2e.harness import (
     CONFIG,
-    PATIENCE_S,
     Conversation,
     Core,
     allocation_request,
@@ -36,9 +35,10 @@ from tests.e2e.harness import (
     node_request,
     release_request,
     running_core,
-    until,
 )
+from tests.patience import PATIENCE_S
 from tests.unit.service.fakes import FakeEngine
+from tests.waiting import until
 
 Code = grpc.StatusCode
 STREAMS = ["UpdateAllocation", "UpdateApplication", "UpdateNode"]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kornel.shim_local.machine.processes import is_alive, start_ticks
-from tests.e2e.local.harness import ROOT, Local, wait_until
+from tests.e2e.local.harness import ROOT, Local
+from tests.waiting import wait_until
 
 UP = ("up", "--name", "here", "--vcore", "2")
 

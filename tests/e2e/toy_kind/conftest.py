@@ -20,16 +20,9 @@ import pytest_asyncio
 
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
-from tests.e2e.harness import (
-    PATIENCE_S,
-    Conversation,
-    allocation_request,
-    application_request,
-    ask,
-    create,
-    node_request,
-)
+from tests.e2e.harness import Conversation, allocation_request, application_request, ask, create, node_request
 from tests.e2e.web.conftest import browser
+from tests.patience import PATIENCE_S
 
 __all__ = ["browser"]
 

@@ -17,7 +17,8 @@ from kornel.core.archive.database import Database, connect
 from kornel.core.archive.reader import HistoryReader, Page, match_any, match_column, match_queue
 from kornel.core.archive.tables import METADATA, TABLES
 from kornel.core.domain.effects import ApplicationAccepted
-from tests.unit.archive.archives import PARTITION, events, settings_for, until, writing
+from tests.unit.archive.archives import PARTITION, events, settings_for, writing
+from tests.waiting import wait_until
 
 
 @pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based index")
@@ -46,7 +47,7 @@ def test_database_of_a_later_version_is_left_alone(database: str, tmp_path: Path
     engine.dispose()
     with writing(settings) as archive:
         archive.observe(events(1, 1))
-        until(lambda: "later version" in archive.status().problem, "the problem to be noticed")
+        wait_until(lambda: "later version" in archive.status().problem, "the problem to be noticed")
         assert archive.status().committed == 0
 
 
@@ -55,7 +56,7 @@ def test_other_users_cannot_read_a_file(tmp_path: Path) -> None:
     settings = settings_for(str(tmp_path / "history.db"), tmp_path)
     with writing(settings) as archive:
         archive.observe(events(1))
-        until(lambda: archive.status().committed > 0, "records to be committed")
+        wait_until(lambda: archive.status().committed > 0, "records to be committed")
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("history.db*") if path.is_file()}
     assert {"history.db", "history.db-wal"} <= modes.keys()
     assert set(modes.values()) == {0o600}
@@ -146,7 +147,7 @@ def test_sqlite_file_is_whole_after_a_clean_stop(tmp_path: Path, reader: str) ->
     other: sqlite3.Connection | None = None
     with writing(settings) as archive:
         archive.observe(events(10))
-        until(lambda: archive.status().committed == 10, "the tables")
+        wait_until(lambda: archive.status().committed == 10, "the tables")
         if reader != "nobody":
             other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
             assert other.execute("SELECT count(*) FROM events").fetchone() == (10,)
