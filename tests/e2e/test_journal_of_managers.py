@@ -45,8 +45,6 @@ from tests.waiting import until
 
 __all__ = ["postgres", "postgres_server"]
 
-pytestmark = pytest.mark.timeout(400)
-
 NAMES = ("rm-1", "rm-2")
 ANN = si.UserGroupInformation(user="ann")
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import grpc
 import grpc.aio
-import pytest
 
 from kornel.shim_client import Ask, Released, ShimClient
 from kornel.si.v1 import si_pb2 as si
@@ -27,8 +26,6 @@ from tests.patience import PATIENCE_S
 
 SECOND_NS = 10**9
 GANG_TIMES_OUT_S = 60
-
-pytestmark = pytest.mark.timeout(200)
 
 
 @dataclass(frozen=True)

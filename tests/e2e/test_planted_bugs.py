@@ -33,8 +33,6 @@ from tests.waiting import until
 
 __all__ = ["postgres", "postgres_server"]
 
-pytestmark = pytest.mark.timeout(240)
-
 MANAGERS = "kornel.v1.Managers"
 
 

@@ -21,8 +21,6 @@ from tests.unit.journal.made import settings_for
 
 __all__ = ["database", "postgres", "postgres_server", "small_disk"]
 
-pytestmark = pytest.mark.timeout(240)
-
 NOT_OFTEN = ("--journal-snapshots", "1000")
 
 

@@ -33,8 +33,6 @@ from tests.unit.journal.made import open_store
 
 __all__ = ["postgres", "postgres_server"]
 
-pytestmark = pytest.mark.timeout(240)
-
 KILLING_MINUTES = float(os.environ.get("KORNEL_KILLING_MINUTES", "0"))
 """For so long cores are killed at random; 0: until there were as many kills as there are at least."""
 LEAST_KILLS = 8

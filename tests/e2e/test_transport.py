@@ -23,7 +23,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from kornel.core.process.grpc_transport import CONCURRENT_CALLS
-from kornel.core.service import scheduler_service
+from kornel.core.service import rpc, scheduler_service
 from kornel.core.service.clock import SECOND_NS
 from kornel.core.service.streams import HIGH_WATER
 from kornel.si.v1 import si_pb2 as si
@@ -434,7 +434,7 @@ class TestBadClients:
         """
         count = CONCURRENT_CALLS * 2 // 3
         arrived, told, second_round = asyncio.Event(), itertools.count(1), threading.Event()
-        end = scheduler_service.end_call
+        end = rpc.end_call
 
         async def end_together(*arguments: Any) -> None:
             if next(told) == count:

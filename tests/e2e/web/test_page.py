@@ -22,7 +22,7 @@ from tests.e2e.web.browser import VIEWS, Visit, visit
 from tests.waiting import until
 
 # A browser, a core and a cluster share the machine with other tests.
-pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SCENARIOS = Path(__file__).parents[3] / "shim_mock" / "scenarios"
 DARKNESS = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).every((part) => part < 64)"

@@ -17,6 +17,7 @@ from kornel.core.archive.database import Database, connect
 from kornel.core.archive.reader import HistoryReader, Page, match_any, match_column, match_queue
 from kornel.core.archive.tables import METADATA, TABLES
 from kornel.core.domain.effects import ApplicationAccepted
+from tests.patience import PATIENCE_S
 from tests.unit.archive.archives import PARTITION, events, settings_for, writing
 from tests.waiting import wait_until
 
@@ -142,7 +143,7 @@ def test_filters_have_an_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reader", ["nobody", "idle", "busy"])
 def test_sqlite_file_is_whole_after_a_clean_stop(tmp_path: Path, reader: str) -> None:
     """A copy of the one file has everything, also while somebody has it open; who reads holds up nobody for long."""
-    settings = settings_for(str(tmp_path / "history.db"), tmp_path)
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path, patience_s=PATIENCE_S)
     log = tmp_path / "history.db-wal"
     other: sqlite3.Connection | None = None
     with writing(settings) as archive:
@@ -157,7 +158,7 @@ def test_sqlite_file_is_whole_after_a_clean_stop(tmp_path: Path, reader: str) ->
             assert other.execute("SELECT count(*) FROM events").fetchone() == (10,)
         archive.observe(events(1_000, 10))
         before = time.monotonic()
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < PATIENCE_S / 2, "it waited for the reader"
     if reader == "busy":
         assert other is not None
         assert log.stat().st_size > 0, "what the reader does not see yet has to wait until it has gone"
