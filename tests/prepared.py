@@ -239,6 +239,7 @@ class Keeper:
         if pid == 0:
             os.setsid()
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.nice = _keep_priority
             for to, file in enumerate(files):
                 os.dup2(file, to)
             os.closerange(3, 65_536)
@@ -290,6 +291,11 @@ class Keeper:
             self._poll.unregister(connection.fileno())
         connection.close()
         os.close(file)
+
+
+def _keep_priority(_increment: int) -> int:
+    """Stands for ``os.nice``: what has a low priority may get no processor at all beside other programs."""
+    return 0
 
 
 def _kill_session(pid: int) -> None:

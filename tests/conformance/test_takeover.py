@@ -11,6 +11,8 @@ import pytest
 from kornel.shim_mock.run import RM_ID
 from kornel.v1 import manager_pb2, manager_pb2_grpc, status_pb2, status_pb2_grpc
 from tests.conformance.processes import finished, running, served_core
+from tests.patience import PATIENCE_S
+from tests.prepared import kill_program
 from tests.waiting import wait_until
 
 SCENARIO = """
@@ -40,7 +42,9 @@ def scenario(tmp_path: Path) -> str:
 
 def status(address: str) -> status_pb2.GetStatusResponse:
     with grpc.insecure_channel(address) as channel:
-        return status_pb2_grpc.StatusServiceStub(channel).GetStatus(status_pb2.GetStatusRequest(audit=True), timeout=10)
+        return status_pb2_grpc.StatusServiceStub(channel).GetStatus(
+            status_pb2.GetStatusRequest(audit=True), timeout=PATIENCE_S
+        )
 
 
 def works(address: str) -> bool:
@@ -55,8 +59,7 @@ def test_another_program_takes_over_the_same_rm(address: str, scenario: str, tmp
     ) as example:
         wait_until(lambda: works(address), "the example to have its tasks running")
         # Two programs must not speak for one RM: the first one ends before it could report anything again.
-        example.kill()
-        example.wait()
+        kill_program(example)
         done = finished("kornel.shim_mock", "run", scenario, "--core", address)
     assert done.returncode == 0, done.stdout + done.stderr
     after = status(address)
@@ -74,13 +77,12 @@ def test_another_rm_takes_over_after_the_first_is_unregistered(address: str, sce
         assert beside.returncode in (0, 2), beside.stdout + beside.stderr
         assert works(address)
         # The example would register again as soon as it is told that it is unknown.
-        example.kill()
-        example.wait()
+        kill_program(example)
         with grpc.insecure_channel(address) as channel:
             manager = manager_pb2_grpc.ManagerServiceStub(channel)
             try:
                 manager.UnregisterResourceManager(
-                    manager_pb2.UnregisterResourceManagerRequest(rm_id="first"), timeout=10
+                    manager_pb2.UnregisterResourceManagerRequest(rm_id="first"), timeout=PATIENCE_S
                 )
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:

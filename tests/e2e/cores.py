@@ -7,9 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -239,10 +238,3 @@ async def cores_on(journal: str, home: Path) -> AsyncIterator[Cores]:
         raise
     finally:
         await cores.close()
-
-
-@contextmanager
-def stopwatch() -> Iterator[Callable[[], float]]:
-    """Yields what returns the seconds since."""
-    began = time.monotonic()
-    yield lambda: time.monotonic() - began

