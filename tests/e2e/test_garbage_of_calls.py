@@ -44,12 +44,12 @@ async def test_calls_of_a_busy_core_are_forgotten(keeper: GarbageKeeper, method:
         gc.collect()
         before = remembered_calls()
         gc.freeze()
-        tasks = asyncio.all_tasks()
+        tasks = len(asyncio.all_tasks())
         for number in range(CALLS):
             calling = check(b"", timeout=PATIENCE_S)
             await calling.code()
             # The client knows the end of a call before the core is through with it.
-            await until(lambda: asyncio.all_tasks() <= tasks, "the call to be over")
+            await until(lambda: len(asyncio.all_tasks()) <= tasks, "the call to be over")
             if number % CALLS_AT_ONCE == 0:
                 keeper.count_stored(FREEZE_EVERY)
         assert remembered_calls() <= before + 2 * CALLS_AT_ONCE
