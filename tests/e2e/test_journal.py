@@ -154,9 +154,9 @@ async def test_nothing_that_a_shim_heard_is_lost_by_a_kill(database: str, tmp_pa
         async with core_process(database, tmp_path, "--journal-sync", sync) as (process, channel):
             if not number:
                 await shim.prepare(channel)
-            await shim.place(channel, 0.4 + 0.13 * number)
+            await shim.place_more(channel, len(shim.heard))
+            await shim.place(channel, 0.13 * number)
             await asyncio.to_thread(kill_program, process)
-        assert shim.heard
         decided = check_heard(shim, database)
     async with core_process(database, tmp_path, "--journal-sync", sync) as (_, channel):
         await shim.hear_all(channel, "last", set(decided))

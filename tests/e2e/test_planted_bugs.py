@@ -75,9 +75,7 @@ async def listening_client(address: str) -> AsyncIterator[tuple[ShimClient, Coun
 
 async def wait_for_log(core: CoreProcess, text: str) -> None:
     """Returns when the core has said *text*."""
-    async with asyncio.timeout(PATIENCE_S):
-        while text not in core.log.read_text():  # noqa: ASYNC110 - another process writes it
-            await asyncio.sleep(0.02)
+    await until(lambda: text in core.log.read_text(), f"the core to say {text!r}")
 
 
 async def check_books(core: CoreProcess, allocations: int) -> None:

@@ -38,16 +38,8 @@ async def run_shim(cores: Cores, journal: str, **options: str) -> tuple[Shim, Co
     """Returns a shim with some placements, and the core that made them."""
     core, shim = await cores.start(*NOT_OFTEN, **options), Shim()
     await shim.prepare(core.channel)
-    await shim.place(core.channel, 0.4)
-    await wait_until_heard(shim)
+    await shim.place_more(core.channel, 0)
     return shim, core
-
-
-async def wait_until_heard(shim: Shim) -> None:
-    """Returns when the shim has heard of something."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not shim.heard:  # noqa: ASYNC110 - another task hears
-            await asyncio.sleep(0.02)
 
 
 async def test_a_core_that_ends_leaves_everything_to_another_version(database: str, tmp_path: Path) -> None:
