@@ -72,9 +72,7 @@ async def test_an_ended_application_with_what_it_held(browser: Browser, tmp_path
             await until(lambda: not list(reader["default"].finished_applications()), "it to be forgotten")
             await page.reload()
             await check_page()
-            assert ["404" in said for said in shown.complaints] == [True], (
-                "the core was asked once, and does not know it"
-            )
+            assert {"404" in said for said in shown.complaints} == {True}, "the core was asked, and does not know it"
 
 
 async def test_a_rejected_application_says_why(browser: Browser) -> None:
