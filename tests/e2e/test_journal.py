@@ -104,6 +104,16 @@ class Shim:
             while len(self.heard) <= than:
                 await self.place(channel, 0.5)
 
+    async def place_for_ever(self, channel: grpc.aio.Channel) -> None:
+        """Sends asks until it is cancelled, on another stream whenever one ends.
+
+        A full disk may have room again for a moment, because SQLite takes back what it could not write whole.
+        """
+        while True:
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                await self.place(channel, PATIENCE_S)
+            await asyncio.sleep(0.01)
+
     async def hear_all(self, channel: grpc.aio.Channel, last: str, decided: set[str]) -> None:
         """Opens a stream without registering, asks for one more, and hears everything that was missed."""
         scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
@@ -202,10 +212,7 @@ async def wait_for_health(channel: grpc.aio.Channel, expected: int) -> None:
 
 
 async def end_of(channel: grpc.aio.Channel) -> grpc.StatusCode:
-    """Returns how a stream ends on which asks are sent until it does.
-
-    One may not be enough: a full disk can have room again, for as long as SQLite needs to write it full.
-    """
+    """Returns how a stream ends on which asks are sent until it does: one ask may still find room on a full disk."""
     scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
     call = scheduler.UpdateAllocation()
     status = StatusKeeper(call)
@@ -262,8 +269,7 @@ async def test_a_full_disk_stops_the_intake_until_there_is_room(tmp_path: Path, 
     async with core_process(journal, tmp_path) as (_, channel):
         await shim.prepare(channel)
         ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 20_000))
-        # How much fits into the rest depends on how busy the machine is: a slow core writes less in the same time.
-        placing = asyncio.create_task(shim.place(channel, PATIENCE_S))
+        placing = asyncio.create_task(shim.place_for_ever(channel))
         await wait_for_health(channel, health_pb2.HealthCheckResponse.NOT_SERVING)
         assert await end_of(channel) is grpc.StatusCode.RESOURCE_EXHAUSTED
         placing.cancel()
