@@ -4,9 +4,11 @@ Python needs a second of processor time and more to import what a core, a shim o
 hundreds of them. Here one process per worker imports everything once, waits without any thread, and forks for each
 program: :func:`python` is what a test writes for ``sys.executable`` in front of ``-m kornel``. The program has the
 directory, environment, files and arguments of the command, and a session of its own; signals reach it, and it is killed
-when the command is. Its process ID is not that of the command: :func:`find_program` returns it, for SIGKILL, which ends
-the command before the program, and for SIGSTOP, which would stop the command alone. Tests that are about starting write
-``sys.executable``.
+when the command is. Its process ID is not that of the command: :func:`find_program` returns it, for SIGSTOP, which
+would stop the command alone, and for whoever looks at the process. SIGKILL ends the command before the program:
+:func:`kill_program` waits for both. Tests that are about starting write ``sys.executable``.
+
+Ctrl-C ends a program, however the tests were started: SIGINT is ignored where a shell has them run in the background.
 """
 
 from __future__ import annotations
@@ -24,12 +26,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from tests.waiting import wait_until
 
 ROOT: Final = Path(__file__).parents[1]
 LAUNCHER: Final = ROOT / "tests" / "launch.py"
@@ -75,7 +78,6 @@ IMPORTED: Final = (
 WORKER: Final = "PYTEST_WORKER"
 """The environment variable that tells a test in which worker it runs."""
 READY: Final = b"ready\n"
-PATIENCE_S: Final = 60.0
 OTHER: Final = -1000
 """The answer to a command that is none of :data:`PROGRAMS`."""
 
@@ -164,11 +166,20 @@ def sum_costs() -> float:
 def find_program(command: int) -> int:
     """Returns the process ID of the program that *command*, the process of a prepared command, stands for."""
     path = _name_program(Path(python()).parent, command)
-    until = time.monotonic() + PATIENCE_S
-    while not path.exists():
-        assert time.monotonic() < until, f"{command} stands for no prepared program"
-        time.sleep(0.005)
+    wait_until(path.exists, f"command {command} to stand for a prepared program")
     return int(path.read_text(encoding="ascii"))
+
+
+def kill_program(command: subprocess.Popen[Any]) -> None:
+    """Kills what *command* runs, and returns when it has ended, so that nobody holds its sockets and files any more."""
+    if isinstance(command.args, list) and command.args[0] == python() and command.args[1] == "-m":
+        path = _name_program(Path(python()).parent, command.pid)
+        wait_until(lambda: path.exists() or command.poll() is not None, f"command {command.pid} to start its program")
+        with suppress(FileNotFoundError, ProcessLookupError):  # It has ended by itself.
+            os.kill(int(path.read_text(encoding="ascii")), signal.SIGKILL)
+    else:
+        command.kill()
+    command.wait()
 
 
 def _name_program(folder: Path, command: int) -> Path:
@@ -186,6 +197,8 @@ class Keeper:
         """By the file descriptors of a process and of its connection: its ID, and the connection."""
         self._workers: dict[int, str] = {}
         """Which worker's test has started a process, by its ID."""
+        self._notes: dict[int, Path] = {}
+        """The file that names a process, by its ID."""
 
     def serve(self) -> tuple[list[str], dict[str, str]] | None:
         """Returns in each forked process the arguments and environment to go on with; ``None``: the tests are over."""
@@ -225,6 +238,8 @@ class Keeper:
         pid = os.fork()
         if pid == 0:
             os.setsid()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.nice = _keep_priority
             for to, file in enumerate(files):
                 os.dup2(file, to)
             os.closerange(3, 65_536)
@@ -236,7 +251,7 @@ class Keeper:
             return rest[1:], environment
         for file in files:
             os.close(file)
-        self._note_program(connection, pid)
+        self._notes[pid] = self._note_program(connection, pid)
         self._workers[pid] = environment.get(WORKER, "")
         ended = os.pidfd_open(pid)
         for file in (ended, connection.fileno()):
@@ -244,12 +259,12 @@ class Keeper:
             self._poll.register(file, select.POLLIN)
         return None
 
-    def _note_program(self, connection: socket.socket, pid: int) -> None:
-        """Writes down that the command at the other end of *connection* stands for process *pid*."""
+    def _note_program(self, connection: socket.socket, pid: int) -> Path:
+        """Writes down that the command at the other end of *connection* stands for process *pid*. Returns the file."""
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         path = _name_program(self._folder, struct.unpack("3i", credentials)[0])
         path.with_suffix(".new").write_text(str(pid), encoding="ascii")
-        path.with_suffix(".new").replace(path)
+        return path.with_suffix(".new").replace(path)
 
     def _follow(self, file: int) -> None:
         """Passes on a signal, kills the process whose command has gone, or says how it has ended."""
@@ -266,6 +281,8 @@ class Keeper:
         _, status, usage = os.wait4(pid, 0)
         with name_costs(self._folder, self._workers.pop(pid)).open("a", encoding="ascii") as costs:
             costs.write(f"{usage.ru_utime + usage.ru_stime}\n")
+        # Another command may get the process ID of this one.
+        self._notes.pop(pid).unlink(missing_ok=True)
         with suppress(OSError):  # Its command was killed.
             connection.sendall(struct.pack("!i", os.waitstatus_to_exitcode(status)))
         self._poll.unregister(file)
@@ -274,6 +291,11 @@ class Keeper:
             self._poll.unregister(connection.fileno())
         connection.close()
         os.close(file)
+
+
+def _keep_priority(_increment: int) -> int:
+    """Stands for ``os.nice``: what has a low priority may get no processor at all beside other programs."""
+    return 0
 
 
 def _kill_session(pid: int) -> None:

@@ -39,6 +39,9 @@ OPTIONS: Final = (
     ("grpc.absolute_max_metadata_size", HEADERS_LIMIT),
     ("grpc.http2.hpack_table_size.decoder", 0),
     ("grpc.max_concurrent_streams", CONCURRENT_CALLS),
+    # A call counts until its client has the status. gRPC would count it until the core has freed it as well, so while
+    # the core is busy it would refuse the calls of a client that never has more than it may have.
+    ("grpc.http.overload_protection", 0),
     ("grpc.server.max_pending_requests", 320),
     ("grpc.server.max_pending_requests_hard_limit", 384),
     ("grpc.http2.lookahead_bytes", 65_536),

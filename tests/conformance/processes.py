@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.prepared import python
+from tests.patience import PATIENCE_S
+from tests.prepared import kill_program, python
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-START_S = 20.0
 
 
 def environment() -> dict[str, str]:
@@ -21,7 +21,7 @@ def environment() -> dict[str, str]:
     return {"PYTHONPATH": str(ROOT), "PATH": "", "COLUMNS": "200", **off}
 
 
-def finished(module: str, *arguments: str, timeout_s: float = 50.0) -> subprocess.CompletedProcess[str]:
+def finished(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a program to its end."""
     return subprocess.run(
         [python(), "-m", module, *arguments],
@@ -29,7 +29,7 @@ def finished(module: str, *arguments: str, timeout_s: float = 50.0) -> subproces
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=timeout_s,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -45,10 +45,9 @@ def running(module: str, *arguments: str, log: Path) -> Iterator[subprocess.Pope
             yield program
             if program.poll() is None:
                 program.send_signal(signal.SIGTERM)
-                assert program.wait(START_S) == 0, log.read_text()
+                assert program.wait(PATIENCE_S) == 0, log.read_text()
         finally:
-            program.kill()
-            program.wait()
+            kill_program(program)
 
 
 @contextmanager
@@ -57,13 +56,5 @@ def served_core(folder: Path) -> Iterator[str]:
     ready = folder / "ready"
     serve = ("serve", "--grpc", "127.0.0.1:0", "--ready-file", str(ready))
     with running("kornel", *serve, log=folder / "core.log") as core:
-        wait_for(lambda: ready.exists() or core.poll() is not None, "the core to start")
+        wait_until(lambda: ready.exists() or core.poll() is not None, "the core to start")
         yield ready.read_text().strip()
-
-
-def wait_for(condition: Callable[[], object], what: str, within_s: float = START_S) -> None:
-    """Return when *condition* holds. Fails, naming *what*, if that takes unreasonably long."""
-    give_up = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < give_up, f"waited {within_s:g} s for {what}"
-        time.sleep(0.02)

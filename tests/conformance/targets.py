@@ -10,6 +10,8 @@ from kornel.core.service.clock import SECOND_NS, ManualClock
 from tests.e2e.harness import Core
 
 SETTLE_S = 0.02
+TURNS = 20
+"""Turns of the event loop in that time, or in however long they take on a busy machine."""
 
 
 class MovedClock:
@@ -25,7 +27,8 @@ class MovedClock:
 
     async def advance_time(self, seconds: float) -> None:
         # Let the core take in what is on its way to it, or it would arrive after the time it was sent at.
-        await asyncio.sleep(SETTLE_S)
+        for _ in range(TURNS):
+            await asyncio.sleep(SETTLE_S / TURNS)
         self._clock.advance(int(seconds * SECOND_NS))
 
 

@@ -10,6 +10,7 @@ from kornel.conformance.known_gaps import GAPS, LAST_CASE
 from kornel.conformance.outcome import Verdict
 from kornel.conformance.runner import Settings, run_case
 from tests.conformance.targets import SETTLE_S, Target
+from tests.patience import PATIENCE_S
 
 GAP_DEADLINE_S = 0.5
 """Cases that are known to fail mostly do so by waiting for something in vain."""
@@ -26,7 +27,7 @@ async def test_case(case: Case, target: Target, gaps: dict[str, str]) -> None:
             pytest.skip(result.reason)
         assert result.verdict is Verdict.PASS, f"{case.id} {case.title} ({case.rule}): {result.reason}"
         return
-    deadline_s = GAP_DEADLINE_S if case.id in gaps else 5.0
+    deadline_s = GAP_DEADLINE_S if case.id in gaps else PATIENCE_S
     settings = Settings(deadline_s=deadline_s, settle_s=SETTLE_S)
     result = judge_result(await run_case(case, target.address, target.clock, settings), gaps)
     status = target.core.server.managers.first.runner.reader.status(audited=True)

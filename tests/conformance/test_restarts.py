@@ -23,8 +23,6 @@ __all__ = ["postgres", "postgres_server"]
 
 RESTARTS = [case for case in all_cases() if case.group == "restarts"]
 
-pytestmark = pytest.mark.timeout(200)
-
 
 @asynccontextmanager
 async def restartable(core: KilledCore, home: Path, *, afresh: bool) -> AsyncIterator[str]:

@@ -15,11 +15,12 @@ from kornel.conformance.shim.checks import select_checks
 from kornel.conformance.shim.process import CommandFailed
 from kornel.conformance.shim.runner import judge_shim
 from kornel.conformance.shim.stage import Patience
+from tests.patience import PATIENCE_S
 from tests.prepared import python
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = Patience(start_s=30.0, deadline_s=10.0, settle_s=0.3, watch_s=4.0)
-IMPATIENT = Patience(start_s=30.0, deadline_s=4.0, settle_s=0.3, watch_s=4.0)
+PATIENCE = Patience(start_s=PATIENCE_S, deadline_s=PATIENCE_S, settle_s=0.3, watch_s=4.0)
+IMPATIENT = Patience(start_s=PATIENCE_S, deadline_s=4.0, settle_s=0.3, watch_s=4.0)
 SCENARIO = """
 name: for-the-kit
 queues: {partitions: [{name: default, queues: [{name: root, submitacl: "*", queues: [{name: a}]}]}]}

@@ -10,7 +10,10 @@ import pytest
 
 from kornel.shim_mock.run import RM_ID
 from kornel.v1 import manager_pb2, manager_pb2_grpc, status_pb2, status_pb2_grpc
-from tests.conformance.processes import finished, running, served_core, wait_for
+from tests.conformance.processes import finished, running, served_core
+from tests.patience import PATIENCE_S
+from tests.prepared import kill_program
+from tests.waiting import wait_until
 
 SCENARIO = """
 name: successor
@@ -39,7 +42,9 @@ def scenario(tmp_path: Path) -> str:
 
 def status(address: str) -> status_pb2.GetStatusResponse:
     with grpc.insecure_channel(address) as channel:
-        return status_pb2_grpc.StatusServiceStub(channel).GetStatus(status_pb2.GetStatusRequest(audit=True), timeout=10)
+        return status_pb2_grpc.StatusServiceStub(channel).GetStatus(
+            status_pb2.GetStatusRequest(audit=True), timeout=PATIENCE_S
+        )
 
 
 def works(address: str) -> bool:
@@ -52,10 +57,9 @@ def test_another_program_takes_over_the_same_rm(address: str, scenario: str, tmp
     with running(
         "kornel.shim_client.example", "--core", address, "--rm-id", RM_ID, log=tmp_path / "example.log"
     ) as example:
-        wait_for(lambda: works(address), "the example to have its tasks running")
+        wait_until(lambda: works(address), "the example to have its tasks running")
         # Two programs must not speak for one RM: the first one ends before it could report anything again.
-        example.kill()
-        example.wait()
+        kill_program(example)
         done = finished("kornel.shim_mock", "run", scenario, "--core", address)
     assert done.returncode == 0, done.stdout + done.stderr
     after = status(address)
@@ -68,18 +72,17 @@ def test_another_rm_takes_over_after_the_first_is_unregistered(address: str, sce
     with running(
         "kornel.shim_client.example", "--core", address, "--rm-id", "first", log=tmp_path / "example.log"
     ) as example:
-        wait_for(lambda: works(address), "the example to have its tasks running")
+        wait_until(lambda: works(address), "the example to have its tasks running")
         beside = finished("kornel.shim_mock", "run", scenario, "--core", address)
         assert beside.returncode in (0, 2), beside.stdout + beside.stderr
         assert works(address)
         # The example would register again as soon as it is told that it is unknown.
-        example.kill()
-        example.wait()
+        kill_program(example)
         with grpc.insecure_channel(address) as channel:
             manager = manager_pb2_grpc.ManagerServiceStub(channel)
             try:
                 manager.UnregisterResourceManager(
-                    manager_pb2.UnregisterResourceManagerRequest(rm_id="first"), timeout=10
+                    manager_pb2.UnregisterResourceManagerRequest(rm_id="first"), timeout=PATIENCE_S
                 )
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:

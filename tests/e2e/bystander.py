@@ -25,8 +25,8 @@ from tests.e2e.harness import (
     node_request,
     release_request,
 )
+from tests.patience import PATIENCE_S
 
-PATIENCE_S: Final = 15.0
 _AGAIN: Final = {grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED}
 
 

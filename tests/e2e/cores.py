@@ -7,9 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,11 @@ import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from kornel.v1 import status_pb2, status_pb2_grpc
+from tests.patience import PATIENCE_S
+from tests.ports import reserve_port
 from tests.prepared import find_program, python
+from tests.waiting import until
 
-PATIENCE_S = 60.0
 SCHEDULER = "si.v1.Scheduler"
 AHEAD = """
 import runpy, sys, time, types
@@ -119,18 +120,23 @@ class CoreProcess:
 
     async def wait_for_allocations(self, count: int) -> None:
         """Returns when the core has so many."""
-        async with asyncio.timeout(PATIENCE_S):
-            while sum(each.allocation_count for each in (await self.status()).partitions) < count:  # noqa: ASYNC110 - asked over the wire
-                await asyncio.sleep(0.02)
+
+        async def has_them() -> bool:
+            return sum(each.allocation_count for each in (await self.status()).partitions) >= count
+
+        await until(has_them, f"{count} allocations")
 
     async def wait_until_unfit(self) -> None:
         """Returns when the core has ended, or says that it never leads."""
-        async with asyncio.timeout(PATIENCE_S):
-            while self.process.poll() is None:
-                with suppress(grpc.aio.AioRpcError):
-                    if (await self.status()).standing.role == "unfit":
-                        return
-                await asyncio.sleep(0.05)
+
+        async def is_unfit() -> bool:
+            if self.process.poll() is not None:
+                return True
+            with suppress(grpc.aio.AioRpcError):
+                return (await self.status()).standing.role == "unfit"
+            return False
+
+        await until(is_unfit, "the core to end or never to lead")
 
     def send(self, number: int) -> None:
         """Sends the process a signal."""
@@ -158,16 +164,18 @@ class Cores:
     async def start(
         self,
         *options: str,
-        address: str = "127.0.0.1:0",
+        address: str = "",
         ahead_s: int = 0,
         version: str = "",
         bugs: bool = False,
         forked: bool = True,
     ) -> CoreProcess:
-        """Returns a core that has begun to serve, as the leader or standing by. *ahead_s*: its machine's clock is.
+        """Returns a core that has begun to serve, as the leader or standing by. *address*: of a core that has ended.
+        *ahead_s*: its machine's clock is.
         *version*: that it says it is. *bugs*: it has the planted ones. *forked*: by a
         process that has imported everything, so that its own processes are not its children."""
         number = len(self._started)
+        address = address or f"127.0.0.1:{reserve_port()}"
         ready, log = self._home / f"ready-{number}", self._home / f"core-{number}.log"
         module = ["-c", AHEAD, str(ahead_s)] if ahead_s else ["-m", "kornel"]
         if version:
@@ -183,10 +191,8 @@ class Cores:
             process = subprocess.Popen(command, stdout=out, stderr=out)  # noqa: ASYNC220 - forks once
         core = CoreProcess(process, "", log, None, prepared)  # type: ignore[arg-type]
         self._started.append(core)
-        async with asyncio.timeout(PATIENCE_S):
-            while not ready.exists():
-                assert process.poll() is None, log.read_text()
-                await asyncio.sleep(0.02)
+        await until(lambda: ready.exists() or process.poll() is not None, "the core to serve")
+        assert ready.exists(), log.read_text()
         core.address = ready.read_text().strip()
         core.channel = grpc.aio.insecure_channel(core.address, options=[("grpc.max_reconnect_backoff_ms", 200)])
         self._channels.append(core.channel)
@@ -194,12 +200,15 @@ class Cores:
 
     async def leader(self, *others: CoreProcess) -> CoreProcess:
         """Returns the one that leads, once there is one; *others* do not count."""
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                for core in self._started:
-                    if core not in others and core.process.poll() is None and await core.serves():
-                        return core
-                await asyncio.sleep(0.01)
+
+        async def find_leader() -> CoreProcess | None:
+            for core in self._started:
+                if core not in others and core.process.poll() is None and await core.serves():
+                    return core
+            return None
+
+        found: CoreProcess = await until(find_leader, "one of the cores to lead")
+        return found
 
     def print_logs(self) -> None:
         """Prints the end of each core's log."""
@@ -228,20 +237,3 @@ async def cores_on(journal: str, home: Path) -> AsyncIterator[Cores]:
         raise
     finally:
         await cores.close()
-
-
-async def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Returns when *condition* holds."""
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while not condition():  # noqa: ASYNC110 - processes cannot set events
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(f"waited {PATIENCE_S} s for {what}") from None
-
-
-@contextmanager
-def stopwatch() -> Iterator[Callable[[], float]]:
-    """Yields what returns the seconds since."""
-    began = time.monotonic()
-    yield lambda: time.monotonic() - began

@@ -1,19 +1,21 @@
 """A core served on a loopback port inside the test's own event loop, and a shim's side of the conversation.
 
 Time is a :class:`ManualClock`: delays pass when a test says so. Waiting is always for a condition; a test that would
-wait for ever is ended by the timeout of :func:`until`, never by a sleep that was too short.
+wait for ever is ended by the limit of :func:`tests.waiting.until`, never by a sleep that was too short.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import grpc
 import grpc.aio
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from kornel.core.journal.journal import Journal
 from kornel.core.journal.standby import Standby
@@ -29,11 +31,12 @@ from kornel.core.service.resolvers.sources import Sources
 from kornel.shim_client.call_status import StatusKeeper
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
+from tests.patience import PATIENCE_S
+from tests.waiting import until
 
-PATIENCE_S: Final = 60.0
-LONGEST_PAUSE_S: Final = 0.02
-QUIET_TURNS: Final = 60
-"""Turns of the event loop after which, with the clock standing still, nothing more is going to come."""
+ROUND_TRIPS: Final = 3
+QUIET_TURNS: Final = 20
+"""After so many round trips, and turns of the event loop behind each, nothing more comes while the clock stands."""
 
 CONFIG: Final = """
 partitions:
@@ -71,8 +74,13 @@ class Core:
 
     async def settle(self) -> None:
         """Let everything that can happen without time passing happen."""
-        for _ in range(QUIET_TURNS):
-            await asyncio.sleep(0.001)
+        check: Any = HealthStub(self.channel).Check  # type: ignore[attr-defined]
+        for _ in range(ROUND_TRIPS):
+            # However busy the machine is, the answer comes behind everything that is on its way over this connection.
+            with suppress(grpc.aio.AioRpcError, grpc.aio.UsageError):
+                await check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+            for _ in range(QUIET_TURNS):
+                await asyncio.sleep(0.001)
 
     async def step(self) -> None:
         """A few turns: enough for what falls due at a time, not for what clients are told."""
@@ -137,17 +145,31 @@ async def running_core(
         await until(lambda: not asyncio.all_tasks() - before - {asyncio.current_task()}, "tasks of the core to end")
 
 
-async def until(condition: Callable[[], bool], what: str) -> None:
-    """Return when *condition* holds. Fails, naming *what*, if that takes unreasonably long."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + PATIENCE_S
-    pause_s = 0.001
-    while not condition():
-        if loop.time() > deadline:
-            raise AssertionError(f"waited {PATIENCE_S} s for {what}")
-        await asyncio.sleep(pause_s)
-        # What has not come by now takes long, and a condition may cost more than the wait.
-        pause_s = min(pause_s * 1.2, LONGEST_PAUSE_S)
+class ManualTimeouts:
+    """Stands for ``asyncio`` in a module that is tested: its timeouts run out when the test says so, and only then."""
+
+    def __init__(self) -> None:
+        self._begun: list[asyncio.Timeout] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    def timeout(self, _seconds: float) -> asyncio.Timeout:
+        """Returns a timeout that waits for :meth:`run_out`."""
+        begun = asyncio.timeout(None)
+        self._begun.append(begun)
+        return begun
+
+    async def wait_for(self, awaitable: Awaitable[Any], seconds: float) -> Any:
+        """Returns what *awaitable* returns."""
+        async with self.timeout(seconds):
+            return await awaitable
+
+    def run_out(self) -> None:
+        """Ends everything that is being waited for."""
+        for begun in self._begun:
+            with suppress(RuntimeError):  # It is over.
+                begun.reschedule(0)
 
 
 @dataclass

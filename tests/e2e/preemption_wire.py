@@ -16,9 +16,10 @@ import pytest
 from kornel.core.service.clock import SECOND_NS
 from kornel.shim_client import Allocated, AskRejected, CallbackHandler, Released, ShimClient
 from kornel.si.v1 import si_pb2 as si
-from tests.e2e.harness import Core, create, resource, running_core, until
+from tests.e2e.harness import Core, create, resource, running_core
 from tests.monitor_notation import MonitorCase
 from tests.preemption_notation import Case, ReservationCase, TaskCase
+from tests.waiting import until
 
 ShimKind = TypeVar("ShimKind", bound="Shim")
 

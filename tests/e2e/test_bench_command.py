@@ -13,13 +13,14 @@ from kornel.v1 import status_pb2, status_pb2_grpc
 from tests.e2e.harness import CONFIG
 from tests.e2e.test_command import kornel, serving
 from tests.e2e.test_unregister import answered
+from tests.patience import PATIENCE_S
 
 SMALL = ("--nodes", "20", "--asks", "200", "--queues", "2", "--applications", "2", "--batch", "50", "--singly", "20")
 
 
 def registered(channel: grpc.Channel) -> str:
     """The resource manager of the core; empty: none."""
-    answer = status_pb2_grpc.StatusServiceStub(channel).GetStatus(status_pb2.GetStatusRequest(), timeout=5)
+    answer = status_pb2_grpc.StatusServiceStub(channel).GetStatus(status_pb2.GetStatusRequest(), timeout=PATIENCE_S)
     assert bool(answer.rm_id) == bool(answer.partitions)
     return answer.rm_id
 
@@ -42,7 +43,7 @@ def test_a_core_with_a_shim_is_left_alone_unless_forced(tmp_path: Path) -> None:
     """Exit 1 naming who is there; --force unregisters it, once somebody has agreed."""
     with serving(tmp_path, "--rest-address", "off") as (_, address), grpc.insecure_channel(address) as channel:
         stub = si_pb2_grpc.SchedulerStub(channel)
-        stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=5)
+        stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=PATIENCE_S)
         refused = kornel("bench", "--core", address, *SMALL)
         assert refused.returncode == 1
         assert "'rm-1'" in refused.stderr

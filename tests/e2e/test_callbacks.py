@@ -31,7 +31,6 @@ from kornel.core.service.clock import SECOND_NS
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc, configuration_pb2, configuration_pb2_grpc, status_pb2, status_pb2_grpc
 from tests.e2e.harness import (
-    PATIENCE_S,
     Conversation,
     Core,
     allocation_request,
@@ -41,9 +40,10 @@ from tests.e2e.harness import (
     keys,
     node_request,
     running_core,
-    until,
 )
+from tests.patience import PATIENCE_S
 from tests.unit.service.fakes import AskingEngine
+from tests.waiting import until
 
 Code = grpc.StatusCode
 PARTITION = "[rm-1]default"

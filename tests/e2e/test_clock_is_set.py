@@ -17,7 +17,6 @@ from kornel.si.v1.si_pb2_grpc import SchedulerStub
 from kornel.v1 import configuration_pb2
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 from tests.e2e.harness import (
-    PATIENCE_S,
     Conversation,
     Core,
     allocation_request,
@@ -27,13 +26,14 @@ from tests.e2e.harness import (
     node_request,
     resource,
     running_core,
-    until,
 )
 from tests.e2e.machine_clock import MachineClock
 from tests.e2e.preemption_wire import running_shim
 from tests.e2e.security.site import Site, bearer, secured
 from tests.e2e.security.test_limits import ANN, BOB, OK, POLICY, TOO_MANY, UNKNOWN, read_as
 from tests.e2e.test_preemption_limits import FULL, ask_for_all, config
+from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 HOUR_NS = 3_600 * SECOND_NS
 STEPS = {"back by an hour": -HOUR_NS, "ahead by a day": 24 * HOUR_NS}

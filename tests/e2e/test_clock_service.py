@@ -19,7 +19,6 @@ from kornel.core.service.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
 from tests.e2e.harness import (
-    PATIENCE_S,
     Conversation,
     Core,
     allocation_request,
@@ -31,6 +30,7 @@ from tests.e2e.harness import (
     running_core,
 )
 from tests.e2e.test_command import kornel, serving
+from tests.patience import PATIENCE_S
 
 Code = grpc.StatusCode
 SERVICE = "kornel.v1.TestClockService"
@@ -181,9 +181,9 @@ def test_the_command_serves_it_on_this_machine(tmp_path: Path) -> None:
     """`--test-clock` starts at the real time and stands still."""
     with serving(tmp_path, "--test-clock") as (_, address), grpc.insecure_channel(address) as channel:
         stub = test_clock_pb2_grpc.TestClockServiceStub(channel)
-        first = stub.AdvanceClock(test_clock_pb2.AdvanceClockRequest(), timeout=5).now_ns
+        first = stub.AdvanceClock(test_clock_pb2.AdvanceClockRequest(), timeout=PATIENCE_S).now_ns
         assert abs(first - time.time_ns()) < 60 * SECOND_NS
-        assert stub.AdvanceClock(test_clock_pb2.AdvanceClockRequest(by_ns=7), timeout=5).now_ns == first + 7
+        assert stub.AdvanceClock(test_clock_pb2.AdvanceClockRequest(by_ns=7), timeout=PATIENCE_S).now_ns == first + 7
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "10.1.2.3:0"])

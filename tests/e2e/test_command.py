@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +17,11 @@ import pytest
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from tests.e2e.harness import CONFIG, create, node_request
-from tests.prepared import python
+from tests.patience import PATIENCE_S
+from tests.prepared import kill_program, python
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 30
 
 
 def environment() -> dict[str, str]:
@@ -58,15 +58,11 @@ def serving(tmp_path: Path, *arguments: str, command: str | None = None) -> Iter
         text=True,
     )
     try:
-        deadline = time.monotonic() + PATIENCE_S
-        while not ready.exists():
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline, "the core did not get ready"
-            time.sleep(0.02)
+        wait_until(lambda: ready.exists() or process.poll() is not None, "the core to serve")
+        assert ready.exists(), process.communicate()
         yield process, ready.read_text(encoding="utf-8").strip()
     finally:
-        if process.poll() is None:
-            process.kill()
+        kill_program(process)
         process.communicate()
 
 
@@ -88,7 +84,9 @@ def test_serve_until_told_to_stop(tmp_path: Path, number: signal.Signals) -> Non
     with serving(tmp_path, command=sys.executable) as (process, address):
         with grpc.insecure_channel(address) as channel:
             stub = si_pb2_grpc.SchedulerStub(channel)
-            stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=5)
+            stub.RegisterResourceManager(
+                si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=PATIENCE_S
+            )
             answers = stub.UpdateNode(iter([node_request(create("n1"))]))
             assert [entry.nodeID for answer in answers for entry in answer.accepted] == ["n1"]
             health = kornel("health", "--grpc", address)
@@ -114,7 +112,7 @@ def test_stop_with_streams_open_ends_them_unavailable(tmp_path: Path) -> None:
     """Streams that are open when the signal comes end UNAVAILABLE, and the core still exits 0."""
     with serving(tmp_path) as (process, address), grpc.insecure_channel(address) as channel:
         stub = si_pb2_grpc.SchedulerStub(channel)
-        stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=5)
+        stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=PATIENCE_S)
 
         def requests() -> Iterator[si.NodeRequest]:
             yield node_request(create("n1"))
@@ -135,7 +133,9 @@ def test_serve_uses_the_configuration_file_for_shims_without_one(tmp_path: Path)
     with serving(tmp_path, "--config", str(config)) as (_, address), grpc.insecure_channel(address) as channel:
         stub = si_pb2_grpc.SchedulerStub(channel)
         for sent, expected in (("", "root.a"), (CONFIG.replace("name: a", "name: b"), "root.b")):
-            stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=sent), timeout=5)
+            stub.RegisterResourceManager(
+                si.RegisterResourceManagerRequest(rmID="rm-1", config=sent), timeout=PATIENCE_S
+            )
             assert expected in kornel("status", "--grpc", address).stdout
 
 
@@ -194,8 +194,7 @@ def test_a_socket_file_that_a_killed_core_left(tmp_path: Path) -> None:
     """Socket file and lock file of a dead core hinder nobody."""
     address = f"unix:{tmp_path / 'core.sock'}"
     with serving(tmp_path, "--grpc", address) as (process, _):
-        process.kill()
-        process.wait()
+        kill_program(process)
     assert (tmp_path / "core.sock").exists()
     (tmp_path / "ready").unlink()
     with serving(tmp_path, "--grpc", address):

@@ -21,7 +21,6 @@ from kornel.v1.status_pb2 import ExplainQueueRequest, GetStatusRequest, GetStatu
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 from tests.e2e.harness import (
     CONFIG,
-    PATIENCE_S,
     Conversation,
     Core,
     allocation_request,
@@ -31,6 +30,7 @@ from tests.e2e.harness import (
     node_request,
     running_core,
 )
+from tests.patience import PATIENCE_S
 
 TWO = CONFIG + "          - name: b\n"
 LIMITED = CONFIG + "            resources: {max: {vcore: 1}}\n"

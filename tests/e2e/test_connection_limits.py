@@ -28,8 +28,10 @@ from kornel.core.service.limits import CONFIGURATION_LIMIT, NAME_LIMIT, QUESTION
 from kornel.core.service.own_sockets import OwnSockets, host_and_port
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e import raw_http2 as h2
-from tests.e2e.harness import CONFIG, PATIENCE_S, Conversation, Core, create, node_request, running_core, until
+from tests.e2e.harness import CONFIG, Conversation, Core, create, node_request, running_core
 from tests.e2e.test_transport import refused
+from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 Code = grpc.StatusCode
 

@@ -10,7 +10,7 @@ import pytest
 
 from kornel.shim_client import Allocated, Ask, CallbackHandler, Judgement, PredicatesQuestion, ShimClient
 from kornel.si.v1 import si_pb2 as si
-from tests.e2e.harness import CONFIG, PATIENCE_S, create, running_core
+from tests.e2e.harness import CONFIG, create, running_core
 from tests.kubernetes_rules import (
     Ended,
     Placed,
@@ -21,6 +21,7 @@ from tests.kubernetes_rules import (
     random_topology,
     refuse_node,
 )
+from tests.patience import PATIENCE_S
 
 APPLICATION = si.AddApplicationRequest(
     applicationID="app", queueName="root.a", ugi=si.UserGroupInformation(user="u")

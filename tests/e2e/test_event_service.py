@@ -18,7 +18,9 @@ from kornel.core.service.event_streams import LEAST_PAUSE_S
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc, events_pb2_grpc
 from kornel.v1 import events_pb2 as pb
-from tests.e2e.harness import CONFIG, PATIENCE_S, Conversation, Core, create, node_request, running_core, until
+from tests.e2e.harness import CONFIG, Conversation, Core, ManualTimeouts, create, node_request, running_core
+from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 Code = grpc.StatusCode
 REGISTRATION = 2
@@ -323,17 +325,22 @@ async def test_a_real_client_that_stops_reading_hears_why_it_was_dropped(
     reg: Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flow control stops the writer; after its patience the stream is over, and others are not held up."""
-    monkeypatch.setattr(event_service, "WRITE_PATIENCE_S", 0.2)
+    patience = ManualTimeouts()
+    monkeypatch.setattr(event_service, "asyncio", patience)
+
+    def is_dropped() -> bool:
+        patience.run_out()
+        return len(reg.server.events.places) == 1
+
     async with watching(reg) as stream, watching(reg) as other:
-        await other.receive()
-        await fill(reg, stream, 20)
         reading = asyncio.ensure_future(other.end())
+        await fill(reg, stream, 20)
         last = [REGISTRATION + 20_000 - 1]
         await until(lambda: ids(other.got[-1:])[-1:] == last, "the other stream to be told")
-        await until(lambda: len(reg.server.events.places) == 1, "the silent stream to be dropped")
+        await until(is_dropped, "the silent stream to be dropped")
         code, details = await stream.end()
         assert code is Code.RESOURCE_EXHAUSTED
-        assert details.startswith("read nothing for 0.2 s; resume from ")
+        assert details.startswith("read nothing for 5 s; resume from ")
         told = ids(stream.got)
         assert told == list(range(REGISTRATION, REGISTRATION + len(told)))
         assert len(told) < 20_000

@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,10 @@ from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.resources import Resources
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import events_pb2 as pb
-from tests.e2e.harness import PATIENCE_S, Core, running_core, until
+from tests.e2e.harness import Core, running_core
+from tests.patience import PATIENCE_S
 from tests.prepared import python
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,47 +98,57 @@ async def test_what_cannot_be_shown(reg: Core, arguments: list[str], code: int, 
     assert found.stderr.strip().endswith(said)
 
 
-async def test_nobody_there(unused_tcp_port: int) -> None:
-    where = f"127.0.0.1:{unused_tcp_port}"
-    found = await asyncio.to_thread(CliRunner().invoke, app, ["events", "--grpc", where])
+async def test_nobody_there() -> None:
+    found = await asyncio.to_thread(CliRunner().invoke, app, ["events", "--grpc", "127.0.0.1:1"])
     assert found.exit_code == 1
-    assert found.stderr.startswith(f"no core answers at {where}; start one with `kornel serve`")
+    assert found.stderr.startswith("no core answers at 127.0.0.1:1; start one with `kornel serve`")
 
 
-async def test_follow_survives_a_restart_of_the_core_and_ends_with_ctrl_c() -> None:
+@asynccontextmanager
+async def follow_events(address: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Runs ``kornel events --follow``, and leaves nothing of it behind."""
+    follower = await asyncio.create_subprocess_exec(
+        *(python(), "-m", "kornel", "events", "--follow", "--json", "--grpc", address),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield follower
+    finally:
+        if follower.returncode is None:
+            follower.kill()
+            await follower.communicate()
+
+
+async def test_follow_survives_a_restart_of_the_core_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     """What the next life of the core records is shown too, and that it is another one is said."""
-    async with running_core() as first:
-        await first.register()
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        follower = await asyncio.create_subprocess_exec(
-            *(python(), "-m", "kornel", "events", "--follow", "--json", "--grpc", first.address),
-            env=environment,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        assert follower.stdout is not None
+    address = f"unix:{tmp_path / 'core'}"
+    async with AsyncExitStack() as stack:
+        async with running_core(address=address) as first:
+            await first.register()
+            follower = await stack.enter_async_context(follow_events(address))
 
-        async def shown() -> tuple[str, str]:
-            assert follower.stdout is not None
-            line = json.loads(await asyncio.wait_for(follower.stdout.readline(), PATIENCE_S))
-            return line["instance"], line["record"]["object_id"]
+            async def read_event() -> tuple[str, str]:
+                assert follower.stdout is not None
+                line = json.loads(await asyncio.wait_for(follower.stdout.readline(), PATIENCE_S))
+                return line["instance"], line["record"]["object_id"]
 
-        assert [await shown(), await shown()] == [(first.server.events.instance, name) for name in ("root", "root.a")]
-        record(first, "live")
-        assert await shown() == (first.server.events.instance, "live")
-        stopping = asyncio.ensure_future(first.server.stop())
-        await stopping
-    address = first.address
-    async with running_core(address=address) as second:
-        await second.register()
-        assert [await shown(), await shown()] == [(second.server.events.instance, name) for name in ("root", "root.a")]
-        follower.send_signal(signal.SIGINT)
-        _, said = await asyncio.wait_for(follower.communicate(), PATIENCE_S)
-        assert follower.returncode == 0
-        lines = said.decode().splitlines()
-        assert lines[0].endswith("the core is shutting down; trying again")
-        assert lines[-1].startswith("the core was restarted")
-        await until(lambda: not second.server.events.places, "the place of the follower to be free")
+            for name in ("root", "root.a"):
+                assert await read_event() == (first.server.events.instance, name)
+            record(first, "live")
+            assert await read_event() == (first.server.events.instance, "live")
+            await first.server.stop()
+        async with running_core(address=address) as second:
+            await second.register()
+            for name in ("root", "root.a"):
+                assert await read_event() == (second.server.events.instance, name)
+            follower.send_signal(signal.SIGINT)
+            _, said = await asyncio.wait_for(follower.communicate(), PATIENCE_S)
+            assert follower.returncode == 0
+            text = said.decode()
+            assert 0 < text.find("; trying again\n") < text.find("the core was restarted")
+            await until(lambda: not second.server.events.places, "the place of the follower to be free")
 
 
 def test_a_line_cannot_be_forged() -> None:

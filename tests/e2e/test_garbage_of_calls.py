@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Iterator
 from typing import Any, Final
@@ -11,7 +12,9 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from kornel.core.service.garbage import FREEZE_EVERY, GarbageKeeper
-from tests.e2e.harness import PATIENCE_S, running_core
+from tests.e2e.harness import running_core
+from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 CALLS: Final = 60
 CALLS_AT_ONCE: Final = 4
@@ -41,9 +44,12 @@ async def test_calls_of_a_busy_core_are_forgotten(keeper: GarbageKeeper, method:
         gc.collect()
         before = remembered_calls()
         gc.freeze()
+        tasks = len(asyncio.all_tasks())
         for number in range(CALLS):
             calling = check(b"", timeout=PATIENCE_S)
             await calling.code()
+            # The client knows the end of a call before the core is through with it.
+            await until(lambda: len(asyncio.all_tasks()) <= tasks, "the call to be over")
             if number % CALLS_AT_ONCE == 0:
                 keeper.count_stored(FREEZE_EVERY)
         assert remembered_calls() <= before + 2 * CALLS_AT_ONCE

@@ -16,7 +16,9 @@ from kornel.core.service.resolvers.sources import Sources
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2 as pb
 from kornel.v1 import configuration_pb2_grpc
-from tests.e2e.harness import PATIENCE_S, Conversation, create, node_request, running_core, until
+from tests.e2e.harness import Conversation, create, node_request, running_core
+from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 GROUPS_DECIDE = """
 partitions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -27,7 +26,6 @@ from kornel.v1.status_pb2 import GetStatusRequest
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 from tests.e2e.harness import (
     CONFIG,
-    PATIENCE_S,
     Conversation,
     Core,
     allocation_request,
@@ -36,10 +34,11 @@ from tests.e2e.harness import (
     create,
     node_request,
     running_core,
-    until,
 )
+from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.prepared import python
+from tests.waiting import until
 
 PREEMPTING = """
 partitions:
@@ -295,7 +294,7 @@ async def test_dead_database_is_told_by_health_status_and_lists(postgres: Postgr
         assert await is_serving()
         postgres.stop()
         await core.serves()
-        await eventually(lambda: _not(is_serving()), "health to say so")
+        await until(lambda: _not(is_serving()), "health to say so")
         status = await stub(core).GetHistoryStatus(pb.GetHistoryStatusRequest(), timeout=PATIENCE_S)
         assert "the database cannot be written" in status.problem
         assert status.problem_since_ns > 0
@@ -304,7 +303,7 @@ async def test_dead_database_is_told_by_health_status_and_lists(postgres: Postgr
         assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
         await core.serves()
         postgres.start()
-        await eventually(is_serving, "health to be good again")
+        await until(is_serving, "health to be good again")
         status = await written(core)
         assert status.problem == ""
         assert (status.dropped, status.refused) == (0, 0)
@@ -326,14 +325,6 @@ def _lists(core: Core, page: pb.HistoryPage) -> list[tuple[Callable[[Any], Await
         (service.ListEvents, pb.ListEventsRequest(page=page)),
         (service.ListConfigurations, pb.ListConfigurationsRequest(page=page)),
     ]
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + PATIENCE_S
-    while not await condition():
-        assert loop.time() < deadline, f"waited {PATIENCE_S} s for {what}"
-        await asyncio.sleep(0.01)
 
 
 async def _not(condition: Awaitable[bool]) -> bool:

@@ -15,9 +15,11 @@ from typer.testing import CliRunner, Result
 from kornel.core.cli import moments
 from kornel.core.cli.app import app
 from kornel.core.service.clock import SECOND_NS
-from tests.e2e.harness import Core, until
+from tests.e2e.harness import Core
 from tests.e2e.test_history import core_with, preempt, written
+from tests.patience import PATIENCE_S
 from tests.prepared import python
+from tests.waiting import until
 
 
 async def kornel(core: Core, *arguments: str) -> Result:
@@ -158,7 +160,7 @@ async def test_core_without_history(core: Core) -> None:
 def serve(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [python(), "-m", "kornel", "serve", "--grpc", "unix:/nowhere/at/all", *arguments]
     environment: dict[str, Any] = {"PATH": "/usr/bin:/bin", **variables}
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=50, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=environment)
 
 
 def test_history_that_cannot_be_meant() -> None:
@@ -184,17 +186,26 @@ def test_history_that_cannot_be_begun(tmp_path: Path) -> None:
     assert "cannot listen" in done.stderr
 
 
+async def until_status(core: Core, code: int) -> Result:
+    """Returns what ``kornel history status`` says once it exits with *code*."""
+
+    async def ask() -> Result | None:
+        status = await kornel(core, "status")
+        return status if status.exit_code == code else None
+
+    found: Result = await until(ask, f"exit status {code}")
+    return found
+
+
 async def test_records_that_were_set_aside_are_told(tmp_path: Path) -> None:
     """With where they lie; the command exits 1 until somebody has removed them."""
     aside = tmp_path / "spool" / "set-aside"
     aside.mkdir(parents=True)
     (aside / "records.jsonl").write_text("{}\n{}\n")
     async with core_with(str(tmp_path / "history.db"), tmp_path) as core:
-        while (status := await kornel(core, "status")).exit_code == 0:  # noqa: ASYNC110 - it asks a core
-            await asyncio.sleep(0.01)
+        status = await until_status(core, 1)
         assert f"set aside    2 in {aside}" in status.output
         assert f"problem      2 records or files lie in {aside}" in status.output
         (aside / "records.jsonl").unlink()
-        while (status := await kornel(core, "status")).exit_code:  # noqa: ASYNC110 - it asks a core
-            await asyncio.sleep(0.01)
+        status = await until_status(core, 0)
         assert "set aside    nothing" in status.output

@@ -29,14 +29,14 @@ from kornel.si.v1 import si_pb2_grpc
 from kornel.v1 import history_pb2 as pb
 from kornel.v1.history_pb2_grpc import HistoryServiceStub
 from tests.e2e.harness import CONFIG, allocation_request, application_request, ask, create, node_request
+from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
+from tests.prepared import kill_program
+from tests.waiting import until
 
 ROUNDS = 5
-START_S = 40.0
 LEAST_STORED = 100
 SEED = 20260901
-
-pytestmark = pytest.mark.timeout(240)
 
 
 @dataclass
@@ -66,17 +66,14 @@ async def core_process(database: str, tmp_path: Path) -> AsyncIterator[tuple[sub
     ready.unlink(missing_ok=True)
     process = _start(database, tmp_path, ready)
     try:
-        async with asyncio.timeout(START_S):
-            while not ready.exists():
-                assert process.poll() is None, (tmp_path / "core.log").read_text()
-                await asyncio.sleep(0.02)
+        await until(lambda: ready.exists() or process.poll() is not None, "the core to serve")
+        assert ready.exists()
         yield process, ready.read_text().strip()
     except BaseException:
         print((tmp_path / "core.log").read_text())
         raise
     finally:
-        process.kill()
-        process.wait()
+        await asyncio.to_thread(kill_program, process)
 
 
 async def work(channel: grpc.aio.Channel) -> None:
@@ -120,8 +117,7 @@ async def run_until_killed(
         while not waiting.done():
             promises.note(await service.GetHistoryStatus(pb.GetHistoryStatusRequest()))
             await asyncio.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        await asyncio.to_thread(kill_program, process)
         await waiting
         busy.cancel()
         with suppress(asyncio.CancelledError, grpc.aio.AioRpcError):
@@ -130,13 +126,15 @@ async def run_until_killed(
 
 async def caught_up(address: str) -> pb.GetHistoryStatusResponse:
     """Once nothing waits any more: how the history is doing."""
-    async with grpc.aio.insecure_channel(address) as channel, asyncio.timeout(START_S):
+    async with grpc.aio.insecure_channel(address) as channel:
         service: Any = HistoryServiceStub(channel)
-        while True:
+
+        async def ask() -> pb.GetHistoryStatusResponse | None:
             status: pb.GetHistoryStatusResponse = await service.GetHistoryStatus(pb.GetHistoryStatusRequest())
-            if not (status.problem or status.spool_bytes or status.queued):
-                return status
-            await asyncio.sleep(0.02)
+            return None if status.problem or status.spool_bytes or status.queued else status
+
+        found: pb.GetHistoryStatusResponse = await until(ask, "the history to have caught up")
+        return found
 
 
 def sequences(database: str) -> dict[int, set[int]]:
@@ -228,9 +226,7 @@ async def test_nor_when_the_committing_process_is(database: str, tmp_path: Path)
     async with core_process(database, tmp_path) as (process, address):
         deaths = asyncio.create_task(three_deaths(process.pid, random, promises))
         await run_until_killed(address, process, promises, deaths)
-        async with asyncio.timeout(START_S):
-            while any(alive(pid) for pid in deaths.result()):  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.02)
+        await until(lambda: not any(alive(pid) for pid in deaths.result()), "its processes to end")
     opens_clean(database)
     async with core_process(database, tmp_path) as (_, address):
         status = await caught_up(address)
@@ -275,7 +271,7 @@ async def test_sqlite_file_is_whole_after_sigterm(tmp_path: Path) -> None:
             while (await service.GetHistoryStatus(pb.GetHistoryStatusRequest())).spool_bytes:  # noqa: ASYNC110 - it asks a core
                 await asyncio.sleep(0.05)
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(process.wait, START_S) == 0
+        assert await asyncio.to_thread(process.wait, PATIENCE_S) == 0
     assert "left_in_spool_bytes=0" in (tmp_path / "core.log").read_text()
     try:
         _check_copy(file, other)

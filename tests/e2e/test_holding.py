@@ -30,7 +30,6 @@ from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 from tests.e2e.harness import (
     CONFIG,
-    PATIENCE_S,
     Conversation,
     Core,
     allocation_request,
@@ -38,9 +37,10 @@ from tests.e2e.harness import (
     ask,
     create,
     node_request,
-    until,
 )
 from tests.e2e.rest.shim import PREFIX, P, rest_cluster
+from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 HERE = "anonymous@127.0.0.1"
 TWO = CONFIG + "          - name: b\n"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,9 +22,12 @@ import pytest
 
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e import raw_http2 as h2
-from tests.e2e.bystander import PATIENCE_S, Bystander
-from tests.e2e.harness import node_request, release_request
+from tests.e2e.bystander import Bystander
+from tests.e2e.harness import Conversation, node_request, release_request
 from tests.e2e.test_command import serving
+from tests.patience import PATIENCE_S
+from tests.prepared import find_program
+from tests.waiting import wait_until
 
 OWN_FILES: Final = 3
 """Files that gRPC may open for itself meanwhile; every test leaves more connections behind than that, or none."""
@@ -41,7 +43,7 @@ OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_leng
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bystander]:
     with serving(tmp_path_factory.mktemp("core"), "--log-level", "error") as (process, address):
-        bystander = Bystander(address, process.pid)
+        bystander = Bystander(address, find_program(process.pid))
         yield bystander
         assert bystander.status().invariant_violations == 0
         bystander.close()
@@ -57,16 +59,17 @@ def unharmed(shim: Bystander) -> Iterator[None]:
     shim.works()
     open_before, memory_before = shim.connections(), shim.memory_mib()
     yield
-    deadline = time.monotonic() + PATIENCE_S
-    while (still := shim.connections()) > open_before + OWN_FILES:
-        assert time.monotonic() < deadline, f"{still - open_before} connections are left over"
-        time.sleep(0.01)
+    wait_until(
+        lambda: shim.connections() <= open_before + OWN_FILES,
+        lambda: f"the last {shim.connections() - open_before} connections to be closed",
+    )
     # The core has seen the attackers go; a call takes its turn after what that left to be done.
     shim.status()
     shim.works()
-    while (memory := shim.memory_mib()) > memory_before + TOLERANCE_MIB:
-        assert time.monotonic() < deadline, f"{memory_before:.0f} MiB before, {memory:.0f} MiB after"
-        time.sleep(0.05)
+    wait_until(
+        lambda: shim.memory_mib() <= memory_before + TOLERANCE_MIB,
+        lambda: f"memory to fall from {shim.memory_mib():.0f} to {memory_before:.0f} MiB",
+    )
 
 
 def started(path: str = ALLOCATION) -> bytes:
@@ -136,10 +139,11 @@ async def test_garbage_on_every_stream_at_once(shim: Bystander) -> None:
     """Bytes that are no message end their own stream INVALID_ARGUMENT, on every kind, dozens at a time."""
 
     async def one(channel: grpc.aio.Channel, method: str, raw: bytes) -> grpc.StatusCode:
-        call: Any = channel.stream_stream(method)()
+        talk = Conversation(channel.stream_stream(method)())
         with suppress(grpc.aio.AioRpcError):
-            await call.write(raw)
-        return await asyncio.wait_for(call.code(), PATIENCE_S)
+            await talk.send(raw)
+        code, _ = await talk.end()
+        return code
 
     async with grpc.aio.insecure_channel(shim.address) as channel:
         raws = (b"\xff" * 9, b"\x00", b"\x0a\x7fshort", b"\x12\x02\xff\xfe")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -23,21 +23,21 @@ from kornel.core.domain.commands import UpdateAllocations
 from kornel.core.domain.effects import Allocated
 from kornel.core.journal.reading import read_records, verify_store
 from kornel.core.journal.replay import Replay
+from kornel.shim_client.call_status import StatusKeeper
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from tests.e2e.harness import CONFIG, allocation_request, application_request, ask, create, node_request
 from tests.history_databases import database, postgres, postgres_server
+from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
-from tests.prepared import find_program, python
+from tests.prepared import kill_program, python
 from tests.unit.journal.made import open_store
+from tests.waiting import until
 
 __all__ = ["database", "postgres", "postgres_server"]
 
-PATIENCE_S = 60.0
 KILLS = 4
 JOURNAL = "kornel.v1.Journal"
-
-pytestmark = pytest.mark.timeout(240)
 
 
 @asynccontextmanager
@@ -54,15 +54,12 @@ async def core_process(
     with (tmp_path / "core.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: ASYNC220 - forks once
     try:
-        async with asyncio.timeout(PATIENCE_S):
-            while not ready.exists():
-                assert process.poll() is None, (tmp_path / "core.log").read_text()
-                await asyncio.sleep(0.02)
+        await until(lambda: ready.exists() or process.poll() is not None, "the core to serve")
+        assert ready.exists(), (tmp_path / "core.log").read_text()
         async with grpc.aio.insecure_channel(ready.read_text().strip()) as channel:
             yield process, channel
     finally:
-        process.kill()
-        process.wait()
+        await asyncio.to_thread(kill_program, process)
 
 
 @dataclass
@@ -107,15 +104,23 @@ class Shim:
             while len(self.heard) <= than:
                 await self.place(channel, 0.5)
 
+    async def place_for_ever(self, channel: grpc.aio.Channel) -> None:
+        """Sends asks until it is cancelled, on another stream whenever one ends.
+
+        A full disk may have room again for a moment, because SQLite takes back what it could not write whole.
+        """
+        while True:
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                await self.place(channel, PATIENCE_S)
+            await asyncio.sleep(0.01)
+
     async def hear_all(self, channel: grpc.aio.Channel, last: str, decided: set[str]) -> None:
         """Opens a stream without registering, asks for one more, and hears everything that was missed."""
         scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
         call = scheduler.UpdateAllocation()
         await call.write(allocation_request(ask(last, "app", vcore=1)))
         listening = asyncio.create_task(self.listen(call))
-        async with asyncio.timeout(PATIENCE_S):
-            while not {*decided, last} <= self.heard.keys():  # noqa: ASYNC110 - another task hears
-                await asyncio.sleep(0.02)
+        await until(lambda: {*decided, last} <= self.heard.keys(), "everything that was decided to be heard")
         listening.cancel()
         call.cancel()
 
@@ -159,10 +164,9 @@ async def test_nothing_that_a_shim_heard_is_lost_by_a_kill(database: str, tmp_pa
         async with core_process(database, tmp_path, "--journal-sync", sync) as (process, channel):
             if not number:
                 await shim.prepare(channel)
-            await shim.place(channel, 0.4 + 0.13 * number)
-            os.kill(find_program(process.pid), signal.SIGKILL)
-            await asyncio.to_thread(process.wait)
-        assert shim.heard
+            await shim.place_more(channel, len(shim.heard))
+            await shim.place(channel, 0.13 * number)
+            await asyncio.to_thread(kill_program, process)
         decided = check_heard(shim, database)
     async with core_process(database, tmp_path, "--journal-sync", sync) as (_, channel):
         await shim.hear_all(channel, "last", set(decided))
@@ -200,18 +204,27 @@ async def health_of(channel: grpc.aio.Channel, service: str) -> int:
 
 async def wait_for_health(channel: grpc.aio.Channel, expected: int) -> None:
     """Returns when both the journal and the core have the *expected* state."""
-    async with asyncio.timeout(PATIENCE_S):
-        while {await health_of(channel, JOURNAL), await health_of(channel, "")} != {expected}:  # noqa: ASYNC110 - asked over the wire
-            await asyncio.sleep(0.05)
+
+    async def is_reached() -> bool:
+        return {await health_of(channel, JOURNAL), await health_of(channel, "")} == {expected}
+
+    await until(is_reached, f"health {expected} of core and journal")
 
 
 async def end_of(channel: grpc.aio.Channel) -> grpc.StatusCode:
-    """Returns how a stream ends on which an ask is sent."""
+    """Returns how a stream ends on which asks are sent until it does: one ask may still find room on a full disk."""
     scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
     call = scheduler.UpdateAllocation()
-    await call.write(allocation_request(ask("refused", "app", vcore=1)))
-    code: grpc.StatusCode = await asyncio.wait_for(call.code(), PATIENCE_S)
-    return code
+    status = StatusKeeper(call)
+    numbers = itertools.count()
+
+    async def has_ended() -> bool:
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await call.write(allocation_request(ask(f"refused-{next(numbers)}", "app", vcore=1)))
+        return call.done()
+
+    await until(has_ended, "the stream to end")
+    return (await status.wait_for_status()).code
 
 
 async def test_a_database_that_is_away_stops_the_intake(postgres: Postgres, tmp_path: Path) -> None:
@@ -256,8 +269,7 @@ async def test_a_full_disk_stops_the_intake_until_there_is_room(tmp_path: Path, 
     async with core_process(journal, tmp_path) as (_, channel):
         await shim.prepare(channel)
         ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 20_000))
-        # How much fits into the rest depends on how busy the machine is: a slow core writes less in the same time.
-        placing = asyncio.create_task(shim.place(channel, PATIENCE_S))
+        placing = asyncio.create_task(shim.place_for_ever(channel))
         await wait_for_health(channel, health_pb2.HealthCheckResponse.NOT_SERVING)
         assert await end_of(channel) is grpc.StatusCode.RESOURCE_EXHAUSTED
         placing.cancel()
@@ -359,8 +371,7 @@ async def test_a_disk_that_the_kernel_makes_read_only_loses_nothing(tmp_path: Pa
         heard = len(shim.heard)
         await asyncio.gather(shim.place(channel, 0.3), return_exceptions=True)
         assert len(shim.heard) == heard
-        os.kill(find_program(process.pid), signal.SIGKILL)
-        await asyncio.to_thread(process.wait)
+        await asyncio.to_thread(kill_program, process)
     failing_disk.unmount()
     failing_disk.mount()
     async with core_process(journal, tmp_path) as (_, channel):
@@ -388,8 +399,7 @@ async def test_the_commands_look_at_a_journal(tmp_path: Path) -> None:
     async with core_process(journal, tmp_path) as (process, channel):
         await shim.prepare(channel)
         await shim.place(channel, 0.3)
-        os.kill(find_program(process.pid), signal.SIGKILL)
-        process.wait()
+        await asyncio.to_thread(kill_program, process)
 
     def run(*arguments: str) -> str:
         command = [python(), "-m", "kornel", *arguments]

@@ -13,8 +13,9 @@ import pytest
 from kornel.core.service.configuration_history import Origin
 from kornel.v1 import configuration_pb2 as pb
 from kornel.v1 import configuration_pb2_grpc
-from tests.e2e.harness import CONFIG, Core, running_core, until
+from tests.e2e.harness import CONFIG, Core, running_core
 from tests.unit.journal.made import open_journal
+from tests.waiting import until
 
 OTHER = CONFIG.replace("name: a", "name: b")
 THIRD = CONFIG.replace("name: a", "name: c")

@@ -21,7 +21,7 @@ from kornel.core.journal.replay import Replay
 from kornel.shim_client import Allocated, Ask, AskRejected, ShimClient
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import manager_pb2, manager_pb2_grpc, status_pb2
-from tests.e2e.cores import PATIENCE_S, CoreProcess, cores_on, wait_until
+from tests.e2e.cores import CoreProcess, cores_on
 from tests.e2e.harness import (
     CONFIG,
     Conversation,
@@ -33,18 +33,17 @@ from tests.e2e.harness import (
     keys,
     node_request,
     running_core,
-    until,
 )
 from tests.e2e.test_resume import Books, books_of_journal, killed_core, place_asks
 from tests.e2e.test_several_managers import managing
 from tests.e2e.test_standing import followed, hand_over, sharing_core, status_of
 from tests.history_databases import postgres, postgres_server
+from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.unit.journal.made import open_journal, open_store
+from tests.waiting import until
 
 __all__ = ["postgres", "postgres_server"]
-
-pytestmark = pytest.mark.timeout(400)
 
 NAMES = ("rm-1", "rm-2")
 ANN = si.UserGroupInformation(user="ann")
@@ -271,15 +270,15 @@ async def test_a_bug_in_the_engine_of_one_manager_does_not_stop_the_other(tmp_pa
             tasks = [asyncio.create_task(each) for each in listening]
             placing = asyncio.create_task(place_asks(sound, 200))
             await faulty.submit_asks([Ask(key, "app", {"vcore": 1}) for key in ("b-1", "poison", "b-2")])
-            await wait_until(lambda: heard["rm-1"].total() == 3, "the asks to be answered")
+            await until(lambda: heard["rm-1"].total() == 3, "the asks to be answered")
             await placing
-            await wait_until(lambda: heard["rm-2"].total() == 200, "the asks of the other to be placed")
+            await until(lambda: heard["rm-2"].total() == 200, "the asks of the other to be placed")
             assert core.log.read_text().count("engine restored") == 2
             core.send(signal.SIGKILL)
             await core.ended()
             again = await cores.start(address=core.address)
             await faulty.submit_asks([Ask("last", "app", {"vcore": 1})])
-            await wait_until(lambda: (Allocated, "last") in heard["rm-1"], "the last ask to be placed")
+            await until(lambda: (Allocated, "last") in heard["rm-1"], "the last ask to be placed")
             placed = {(Allocated, key): 1 for key in ("b-1", "b-2", "last")}
             assert heard["rm-1"] == {**placed, (AskRejected, "poison"): 1}
             assert heard["rm-2"] == {(Allocated, f"ask-{number}"): 1 for number in range(200)}

@@ -9,7 +9,6 @@ from typing import Any
 
 import grpc
 import grpc.aio
-import pytest
 
 from kornel.shim_client import Ask, Released, ShimClient
 from kornel.si.v1 import si_pb2 as si
@@ -22,12 +21,11 @@ from kornel.v1 import (
     test_clock_pb2_grpc,
 )
 from tests.e2e.harness import CONFIG, create, resource
-from tests.e2e.test_resume import PATIENCE_S, KilledCore, killed_core, look_at_partition
+from tests.e2e.test_resume import KilledCore, killed_core, look_at_partition
+from tests.patience import PATIENCE_S
 
 SECOND_NS = 10**9
 GANG_TIMES_OUT_S = 60
-
-pytestmark = pytest.mark.timeout(200)
 
 
 @dataclass(frozen=True)

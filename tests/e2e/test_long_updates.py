@@ -22,7 +22,6 @@ from kornel.v1.status_pb2 import GetStatusRequest, GetStatusResponse
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 from tests.e2e.harness import (
     CONFIG,
-    PATIENCE_S,
     Conversation,
     Core,
     allocation_request,
@@ -31,8 +30,9 @@ from tests.e2e.harness import (
     create,
     node_request,
     running_core,
-    until,
 )
+from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 MANY = CONFIG + "".join(f"          - {{name: q{number}}}\n" for number in range(50))
 LIMITED = MANY.replace("}\n", ", resources: {max: {vcore: 1}}}\n")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.e2e.test_command import PATIENCE_S, environment, kornel, serving
-from tests.prepared import python
+from tests.e2e.test_command import environment, kornel, serving
+from tests.patience import PATIENCE_S
+from tests.prepared import kill_program, python
+from tests.waiting import wait_until
 
 SCENARIO = """
 name: survivor
@@ -63,7 +63,7 @@ def playing(
     try:
         yield process
     finally:
-        process.kill()
+        kill_program(process)
         process.communicate()
 
 
@@ -78,30 +78,22 @@ def placements(address: str) -> dict[str, str]:
     return found
 
 
-def wait_for(what: str, condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 2 * PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
 def test_what_runs_stays_where_it_is_and_the_story_goes_on(tmp_path: Path) -> None:
     """Allocations keep node and key, a drained node stays closed, and what the scenario has next happens."""
     address = f"unix:{tmp_path}/core.sock"
     with serving(tmp_path, "--grpc", address) as (core, _), playing(tmp_path, address, "1h", late="15s") as cluster:
-        wait_for("all to be placed that has room", lambda: len(placements(address)) == 8)
+        wait_until(lambda: len(placements(address)) == 8, "all to be placed that has room")
         before = placements(address)
-        core.send_signal(signal.SIGKILL)
-        core.wait(PATIENCE_S)
+        kill_program(core)
         again = tmp_path / "again"
         again.mkdir()
         with serving(again, "--grpc", address):
-            wait_for("what runs to be reported again", lambda: placements(address))
+            wait_until(lambda: placements(address), "what runs to be reported again")
             for key, node in placements(address).items():
                 assert before.get(key, node) == node, key
-            wait_for(
-                "the second application to preempt what it is guaranteed",
+            wait_until(
                 lambda: sum(key.startswith("late-server") for key in placements(address)) == 4,
+                "the second application to preempt what it is guaranteed",
             )
             after = placements(address)
             assert set(after.values()) == {"node-0", "node-1"}
@@ -116,13 +108,12 @@ def test_a_run_judges_itself_across_the_restart(tmp_path: Path) -> None:
     """A run with a restart of the core in it ends by itself, with status 0 and a line about the restart."""
     address = f"unix:{tmp_path}/core.sock"
     with serving(tmp_path, "--grpc", address) as (core, _), playing(tmp_path, address, "12s") as cluster:
-        wait_for("all to be placed that has room", lambda: len(placements(address)) == 8)
-        core.send_signal(signal.SIGKILL)
-        core.wait(PATIENCE_S)
+        wait_until(lambda: len(placements(address)) == 8, "all to be placed that has room")
+        kill_program(core)
         again = tmp_path / "again"
         again.mkdir()
         with serving(again, "--grpc", address):
-            output, errors = cluster.communicate(timeout=2 * PATIENCE_S)
+            output, errors = cluster.communicate(timeout=PATIENCE_S)
     assert cluster.returncode == 0, output + errors
     assert "anomaly" not in output
     assert "the core was started again: everything is reported again" in output
@@ -136,12 +127,11 @@ def test_a_run_may_end_with_its_core(tmp_path: Path) -> None:
         serving(tmp_path, "--grpc", address) as (core, _),
         playing(tmp_path, address, "1h", "--no-reconnect") as cluster,
     ):
-        wait_for("all to be placed that has room", lambda: len(placements(address)) == 8)
-        core.send_signal(signal.SIGKILL)
-        core.wait(PATIENCE_S)
+        wait_until(lambda: len(placements(address)) == 8, "all to be placed that has room")
+        kill_program(core)
         again = tmp_path / "again"
         again.mkdir()
         with serving(again, "--grpc", address):
-            _, errors = cluster.communicate(timeout=2 * PATIENCE_S)
+            _, errors = cluster.communicate(timeout=PATIENCE_S)
     assert cluster.returncode == 3
     assert "ended by the core" in errors

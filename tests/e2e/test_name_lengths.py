@@ -12,17 +12,9 @@ from kornel.core.domain.names import LONGEST_MANAGER, LONGEST_NAME, LONGEST_TAGS
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from kornel.v1.read_pb2 import GetNodeRequest
-from tests.e2e.harness import (
-    PATIENCE_S,
-    Conversation,
-    Core,
-    allocation_request,
-    application_request,
-    ask,
-    create,
-    node_request,
-    until,
-)
+from tests.e2e.harness import Conversation, Core, allocation_request, application_request, ask, create, node_request
+from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 ENTRIES = {
     "UpdateNode": lambda rm_id: node_request(create("n1"), rm_id=rm_id),

@@ -29,16 +29,9 @@ from kornel.core.service.clock import SECOND_NS
 from kornel.core.service.visible import is_visible
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import status_pb2, status_pb2_grpc
-from tests.e2e.harness import (
-    PATIENCE_S,
-    Conversation,
-    Core,
-    allocation_request,
-    ask,
-    create,
-    node_request,
-)
+from tests.e2e.harness import Conversation, Core, allocation_request, ask, create, node_request
 from tests.e2e.test_history import core_with, written
+from tests.patience import PATIENCE_S
 from tests.unit.journal.made import decide, open_journal
 
 BAD = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202egnp\u2066\u200b\u3164\x7f\r\nFORGED line \t\x00\x85\u2028[red]x[/]"

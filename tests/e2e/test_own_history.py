@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import grpc
@@ -12,9 +11,10 @@ import pytest
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from tests.e2e.harness import CONFIG
-from tests.e2e.local.harness import wait_until
 from tests.e2e.test_bench_command import SMALL
-from tests.e2e.test_command import PATIENCE_S, kornel, serving
+from tests.e2e.test_command import kornel, serving
+from tests.patience import PATIENCE_S
+from tests.waiting import wait_until
 
 
 def history_of(address: str) -> dict[str, object]:
@@ -49,9 +49,11 @@ def test_a_measurement_leaves_no_history(tmp_path: Path) -> None:
         assert history_of(address)["stored"] == "0"
         with grpc.insecure_channel(address) as channel:
             stub = si_pb2_grpc.SchedulerStub(channel)
-            stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=5)
-        deadline = time.monotonic() + PATIENCE_S
-        while "rm-1" not in (kept := kornel("history", "configs", "--core", address).stdout):
-            assert time.monotonic() < deadline, kept
-            time.sleep(0.1)
+            stub.RegisterResourceManager(
+                si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=PATIENCE_S
+            )
+        kept = wait_until(
+            lambda: "rm-1" in (said := kornel("history", "configs", "--core", address).stdout) and said,
+            "the configuration of the manager to be stored",
+        )
     assert "kornel-bench" not in kept

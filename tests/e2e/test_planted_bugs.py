@@ -23,15 +23,15 @@ from kornel.shim_client import Allocated, Ask, AskRejected, ShimClient
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc
-from tests.e2e.cores import PATIENCE_S, PLANTED, CoreProcess, cores_on, wait_until
+from tests.e2e.cores import PLANTED, CoreProcess, cores_on
 from tests.e2e.harness import CONFIG, allocation_request, ask, create
 from tests.e2e.test_journal import Shim, decided_in
 from tests.history_databases import postgres, postgres_server
+from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
+from tests.waiting import until
 
 __all__ = ["postgres", "postgres_server"]
-
-pytestmark = pytest.mark.timeout(240)
 
 MANAGERS = "kornel.v1.Managers"
 
@@ -75,9 +75,7 @@ async def listening_client(address: str) -> AsyncIterator[tuple[ShimClient, Coun
 
 async def wait_for_log(core: CoreProcess, text: str) -> None:
     """Returns when the core has said *text*."""
-    async with asyncio.timeout(PATIENCE_S):
-        while text not in core.log.read_text():  # noqa: ASYNC110 - another process writes it
-            await asyncio.sleep(0.02)
+    await until(lambda: text in core.log.read_text(), f"the core to say {text!r}")
 
 
 async def check_books(core: CoreProcess, allocations: int) -> None:
@@ -122,12 +120,12 @@ async def test_a_shim_goes_on_exactly_behind_a_bug(tmp_path: Path) -> None:
         core = await cores.start(bugs=True)
         async with listening_client(core.address) as (client, heard):
             await client.submit_asks([Ask(key, "app", {"vcore": 1}) for key in ("b-1", "poison", "b-2")])
-            await wait_until(lambda: heard.total() == 3, "the asks to be answered")
+            await until(lambda: heard.total() == 3, "the asks to be answered")
             core.send(signal.SIGKILL)
             await core.ended()
             again = await cores.start(address=core.address)
             await client.submit_asks([Ask("last", "app", {"vcore": 1})])
-            await wait_until(lambda: (Allocated, "last") in heard, "the last ask to be placed")
+            await until(lambda: (Allocated, "last") in heard, "the last ask to be placed")
             placed = {(Allocated, key): 1 for key in ("b-1", "b-2", "last")}
             assert heard == {**placed, (AskRejected, "poison"): 1}
             await check_books(again, 3)
@@ -145,9 +143,9 @@ async def test_a_message_that_was_set_aside_is_not_lost_by_a_kill(tmp_path: Path
             core.send(signal.SIGKILL)
             await core.ended()
             again = await cores.start(address=core.address)
-            await wait_until(lambda: len(heard) == 3, "the asks to be answered")
+            await until(lambda: len(heard) == 3, "the asks to be answered")
             await client.submit_asks([Ask("last", "app", {"vcore": 1})])
-            await wait_until(lambda: (Allocated, "last") in heard, "the last ask to be placed")
+            await until(lambda: (Allocated, "last") in heard, "the last ask to be placed")
             # The next core has no bug.
             assert heard == {(Allocated, key): 1 for key in (*names, "last")}
             await check_books(again, 4)

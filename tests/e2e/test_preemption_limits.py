@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from kornel.si.v1 import si_pb2 as si
-from tests.e2e.harness import until
 from tests.e2e.preemption_wire import Shim, running_shim
 from tests.preemption_notation import Case, TaskCase
+from tests.waiting import until
 
 NODES = 16
 

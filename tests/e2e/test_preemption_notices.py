@@ -20,7 +20,8 @@ from kornel.shim_client import (
 )
 from kornel.shim_client.asks import resource
 from kornel.si.v1 import si_pb2 as si
-from tests.e2e.harness import Core, create, running_core, until
+from tests.e2e.harness import Core, create, running_core
+from tests.waiting import until
 
 CONFIG = """
 partitions:

@@ -17,12 +17,14 @@ from kornel.core.service.clock import SECOND_NS
 from kornel.shim_client import CallbackHandler, SchedulingState, ShimClient
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
-from tests.e2e.harness import PATIENCE_S, Core, create, until
+from tests.e2e.harness import Core, create
 from tests.e2e.preemption_wire import Shim, allocation, running_shim
+from tests.patience import PATIENCE_S
 from tests.preemption_notation import TaskCase
 from tests.scenarios.preemption.busy_cluster import keys
 from tests.scenarios.preemption.monitor_stage import queue_tree
 from tests.scenarios.preemption.test_trust import MOST_S, resources
+from tests.waiting import until
 
 ONE: Final = {"f": 1}
 Queues = Mapping[str, dict[str, Any]]

@@ -20,8 +20,10 @@ from kornel.v1 import configuration_pb2 as pb
 from kornel.v1.status_pb2 import ExplainUserRequest, QueueStatus, UserStatus
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 from tests.e2e.harness import allocation_request, application_request, ask, create, node_request
-from tests.e2e.test_command import PATIENCE_S, stopped
+from tests.e2e.test_command import stopped
 from tests.e2e.test_reload_command import Running, following
+from tests.patience import PATIENCE_S
+from tests.waiting import wait_until
 
 HOUR_NS: Final = 3600 * 10**9
 OWNERS: Final = {"root.a": "ann", "root.b": "bob", "root.c": "carl"}
@@ -149,7 +151,7 @@ def test_what_was_told_is_what_happens(tmp_path: Path) -> None:
         began_ns = time.time_ns()
         core.file.write_text(AFTER, encoding="utf-8")
         core.process.send_signal(signal.SIGHUP)
-        core.until(lambda: core.status().configuration_checksum == impact.checksum, "the file to hold")
+        wait_until(lambda: core.status().configuration_checksum == impact.checksum, "the file to hold")
         ended_ns = time.time_ns()
 
         after = queues_of(core)
@@ -173,7 +175,7 @@ def test_what_was_told_is_what_happens(tmp_path: Path) -> None:
         held = {path: found.used["vcore"] for path, found in after.items() if path in HELD}
         assert held == {path: 1_000 * number for path, number in HELD.items()}, "nothing running is touched yet"
         shim.allocations(allocation_request(ask("more-a", "root.a"), ask("more-b", "root.b"), ask("more-c", "root.c")))
-        core.until(lambda: queues_of(core)["root.c"].used["vcore"] == 2_000, "the queue that drains to go on")
+        wait_until(lambda: queues_of(core)["root.c"].used["vcore"] == 2_000, "the queue that drains to go on")
         waiting = queues_of(core)
         assert [waiting[path].pending["vcore"] for path in ("root.a", "root.b")] == [1_000, 1_000]
         assert [waiting[path].used["vcore"] for path in ("root.a", "root.b")] == [6_000, 3_000]
@@ -193,11 +195,11 @@ def test_a_wider_file_tells_of_no_harm(tmp_path: Path) -> None:
     file.write_text(BEFORE.replace("vcore: 8", "vcore: 80"), encoding="utf-8")
     with working_core(tmp_path) as (core, shim, _):
         shim.allocations(allocation_request(*[ask(f"more-{number}", "root.a") for number in range(5)]))
-        core.until(lambda: queues_of(core)["root.a"].used["vcore"] == 8_000, "the queue to be full")
+        wait_until(lambda: queues_of(core)["root.a"].used["vcore"] == 8_000, "the queue to be full")
         impact = preview(core, file)
         assert [found.path for found in impact.queues] == ["root.a"]
         harm = (impact.quota_excesses, impact.limit_excesses, impact.enforcements, impact.unplaced_applications)
         assert not any(harm)
         core.file.write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
         core.process.send_signal(signal.SIGHUP)
-        core.until(lambda: queues_of(core)["root.a"].used["vcore"] == 11_000, "all asks to be placed")
+        wait_until(lambda: queues_of(core)["root.a"].used["vcore"] == 11_000, "all asks to be placed")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,9 @@ from kornel.si.v1 import si_pb2_grpc
 from kornel.v1.status_pb2 import GetStatusRequest, GetStatusResponse
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 from tests.e2e.harness import CONFIG
-from tests.e2e.test_command import PATIENCE_S, kornel, serving, stopped
+from tests.e2e.test_command import kornel, serving, stopped
+from tests.patience import PATIENCE_S
+from tests.waiting import wait_until
 
 TWO = CONFIG + "          - name: b\n"
 THREE = TWO + "          - name: c\n"
@@ -47,12 +48,6 @@ class Running:
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return kornel(*arguments, "--grpc", self.address)
 
-    def until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}"
-            time.sleep(0.02)
-
 
 @contextmanager
 def following(tmp_path: Path, *arguments: str, file: Path | None = None) -> Iterator[Running]:
@@ -72,16 +67,16 @@ def test_sighup_reads_the_file_again(tmp_path: Path) -> None:
         assert core.queues() == ["a"]
         core.file.write_text(TWO, encoding="utf-8")
         core.process.send_signal(signal.SIGHUP)
-        core.until(lambda: core.queues() == ["a", "b"], "the new file to hold")
+        wait_until(lambda: core.queues() == ["a", "b"], "the new file to hold")
         core.file.write_text(BAD, encoding="utf-8")
         core.process.send_signal(signal.SIGHUP)
-        core.until(lambda: bool(core.status().configuration_problem), "the problem to be seen")
+        wait_until(lambda: bool(core.status().configuration_problem), "the problem to be seen")
         assert core.queues() == ["a", "b"]
         assert "configuration file not applied" in core.command("status").stdout
         assert core.command("health").stdout.strip() == "SERVING"
         core.file.write_text(THREE, encoding="utf-8")
         core.process.send_signal(signal.SIGHUP)
-        core.until(lambda: core.queues() == ["a", "b", "c"], "the good file to hold")
+        wait_until(lambda: core.queues() == ["a", "b", "c"], "the good file to hold")
         assert core.status().configuration_problem == ""
         stopped(core.process, signal.SIGTERM)
 
@@ -100,7 +95,7 @@ def test_watch_a_file_that_is_renamed_over(tmp_path: Path) -> None:
             scratch = tmp_path / "scratch"
             scratch.write_text(text, encoding="utf-8")
             scratch.replace(core.file)
-            core.until(lambda wanted=queues: core.queues() == wanted, "the new file to hold")
+            wait_until(lambda wanted=queues: core.queues() == wanted, "the new file to hold")
         stopped(core.process, signal.SIGTERM)
 
 
@@ -115,7 +110,7 @@ def test_watch_a_mounted_configmap(tmp_path: Path) -> None:
     with following(tmp_path, "--watch", file=mount / "queues.yaml") as core:
         (mount / "..data_tmp").symlink_to("..2")
         (mount / "..data_tmp").replace(mount / "..data")
-        core.until(lambda: core.queues() == ["a", "b"], "the new directory to hold")
+        wait_until(lambda: core.queues() == ["a", "b"], "the new directory to hold")
         stopped(core.process, signal.SIGTERM)
 
 
@@ -144,7 +139,7 @@ def test_the_commands_of_an_administrator(tmp_path: Path) -> None:
         assert core.queues() == ["a"], "a preview changes nothing"
         core.file.write_text(new.read_text(encoding="utf-8"), encoding="utf-8")
         core.process.send_signal(signal.SIGHUP)
-        core.until(lambda: core.queues() == ["b", "z"], "the new file to hold")
+        wait_until(lambda: core.queues() == ["b", "z"], "the new file to hold")
         history = core.command("config", "history").stdout
         assert [line.split()[0] for line in history.splitlines()[1:3]] == ["2", "1"]
         assert "registration" in history
@@ -178,13 +173,13 @@ def test_a_rollback_holds_until_it_is_undone(tmp_path: Path) -> None:
         assert core.queues() == ["a"]
         core.file.write_text(TWO, encoding="utf-8")
         core.process.send_signal(signal.SIGHUP)
-        core.until(lambda: core.queues() == ["a", "b"], "the new file to hold")
+        wait_until(lambda: core.queues() == ["a", "b"], "the new file to hold")
         rolled_back = core.command("config", "rollback", "1")
         assert rolled_back.returncode == 0
         assert "It stays in force until" in rolled_back.stdout
         assert "--undo" in rolled_back.stdout
         core.process.send_signal(signal.SIGHUP)
-        core.until(lambda: core.status().rollback.kept_out == 1, "the file to be read again")
+        wait_until(lambda: core.status().rollback.kept_out == 1, "the file to be read again")
         assert core.queues() == ["a"]
         said = core.command("status").stdout
         assert "rollback to version 1 by anonymous@127.0.0.1 holds since" in said

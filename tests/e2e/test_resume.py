@@ -9,7 +9,7 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,13 +31,12 @@ from kornel.shim_client import (
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import status_pb2
 from tests.e2e.harness import CONFIG, create
-from tests.prepared import find_program, python
+from tests.patience import PATIENCE_S
+from tests.prepared import find_program, kill_program, python
 from tests.unit.journal.made import open_store
+from tests.waiting import until
 
-PATIENCE_S = 60.0
 ASKS_AT_ONCE = 7
-
-pytestmark = pytest.mark.timeout(400)
 
 
 class KilledCore:
@@ -60,10 +59,9 @@ class KilledCore:
         ]  # fmt: skip
         with (self._home / "core.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: ASYNC220 - forks once
-        async with asyncio.timeout(PATIENCE_S):
-            while not ready.exists():
-                assert self._process.poll() is None, (self._home / "core.log").read_text()
-                await asyncio.sleep(0.02)
+        process = self._process
+        await until(lambda: ready.exists() or process.poll() is not None, "the core to serve")
+        assert ready.exists(), (self._home / "core.log").read_text()
 
     async def kill(self, number: int = signal.SIGKILL) -> None:
         """Kills the core that runs, or ends it in order: it leaves a snapshot then."""
@@ -73,9 +71,8 @@ class KilledCore:
 
     def close(self) -> None:
         """Leaves nothing running."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        if self._process is not None:
+            kill_program(self._process)
 
 
 @asynccontextmanager
@@ -134,14 +131,15 @@ async def place_asks(client: ShimClient, count: int) -> None:
 
 async def look_at_partition(client: ShimClient) -> status_pb2.PartitionStatus:
     """Returns what the core has, its books checked, once it is connected again."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            try:
-                (partition,) = (await client.status(audit=True)).partitions
-            except CallFailed:
-                await asyncio.sleep(0.05)
-            else:
-                return partition
+
+    async def look() -> status_pb2.PartitionStatus | None:
+        with suppress(CallFailed):
+            (partition,) = (await client.status(audit=True)).partitions
+            return partition
+        return None
+
+    found: status_pb2.PartitionStatus = await until(look, "the core to answer again")
+    return found
 
 
 def books_of_journal(journal: str) -> tuple[Counter[str], Counter[str]]:

@@ -15,7 +15,6 @@ from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import manager_pb2, manager_pb2_grpc
 from tests.e2e.harness import (
     CONFIG,
-    PATIENCE_S,
     Conversation,
     Core,
     allocation_request,
@@ -26,6 +25,7 @@ from tests.e2e.harness import (
     node_request,
     running_core,
 )
+from tests.patience import PATIENCE_S
 
 SESSION = ("kornel-session", "one")
 

@@ -28,9 +28,11 @@ from kornel.shim_client import (
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from tests.e2e import rolling_shim
-from tests.e2e.harness import CONFIG, PATIENCE_S, Core, running_core, until
+from tests.e2e.harness import CONFIG, Core, running_core
 from tests.e2e.test_command import serving
+from tests.patience import PATIENCE_S
 from tests.prepared import PATHS, python
+from tests.waiting import until
 
 RM = "rm-1"
 PODS = 200
@@ -243,22 +245,21 @@ async def _start_shim(address: str, database: Path, begin_at: int) -> asyncio.su
 
 
 async def _until_started(database: Path, count: int) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        with closing(sqlite3.connect(database, timeout=PATIENCE_S)) as cluster:
-            while cluster.execute("SELECT count(*) FROM pods WHERE node IS NOT NULL").fetchone()[0] < count:  # noqa: ASYNC110 - of other processes
-                await asyncio.sleep(0.02)
+    counting = "SELECT count(*) FROM pods WHERE node IS NOT NULL"
+    with closing(sqlite3.connect(database, timeout=PATIENCE_S)) as cluster:
+        await until(lambda: cluster.execute(counting).fetchone()[0] >= count, f"{count} pods to be started")
 
 
 async def _until_equal(reader: ShimClient, database: Path) -> None:
     """Wait until the core has every pod on the node on which it runs."""
     with closing(sqlite3.connect(database, timeout=PATIENCE_S)) as cluster:
         bound = dict(cluster.execute("SELECT key, node FROM pods").fetchall())
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            partition = (await reader.status()).partitions[0]
-            if (partition.allocation_count, partition.pending_ask_count) == (len(bound), 0):
-                break
-            await asyncio.sleep(0.05)
+
+    async def is_equal() -> bool:
+        partition = (await reader.status()).partitions[0]
+        return (partition.allocation_count, partition.pending_ask_count) == (len(bound), 0)
+
+    await until(is_equal, "the core to have every pod")
     for key, node in bound.items():
         assert (await reader.explain_ask(key)).node_id == node
 

@@ -38,7 +38,6 @@ from kornel.v1 import (
 )
 from tests.e2e.harness import (
     CONFIG,
-    PATIENCE_S,
     Conversation,
     Core,
     allocation_request,
@@ -49,8 +48,9 @@ from tests.e2e.harness import (
     node_request,
     release_request,
     running_core,
-    until,
 )
+from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 Code = grpc.StatusCode
 Health = health_pb2.HealthCheckResponse

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from kornel.core.journal.snapshot_store import KeptSnapshot, open_snapshots
-from tests.e2e.cores import PATIENCE_S, CoreProcess, Cores, cores_on
+from tests.e2e.cores import CoreProcess, Cores, cores_on
 from tests.e2e.test_journal import Shim, small_disk
 from tests.history_databases import database, postgres, postgres_server
+from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.unit.journal.made import settings_for
+from tests.waiting import until
 
 __all__ = ["database", "postgres", "postgres_server", "small_disk"]
-
-pytestmark = pytest.mark.timeout(240)
 
 NOT_OFTEN = ("--journal-snapshots", "1000")
 
@@ -38,16 +38,8 @@ async def run_shim(cores: Cores, journal: str, **options: str) -> tuple[Shim, Co
     """Returns a shim with some placements, and the core that made them."""
     core, shim = await cores.start(*NOT_OFTEN, **options), Shim()
     await shim.prepare(core.channel)
-    await shim.place(core.channel, 0.4)
-    await wait_until_heard(shim)
+    await shim.place_more(core.channel, 0)
     return shim, core
-
-
-async def wait_until_heard(shim: Shim) -> None:
-    """Returns when the shim has heard of something."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not shim.heard:  # noqa: ASYNC110 - another task hears
-            await asyncio.sleep(0.02)
 
 
 async def test_a_core_that_ends_leaves_everything_to_another_version(database: str, tmp_path: Path) -> None:
@@ -106,17 +98,17 @@ async def test_a_writer_that_is_killed_leaves_no_snapshot(tmp_path: Path) -> Non
     """Only what was there before; the core goes on, and makes the next one."""
     journal = str(tmp_path / "journal.db")
     async with cores_on(journal, tmp_path) as cores:
-        core, shim = await cores.start("--journal-snapshots", "0.1", forked=False), Shim()
+        core, shim = await cores.start("--journal-snapshots", "0.1"), Shim()
         await shim.prepare(core.channel)
         await shim.place(core.channel, 0.3)
-        async with asyncio.timeout(PATIENCE_S):
-            while "ended by signal 9" not in core.log.read_text():
-                for pid in makers_of(core):
-                    with_signal(pid)
-                await asyncio.sleep(0.005)
-            while not snapshots_of(journal):
-                await shim.place(core.channel, 0.1)
-                await asyncio.sleep(0.1)
+
+        def is_killed() -> bool:
+            for pid in makers_of(core):
+                with_signal(pid)
+            return "ended by signal 9" in core.log.read_text()
+
+        await until(is_killed, "a snapshot's maker to be killed")
+        await place_until(shim, core, lambda: bool(snapshots_of(journal)))
         assert not any(kept.problem for kept in snapshots_of(journal))
         core.send(signal.SIGKILL)
         await core.ended()

@@ -38,7 +38,6 @@ from kornel.v1 import (
 )
 from tests.e2e.harness import (
     CONFIG,
-    PATIENCE_S,
     Conversation,
     Core,
     allocation_request,
@@ -47,15 +46,14 @@ from tests.e2e.harness import (
     create,
     node_request,
     running_core,
-    until,
 )
 from tests.history_databases import postgres, postgres_server
+from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.unit.journal.made import BEGINNING, LOGGER, settings_for
+from tests.waiting import until
 
 __all__ = ["postgres", "postgres_server"]
-
-pytestmark = pytest.mark.timeout(240)
 
 
 def open_standby(postgres: Postgres, *, afresh: bool = False) -> Standby:
@@ -157,11 +155,14 @@ async def test_a_standby_that_finds_something_whenever_it_looks_is_not_behind_fo
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its lag counts from the last look whose records it has replayed, even if the leader never pauses."""
-    monkeypatch.setattr(standby_module, "POLL_S", 0.1)
+    monkeypatch.setattr(standby_module, "POLL_S", 0.01)
     fetch, in_a_row, empty_s = Follower.fetch_blocks, 0, 0.0
+    placed = threading.Event()
 
     def fetch_counted(follower: Follower) -> list[FetchedBlock]:
         nonlocal in_a_row, empty_s
+        placed.wait(PATIENCE_S)
+        placed.clear()
         began, found = time.monotonic(), fetch(follower)
         in_a_row, empty_s = (in_a_row + 1, empty_s) if found else (0, began)
         return found
@@ -176,6 +177,7 @@ async def test_a_standby_that_finds_something_whenever_it_looks_is_not_behind_fo
             number = 1_000
             while True:
                 await place(leader, f"ask-{number}")
+                placed.set()
                 number += 1
 
         placing = asyncio.create_task(place_for_ever())
@@ -183,6 +185,8 @@ async def test_a_standby_that_finds_something_whenever_it_looks_is_not_behind_fo
         assert standby.server.standing.behind_s < time.monotonic() - empty_s
         placing.cancel()
         await asyncio.gather(placing, return_exceptions=True)
+        monkeypatch.setattr(Follower, "fetch_blocks", fetch)
+        placed.set()
 
 
 async def test_a_standby_does_not_pause_while_it_is_behind(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,9 +33,9 @@ from tests.e2e.harness import (
     create,
     node_request,
     running_core,
-    until,
 )
 from tests.e2e.test_command import environment, kornel
+from tests.waiting import until
 
 TRACE_ID, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = ("traceparent", f"00-{TRACE_ID}-{CALLER}-01")

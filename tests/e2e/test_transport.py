@@ -7,6 +7,9 @@ Case numbers: protocol.md 17.
 from __future__ import annotations
 
 import asyncio
+import itertools
+import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -19,13 +22,14 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+from kornel.core.process.grpc_transport import CONCURRENT_CALLS
+from kornel.core.service import rpc, scheduler_service
 from kornel.core.service.clock import SECOND_NS
 from kornel.core.service.streams import HIGH_WATER
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc, status_pb2, status_pb2_grpc
 from tests.e2e.harness import (
     CONFIG,
-    PATIENCE_S,
     Conversation,
     Core,
     allocation_request,
@@ -36,9 +40,10 @@ from tests.e2e.harness import (
     node_request,
     release_request,
     running_core,
-    until,
 )
+from tests.patience import PATIENCE_S
 from tests.unit.service.fakes import FakeEngine
+from tests.waiting import until
 
 Code = grpc.StatusCode
 STREAMS = ["UpdateAllocation", "UpdateApplication", "UpdateNode"]
@@ -404,13 +409,55 @@ class TestBadClients:
 
             async with Conversation.open(core.scheduler.UpdateNode()) as flooding:
                 # How many messages the network itself holds is its own business; that the flood stops is ours.
-                with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(flood(), 2)
-                assert core.metrics.messages_received > 1
+                flood_task = asyncio.create_task(flood())
+
+                async def is_held_up() -> bool:
+                    before = core.metrics.messages_received
+                    await core.settle()
+                    return core.metrics.messages_received == before > 1
+
+                await until(is_held_up, "the core to read no more")
+                assert not flood_task.done()
                 assert core.metrics.queued_entries < HIGH_WATER + 2 * 2_000
                 async with Conversation.open(core.scheduler.UpdateApplication()) as applications:
                     await applications.send(application_request("app"))
                     assert (await applications.receive()).accepted[0].applicationID == "app"
+                flood_task.cancel()
+                await asyncio.gather(flood_task, return_exceptions=True)
+
+    async def test_calls_that_have_ended_do_not_count_while_the_core_is_busy(
+        self, core: Core, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A client that never has more calls open than it may is not refused one.
+
+        All calls of a first round end at once, and the core is held up before it can free them.
+        """
+        count = CONCURRENT_CALLS * 2 // 3
+        arrived, told, second_round = asyncio.Event(), itertools.count(1), threading.Event()
+        end = rpc.end_call
+
+        async def end_together(*arguments: Any) -> None:
+            if next(told) == count:
+                arrived.set()
+                asyncio.get_running_loop().call_soon(
+                    asyncio.get_running_loop().call_soon, second_round.wait, PATIENCE_S
+                )
+            await arrived.wait()
+            await end(*arguments)
+
+        def call_twice() -> set[grpc.StatusCode]:
+            with grpc.insecure_channel(core.address) as channel:
+                method: Any = channel.stream_stream("/si.v1.Scheduler/UpdateNode")
+                for call in [method(iter([b"\xff"])) for _ in range(count)]:
+                    call.code()
+                calls = [method(iter([b"\xff"])) for _ in range(count)]
+                # gRPC refuses at once what it refuses.
+                time.sleep(0.2)
+                second_round.set()
+                return {call.code() for call in calls}
+
+        monkeypatch.setattr(scheduler_service, "end_call", end_together)
+        assert await asyncio.to_thread(call_twice) == {Code.INVALID_ARGUMENT}
 
     async def test_a_flood_of_small_messages_loses_nothing(self, reg: Core) -> None:
         """Messages sent as fast as they go are all answered, in order."""

@@ -20,7 +20,6 @@ from kornel.si.v1 import si_pb2_grpc
 from kornel.v1 import manager_pb2, manager_pb2_grpc, status_pb2, status_pb2_grpc
 from tests.e2e.harness import (
     CONFIG,
-    PATIENCE_S,
     Conversation,
     Core,
     allocation_request,
@@ -28,10 +27,11 @@ from tests.e2e.harness import (
     ask,
     create,
     node_request,
-    until,
 )
 from tests.e2e.test_command import environment, kornel, serving
+from tests.patience import PATIENCE_S
 from tests.prepared import python
+from tests.waiting import until
 
 Code = grpc.StatusCode
 

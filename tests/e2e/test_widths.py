@@ -16,8 +16,9 @@ from kornel.shim_client import Ask, ShimClient, resource
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1.configuration_pb2 import UpdateConfigurationRequest
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
-from tests.e2e.harness import Core, until
+from tests.e2e.harness import Core
 from tests.e2e.test_history import core_with, written
+from tests.waiting import until
 
 LONG = "spark-history-server-of-the-whole-company-in-all-its-regions-"
 assert len(LONG) > 60

@@ -13,11 +13,12 @@ import pytest
 
 from kornel.shim_client import CallbackHandler, PreemptionNotice
 from kornel.si.v1 import si_pb2 as si
-from tests.e2e.harness import create, resource, until
+from tests.e2e.harness import create, resource
 from tests.e2e.preemption_wire import Shim, running_shim, third
 from tests.monitor_notation import MonitorCase, parse
 from tests.scenarios.preemption.monitor_stage import configuration
 from tests.scenarios.preemption.test_monitor_cases import described, populate
+from tests.waiting import until
 
 HERE: Final = Path(__file__).parents[1] / "scenarios" / "preemption"
 CASES: Final = parse(HERE.joinpath("monitor.cases").read_text(encoding="utf-8"))

@@ -13,11 +13,11 @@ from typing import Final
 import pytest
 
 from kornel.shim_client import CallbackHandler, PreemptionQuestion
-from tests.e2e.harness import until
 from tests.e2e.preemption_wire import Shim, running_shim, third
 from tests.preemption_notation import Case, parse
 from tests.scenarios.preemption.test_enforcement_cases import enforced
 from tests.scenarios.preemption.test_worked_cases import NOT_THROUGH_THE_ENGINE, configuration
+from tests.waiting import until
 
 HERE: Final = Path(__file__).parents[1] / "scenarios" / "preemption"
 GUARANTEE: Final = parse(HERE.joinpath("guarantee.cases").read_text(encoding="utf-8"))

@@ -20,10 +20,11 @@ import pytest
 from kornel.core.domain.commands import RegisterManager
 from kornel.core.journal.reading import read_records
 from tests.e2e.cores import cores_on
-from tests.e2e.harness import PATIENCE_S, running_core
+from tests.e2e.harness import running_core
 from tests.e2e.test_resume import books_of_journal, killed_core
 from tests.go.toolchain import BUILD_S, CLIENT, ROOT, find_go, list_unformatted, run_go
 from tests.history_databases import postgres, postgres_server
+from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.unit.journal.made import open_store
 

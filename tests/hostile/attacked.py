@@ -23,8 +23,9 @@ from typing import Any, Final
 
 import grpc
 
-from tests.e2e.bystander import PATIENCE_S, Bystander
+from tests.e2e.bystander import Bystander
 from tests.e2e.test_command import environment
+from tests.patience import PATIENCE_S
 
 MEMORY_MIB: Final = 64.0
 """How much more memory than before a core may hold at any moment of an attack."""

@@ -21,8 +21,8 @@ from kornel.core.archive.spool import SpoolWriter
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import history_pb2 as pb
 from kornel.v1.history_pb2_grpc import HistoryServiceStub
-from tests.e2e.bystander import PATIENCE_S
 from tests.hostile.attacked import AttackedCore, attacked_core
+from tests.patience import PATIENCE_S
 from tests.unit.archive.archives import event
 from tests.unit.archive.test_spool import ODD_NAMES
 

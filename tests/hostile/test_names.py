@@ -16,9 +16,9 @@ from google.protobuf.message import Message
 
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2
-from tests.e2e.bystander import PATIENCE_S
 from tests.e2e.harness import CONFIG
 from tests.hostile.attacked import AttackedCore
+from tests.patience import PATIENCE_S
 
 PROTO: Final = Path(__file__).parents[2] / "proto"
 LENGTH: Final = 1_000_000

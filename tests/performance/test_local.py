@@ -15,7 +15,8 @@ import pytest
 
 from kornel.shim_local.machine.attempt_folder import AttemptFolder, Slot
 from kornel.shim_local.machine.processes import find_descendants
-from tests.e2e.local.harness import Local, running_local, wait_until
+from tests.e2e.local.harness import Local, running_local
+from tests.waiting import wait_until
 
 JOBS: Final = 1000
 LEAST_RATE: Final = 100.0

@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -17,20 +16,10 @@ from kornel.shim_local.client import NoServer, RequestRefused, ServerConnection
 from kornel.shim_local.jobs.spec import JobSpec
 from kornel.shim_local.machine.cgroups import find_cgroups, remove_empty_groups
 from kornel.shim_local.machine.processes import is_alive, kill_marked
-from tests.prepared import python
+from tests.prepared import kill_program, python
+from tests.waiting import wait_until
 
 ROOT: Final = Path(__file__).parents[3]
-PATIENCE_S: Final = 60.0
-POLL_S: Final = 0.02
-
-
-def wait_until(condition: Callable[[], Any], what: str, within_s: float = PATIENCE_S) -> Any:
-    """Returns what *condition* returns once that is true."""
-    end = time.monotonic() + within_s
-    while not (found := condition()):
-        assert time.monotonic() < end, f"waited {within_s:g} s for {what}"
-        time.sleep(POLL_S)
-    return found
 
 
 class Local:
@@ -63,7 +52,7 @@ class Local:
     def up(self) -> Local:
         """Start the server, and wait until it works."""
         self.start()
-        wait_until(self.works, f"the server:\n{self.log.read_text()}")
+        wait_until(self.works, lambda: f"the server:\n{self.log.read_text()}")
         return self
 
     def works(self) -> bool:
@@ -126,8 +115,7 @@ class Local:
     def kill_server(self) -> None:
         """End the server as a crash would."""
         assert self.process is not None
-        self.process.kill()
-        self.process.wait()
+        kill_program(self.process)
 
     def core_process(self) -> tuple[int, int]:
         """Returns the process ID of the core, and when it was started."""

@@ -16,9 +16,9 @@ from kornel.shim_local.machine.attempt_folder import AttemptFolder, Slot
 from kornel.shim_local.machine.capacity import Capacity
 from kornel.shim_local.machine.cgroups import Cgroups, find_cgroups
 from kornel.shim_local.machine.processes import find_marked, find_session, is_alive, start_ticks
-from tests.e2e.local.harness import wait_until
+from tests.patience import PATIENCE_S
+from tests.waiting import wait_until
 
-PATIENCE_S = 30.0
 LEAVER = "setsid sh -c 'echo $$ > left; exec sleep 300' & while [ ! -s left ]; do sleep 0.02; done; {then}"
 
 

@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 from kornel.shim_client import ShimClient
 from kornel.shim_local.cli import app
 from kornel.shim_local.submission import STATE_VARIABLE
-from tests.e2e.local.harness import Local, wait_until
+from tests.e2e.local.harness import Local
+from tests.waiting import wait_until
 
 SCRIPT = """\
 #!/bin/sh

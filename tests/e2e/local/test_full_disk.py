@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kornel.shim_local.client import RequestRefused
-from tests.e2e.local.harness import running_local, wait_until
+from tests.e2e.local.harness import running_local
+from tests.waiting import wait_until
 
 
 @pytest.fixture

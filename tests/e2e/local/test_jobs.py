@@ -11,7 +11,8 @@ import pytest
 
 from kornel.shim_local.client import RequestRefused
 from kornel.shim_local.machine.processes import is_alive, start_ticks
-from tests.e2e.local.harness import Local, wait_until
+from tests.e2e.local.harness import Local
+from tests.waiting import wait_until
 
 LEAVER = """\
 trap '' TERM

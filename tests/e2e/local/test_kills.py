@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.local.harness import Local, running_local, wait_until
+from tests.e2e.local.harness import Local, running_local
+from tests.ports import reserve_port
+from tests.waiting import wait_until
 
 JOBS = 200
 KILLS = 24
@@ -62,10 +64,9 @@ def run_on_two_machines(tmp_path: Path, jobs: int, kills: int, seed: int) -> Non
     generator = random.Random(seed)
     traces = tmp_path / "traces"
     traces.mkdir()
-    options = ("--name", "first", "--vcore", "4", "--listen")
-    with running_local(tmp_path / "s", *options, "127.0.0.1:0", real=True) as local:
-        address = local.request("status")["listen"]
-        local.options = (*options, address)
+    address = f"127.0.0.1:{reserve_port()}"
+    options = ("--name", "first", "--vcore", "4", "--listen", address)
+    with running_local(tmp_path / "s", *options, real=True) as local:
         token = str(tmp_path / "s" / "token")
         joining = ("--name", "second", "--vcore", "4", "--join", address, "--agent-token", token)
         second = Local(tmp_path / "b", *joining, real=True)

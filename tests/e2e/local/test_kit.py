@@ -10,10 +10,11 @@ from kornel.conformance.outcome import Verdict
 from kornel.conformance.shim.checks import select_checks
 from kornel.conformance.shim.runner import judge_shim
 from kornel.conformance.shim.stage import Patience
+from tests.patience import PATIENCE_S
 from tests.prepared import python
 
 ROOT = Path(__file__).parents[3]
-PATIENCE = Patience(start_s=30.0, deadline_s=10.0, settle_s=0.3, watch_s=4.0)
+PATIENCE = Patience(start_s=PATIENCE_S, deadline_s=PATIENCE_S, settle_s=0.3, watch_s=4.0)
 
 
 async def test_the_server_conforms(monkeypatch: pytest.MonkeyPatch) -> None:

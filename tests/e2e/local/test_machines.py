@@ -11,7 +11,9 @@ import pytest
 
 from kornel.shim_client import ShimClient
 from kornel.shim_local.client import RequestRefused
-from tests.e2e.local.harness import Local, running_local, wait_until
+from tests.e2e.local.harness import Local, running_local
+from tests.ports import reserve_port
+from tests.waiting import wait_until
 
 TRACE = "echo begin $KORNEL_ATTEMPT >> {file}; while [ ! -e {file}.go ]; do sleep 0.05; done; echo end >> {file}"
 
@@ -35,7 +37,9 @@ class Pair:
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
     """The server offers one core, the second machine two."""
-    with running_local(tmp_path / "a", "--name", "first", "--vcore", "1", "--listen", "127.0.0.1:0") as server:
+    with running_local(
+        tmp_path / "a", "--name", "first", "--vcore", "1", "--listen", f"127.0.0.1:{reserve_port()}"
+    ) as server:
         address = server.request("status")["listen"]
         token = tmp_path / "token"
         token.write_text((tmp_path / "a" / "token").read_text())

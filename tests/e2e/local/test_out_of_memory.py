@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.local.harness import Local, running_local, wait_until
+from tests.e2e.local.harness import Local, running_local
+from tests.waiting import wait_until
 
 LIMIT = 256 * 2**20
 EATER = "held = [bytearray(2**20) for _ in range(2**11)]"

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from kornel.shim_local.machine.processes import is_alive, start_ticks
-from tests.e2e.local.harness import ROOT, Local, wait_until
+from tests.e2e.local.harness import ROOT, Local
+from tests.patience import PATIENCE_S
+from tests.waiting import wait_until
 
 UP = ("up", "--name", "here", "--vcore", "2")
 
@@ -36,7 +38,7 @@ class Commands:
     def run(self, *words: str) -> str:
         """Returns what a command says that goes well."""
         command = self.begin(*words)
-        said, _ = command.communicate(timeout=120)
+        said, _ = command.communicate(timeout=PATIENCE_S)
         assert command.returncode == 0, said
         return said
 
@@ -59,14 +61,14 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
     """A state directory in which nothing is left at the end."""
     commands = Commands(tmp_path / "s")
     yield commands
-    commands.begin("down").communicate(timeout=120)
+    commands.begin("down").communicate(timeout=PATIENCE_S)
     commands.local.down()
 
 
 def test_two_commands_at_once_start_one_server(commands: Commands) -> None:
     """Both say that it is up, and neither fails."""
     both = [commands.begin(*UP) for _ in range(2)]
-    said = [command.communicate(timeout=120)[0] for command in both]
+    said = [command.communicate(timeout=PATIENCE_S)[0] for command in both]
     assert [command.returncode for command in both] == [0, 0], said
     assert sorted(text.splitlines()[0] for text in said) == ["already up", "up"]
     assert len(commands.list_cores()) == 1

@@ -13,7 +13,9 @@ import httpx
 from kornel.core.service.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc
-from tests.e2e.harness import CONFIG, PATIENCE_S, Conversation, Core, resource, running_core, until
+from tests.e2e.harness import CONFIG, Conversation, Core, resource, running_core
+from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 PREFIX = "/ws/v1"
 P = f"{PREFIX}/partition/default"

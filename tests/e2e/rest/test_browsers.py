@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.e2e.harness import PATIENCE_S
 from tests.e2e.rest.shim import PREFIX, Cluster, rest_cluster
+from tests.patience import PATIENCE_S
 
 CLUSTERS = f"{PREFIX}/clusters"
 

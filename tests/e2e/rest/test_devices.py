@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kornel.shim_client import (
     Allocated,
     Ask,
@@ -55,7 +53,6 @@ async def held(cluster: Cluster) -> dict[str, dict[str, int]]:
     }
 
 
-@pytest.mark.timeout(60)
 async def test_a_shim_passes_on_what_it_was_told() -> None:
     """A second registration with the messages of the first finds the same devices in the same hands."""
     expected = {"0": {"pair": 1000}, "1": {"pair": 1000}, "2": {"part": 250, "memory": 100}, "3": {"one": 1000}}
@@ -95,7 +92,6 @@ async def test_a_shim_passes_on_what_it_was_told() -> None:
         assert refused.reason == "invalid-devices: thief cannot hold all of 3 on node n1, which one holds"
 
 
-@pytest.mark.timeout(60)
 async def test_a_report_that_changes_is_followed_and_explained() -> None:
     """An ask waits for devices that are not there, is told so, and runs when the node reports them."""
     async with rest_cluster() as cluster, ShimClient(cluster.core.address, "rm-1") as client:

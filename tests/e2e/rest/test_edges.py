@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from http import HTTPStatus
 from pathlib import Path
 
@@ -23,6 +22,8 @@ from tests.e2e.harness import create, node_request
 from tests.e2e.rest.shim import PREFIX, Cluster
 from tests.e2e.rest.test_protocol import connected
 from tests.e2e.test_command import kornel, serving
+from tests.patience import PATIENCE_S
+from tests.ports import reserve_port
 
 
 async def test_headers_that_never_end_in_time(fresh: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +68,7 @@ async def test_bodies_of_which_nobody_can_say_where_they_end(fresh: Cluster, res
     """Refused, and the connection is closed: what follows might be taken for a request."""
     reader, writer = await connected(fresh)
     writer.write(b"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: localhost\r\n" + rest)
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), PATIENCE_S)
     writer.close()
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert answer.count(b"HTTP/1.1") == 1
@@ -122,16 +123,14 @@ async def test_door_and_page(path: str, status: int, text: str) -> None:
 
 
 def test_command_serves_http(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{reserve_port()}"
     with serving(tmp_path, "--rest-address", address) as (process, _):
         assert httpx.get(f"http://{address}{PREFIX}/clusters").json() == []
         taken = kornel("serve", "--grpc", "127.0.0.1:0", "--rest-address", address)
         assert taken.returncode == 1
         assert address in taken.stderr
         process.terminate()
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0
     served = [json.loads(line) for line in said.splitlines() if '"serving"' in line]
     assert [line["rest"] for line in served] == [address]
@@ -150,6 +149,6 @@ async def test_answers_do_not_hold_up_others(cluster: Cluster) -> None:
         await cluster.nodes.send(node_request(create(f"n{number}")))
     await cluster.core.settle()
     long = [asyncio.create_task(cluster.http.get(f"{PREFIX}/partition/default/nodes")) for _ in range(5)]
-    short = await asyncio.wait_for(cluster.http.get("/healthz/live"), 5)
+    short = await asyncio.wait_for(cluster.http.get("/healthz/live"), PATIENCE_S)
     assert short.status_code == HTTPStatus.OK
     assert {len((await answer).json()) for answer in long} == {300}

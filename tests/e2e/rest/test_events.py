@@ -20,8 +20,10 @@ from kornel.core.service.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc
-from tests.e2e.harness import PATIENCE_S, Conversation, create, node_request, until
+from tests.e2e.harness import Conversation, ManualTimeouts, create, node_request
 from tests.e2e.rest.shim import PREFIX, TREE, TRUSTING_NOBODY, Cluster
+from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 QUOTA = """
 partitions:
@@ -235,19 +237,25 @@ async def test_case_49_reader_that_missed_events_is_told(fresh: Cluster) -> None
 
 
 async def test_case_49_reader_that_never_reads_is_gone(quiet: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kornel.core.rest.event_streams.WRITE_PATIENCE_S", 0.2)
+    patience = ManualTimeouts()
+    monkeypatch.setattr("kornel.core.rest.event_streams.asyncio", patience)
+    places = quiet.core.server.events.places
+
+    def is_dropped() -> bool:
+        patience.run_out()
+        return len(places) == 1
+
     host, _, port = quiet.core.server.rest_address.rpartition(":")
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect((host, int(port)))
         client.sendall(f"GET {STREAM} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        places = quiet.core.server.events.places
         await until(lambda: len(places) == 1, "the stream to open")
         async with stream(quiet) as other:
             for _ in range(20):
                 happen(quiet, 1_000, "x" * 1000)
                 await take(other, 1_000)
-            await until(lambda: len(places) == 1, "the stream to be dropped")
+            await until(is_dropped, "the stream to be dropped")
             happen(quiet, 1)
             assert ids(await take(other, 1)) == [20_000]
             dump = (await quiet.http.get("/debug/fullstatedump")).json()

@@ -14,8 +14,9 @@ from kornel.core.config.yaml_reader import MOST_BYTES
 from kornel.core.rest import http_protocol
 from kornel.core.rest.connections import _Connection
 from kornel.core.rest.http_protocol import PatientProtocol
-from tests.e2e.harness import PATIENCE_S, until
 from tests.e2e.rest.shim import Cluster, P, rest_cluster
+from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 pytestmark = pytest.mark.filterwarnings("ignore:Unclosed:ResourceWarning")
 
@@ -95,12 +96,14 @@ async def test_who_is_refused_may_read_why_although_it_still_sends(fresh: Cluste
 
 
 async def test_who_does_not_read_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol, "READER_PATIENCE_S", 0.5)
     async with rest_cluster() as cluster:
         await cluster.register()
         for number in range(24):
             await cluster.node(f"n{number}", attributes={"pad": "x" * 250_000}, vcore=1)
         async with AsyncExitStack() as stack:
+            # Whoever asks for as much below does read, but maybe not so quickly.
+            hurried = stack.enter_context(monkeypatch.context())
+            hurried.setattr(http_protocol, "READER_PATIENCE_S", 0.5)
             unread = [await stack.enter_async_context(line(cluster)) for _ in range(3)]
             for reader, writer in unread:
                 writer.transport.pause_reading()  # type: ignore[attr-defined]

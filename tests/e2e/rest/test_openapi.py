@@ -174,7 +174,6 @@ async def test_page_needs_nobody_else(fresh: Cluster) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 async def test_schemathesis_finds_nothing(busy: Cluster) -> None:
     """Generated requests, good and bad ones: no server errors, no undocumented answers."""
     document = await busy.get("/openapi.json")

@@ -12,8 +12,9 @@ from kornel.core.rest.handlers.dump import MOST_DUMPS
 from kornel.core.service.logs import LevelSwitch, LogLevel
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc
-from tests.e2e.harness import PATIENCE_S, Conversation, running_core
+from tests.e2e.harness import Conversation, running_core
 from tests.e2e.rest.shim import PREFIX, TREE, Cluster, P, rest_cluster
+from tests.patience import PATIENCE_S
 
 HEALTH = f"{PREFIX}/scheduler/healthcheck"
 DUMP = "/debug/fullstatedump"

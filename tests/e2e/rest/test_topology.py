@@ -12,8 +12,8 @@ import pytest
 from kornel.shim_client import ShimClient
 from kornel.shim_mock.topology import CONFIG, LARGE, REPORT, SOLVE, TRAIN, WEB, Site
 from kornel.si.v1 import si_pb2 as si
-from tests.e2e.harness import until
 from tests.e2e.rest.shim import Cluster, P, rest_cluster
+from tests.waiting import until
 
 RACK, ZONE = "example.com/rack", "topology.kubernetes.io/zone"
 

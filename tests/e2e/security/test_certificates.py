@@ -15,10 +15,10 @@ from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1.si_pb2_grpc import SchedulerStub
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc, manager_pb2, manager_pb2_grpc, status_pb2
 from kornel.v1.status_pb2_grpc import StatusServiceStub
-from tests.e2e.harness import CONFIG, Conversation, create, node_request, until
+from tests.e2e.harness import CONFIG, Conversation, create, node_request
 from tests.e2e.security.site import Authority, Pair, Site, secured
-
-PATIENCE_S: Final = 10
+from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 POLICY: Final = """
 rules:

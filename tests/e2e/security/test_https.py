@@ -9,7 +9,6 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
 
 import pytest
 
@@ -17,8 +16,7 @@ from kornel.core.security.errors import SecurityError
 from kornel.core.security.tls import Tls, TlsFiles, peer_certificate
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 from tests.e2e.security.site import HOST, Authority, Pair, secured
-
-PATIENCE_S: Final = 10
+from tests.patience import PATIENCE_S
 
 
 @asynccontextmanager

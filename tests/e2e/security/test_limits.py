@@ -19,7 +19,8 @@ from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 from tests.e2e.harness import Conversation, node_request
 from tests.e2e.security.site import Site, bearer, secured
-from tests.e2e.security.test_certificates import PATIENCE_S, code_of
+from tests.e2e.security.test_certificates import code_of
+from tests.patience import PATIENCE_S
 
 OK: Final = grpc.StatusCode.OK
 TOO_MANY: Final = grpc.StatusCode.RESOURCE_EXHAUSTED

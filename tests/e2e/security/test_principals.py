@@ -20,7 +20,8 @@ from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 from kornel.v1.manager_pb2_grpc import ManagerServiceStub
 from tests.e2e.harness import CONFIG, Conversation, create, node_request
 from tests.e2e.security.site import Authority, Pair, Site, bearer, secured
-from tests.e2e.security.test_certificates import PATIENCE_S, code_of
+from tests.e2e.security.test_certificates import code_of
+from tests.patience import PATIENCE_S
 
 OK: Final = grpc.StatusCode.OK
 DENIED: Final = grpc.StatusCode.PERMISSION_DENIED

@@ -22,9 +22,11 @@ from kornel.core.service.clock import SECOND_NS
 from kornel.si.v1.si_pb2_grpc import SchedulerStub
 from kornel.v1 import status_pb2
 from kornel.v1.status_pb2_grpc import StatusServiceStub
-from tests.e2e.harness import CONFIG, Conversation, create, node_request, until
+from tests.e2e.harness import CONFIG, Conversation, create, node_request
 from tests.e2e.security.site import ISSUER, Authority, Issuer, Pair, Site, bearer, secured
-from tests.e2e.security.test_certificates import PATIENCE_S, code_of
+from tests.e2e.security.test_certificates import code_of
+from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 OK: Final = grpc.StatusCode.OK
 UNKNOWN_CALLER: Final = grpc.StatusCode.UNAUTHENTICATED

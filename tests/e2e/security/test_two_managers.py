@@ -33,8 +33,8 @@ from tests.e2e.harness import (
     release_request,
 )
 from tests.e2e.security.site import Authority, Pair, Site, bearer, secured
+from tests.patience import PATIENCE_S
 
-PATIENCE_S: Final = 10
 THEIRS: Final = "[rm-1]default"
 POLICY: Final = """
 {tokens}

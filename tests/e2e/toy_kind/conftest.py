@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,16 +19,10 @@ import pytest_asyncio
 
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
-from tests.e2e.harness import (
-    PATIENCE_S,
-    Conversation,
-    allocation_request,
-    application_request,
-    ask,
-    create,
-    node_request,
-)
+from tests.e2e.harness import Conversation, allocation_request, application_request, ask, create, node_request
 from tests.e2e.web.conftest import browser
+from tests.patience import PATIENCE_S
+from tests.waiting import wait_until
 
 __all__ = ["browser"]
 
@@ -54,7 +47,6 @@ partitions:
         queues:
           - name: a
 """
-READY_S: Final = 60.0
 ENDED: Final = "-- ended --"
 IN_TURN: Final = f"""
 import json, sys
@@ -98,7 +90,7 @@ def run_commands(folder: Path, *commands: Sequence[str]) -> list[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=READY_S,
+        timeout=PATIENCE_S,
         check=True,
     )
     said = done.stdout.split(ENDED)
@@ -139,16 +131,16 @@ def core(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toy
         log.open("wb") as output,
         subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=output, stderr=output) as process,
     ):
-        deadline = time.monotonic() + READY_S
-        while not ready.exists() or not ready.read_text(encoding="utf-8").strip():
-            assert process.poll() is None, log.read_text(encoding="utf-8")
-            assert time.monotonic() < deadline, "the core did not serve in time"
-            time.sleep(0.05)
-        toy = ToyCore(folder, ready.read_text(encoding="utf-8").strip(), "", log)
-        toy.rest = f"http://{toy.logged('serving')[0]['rest']}"
-        yield toy
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        try:
+            wait_until(lambda: ready.exists() or process.poll() is not None, "the core to serve")
+            assert ready.exists(), log.read_text(encoding="utf-8")
+            toy = ToyCore(folder, ready.read_text(encoding="utf-8").strip(), "", log)
+            toy.rest = f"http://{toy.logged('serving')[0]['rest']}"
+            yield toy
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=PATIENCE_S) == 0
+        finally:
+            process.kill()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

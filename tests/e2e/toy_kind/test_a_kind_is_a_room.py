@@ -11,8 +11,6 @@ from playwright.async_api import Browser, expect
 from tests.e2e.toy_kind.conftest import LINES, ToyCore, run_commands, with_lease
 from tests.e2e.web.browser import visit
 
-# The core starts from a copy whose modules are compiled first.
-pytestmark = pytest.mark.timeout(240)
 in_session = pytest.mark.asyncio(loop_scope="session")
 
 LAW = "it ran for longer than its lease, and its queue keeps what it is guaranteed (law 2)"

@@ -12,6 +12,8 @@ from weakref import WeakKeyDictionary
 
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
+from tests.patience import PATIENCE_S
+
 ARGUMENTS: Final = ("--no-sandbox", "--disable-dev-shm-usage")
 PICTURES: Final = os.environ.get("KORNEL_PICTURES", "")
 """The folder for pictures of what tests see; empty: none are taken, because each costs as much as a small test."""
@@ -20,7 +22,7 @@ VIEWS: Final = (
     "preemption", "history", "events", "configuration", "what-if",
 )  # fmt: skip
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=1_000 * PATIENCE_S)
 
 _WATCH_SHIFTS: Final = """
 window.shifts = 0;
@@ -43,6 +45,20 @@ class Visit:
         """Go to the view called *name*."""
         await self.page.goto(f"{self.url}#/{name}")
         await self.page.locator(f'.tabs a[data-view="{name}"][aria-current="page"]').wait_for()
+
+    async def open_address(self, address: str) -> None:
+        """Goes to *address*, and waits until its view is there: a view whose scripts are fetched takes a while, and the
+        one before is to be seen meanwhile."""
+        await self.page.evaluate(
+            """(hash) => new Promise((done) => {
+                if (location.hash === hash) return done();
+                addEventListener("hashchange", done, { once: true });
+                location.hash = hash;
+            })""",
+            f"#/{address}",
+        )
+        await expect(self.page.locator("[aria-busy=true]")).to_have_count(0)
+        await self.page.locator("#main > .view").wait_for()
 
     async def picture(self, name: str) -> None:
         """Keep what is to be seen now, for whoever wants to look."""
@@ -97,7 +113,7 @@ async def visit(
     profile = await browser.new_context(**context) if fresh else await _share_profile(browser)
     page = await profile.new_page()
     try:
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(1_000 * PATIENCE_S)
         await page.set_viewport_size({"width": 1440, "height": 860})
         await page.emulate_media(color_scheme=theme)
         await page.add_init_script(_WATCH_SHIFTS)

@@ -15,6 +15,7 @@ from playwright.async_api import Browser, async_playwright
 
 from tests.browsers import find_browser
 from tests.e2e.web.browser import ARGUMENTS
+from tests.patience import PATIENCE_S
 from tests.prepared import python
 
 ROOT = Path(__file__).parents[3]
@@ -55,4 +56,4 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert f"web page at {found[1]}" in said
         yield found[1]
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, Final
 from kornel.core.load.workload import make_resource
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process
+from tests.ports import reserve_port
 
 NODES: Final = 5_000
 PARENTS: Final = 20
@@ -40,8 +40,7 @@ class LargeCore:
 @asynccontextmanager
 async def large_core() -> AsyncIterator[LargeCore]:
     """Serves the cluster; all asks are placed, and nothing more happens."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{reserve_port()}"
     async with core_process.connected(rest=address) as (stub, _, pid):
         await core_process.register(stub, _queues())
         await core_process.report_nodes(stub, core_process.node_infos(NODES, si_pb2.NodeInfo.CREATE))

@@ -12,8 +12,9 @@ from playwright.async_api import Browser, Route, expect
 
 from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.web.browser import VIEWS, Visit, visit
+from tests.waiting import until
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SEEN = (
     *VIEWS,
@@ -51,9 +52,7 @@ async def test_axe_finds_nothing(browser: Browser, demo: str, theme: str, width:
         await shown.page.set_viewport_size({"width": width, "height": 860})
         await shown.ask(script)
         for address in SEEN:
-            await shown.page.goto(f"{demo}#/{address}")
-            await shown.page.locator("#main > .view").wait_for()
-            await expect(shown.page.locator("[aria-busy=true]")).to_have_count(0)
+            await shown.open_address(address)
             found: dict[str, Any] = await shown.ask("axe.run(document, {resultTypes: ['violations']})")
             told = [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found["violations"]]
             assert told == [], address
@@ -80,27 +79,26 @@ async def test_axe_finds_nothing_before_nodes_have_come(browser: Browser, demo: 
 
 
 async def fits(shown: Visit) -> None:
-    """Fails if the page is wider than its window, or something that can be used lies beside it."""
-    await shown.wait_for_layout()
-    assert await shown.ask("document.documentElement.scrollWidth <= window.innerWidth")
+    """Fails if the page stays wider than its window, or something that can be used beside it."""
     beside = """[...document.querySelectorAll("#main button, #main input, #main select, .bar button, .bar input")]
         .filter((one) => one.checkVisibility() && !one.closest(".sideways, .amounts, .table-scroll"))
         .filter((one) => one.getBoundingClientRect().right > innerWidth + 1 || one.getBoundingClientRect().left < -1)
         .map((one) => one.outerHTML)"""
-    # What came a moment ago may not have been measured yet.
-    for _ in range(20):
-        if not await shown.ask(beside):
-            break
+
+    async def has_room() -> bool:
+        # What came a moment ago may not have been measured yet.
         await shown.wait_for_layout()
-    assert await shown.ask(beside) == []
+        narrow: bool = await shown.ask("document.documentElement.scrollWidth <= window.innerWidth")
+        return narrow and not await shown.ask(beside)
+
+    await until(has_room, "everything to fit the window")
 
 
 @pytest.mark.long
 async def test_everything_fits_the_window(browser: Browser, demo: str) -> None:
     async with visit(browser, demo) as shown:
         for address in SEEN:
-            await shown.page.goto(f"{demo}#/{address}")
-            await shown.page.locator("#main > .view").wait_for()
+            await shown.open_address(address)
             for width in (390, 1024, 1600):
                 await shown.page.set_viewport_size({"width": width, "height": 844})
                 await fits(shown)
@@ -118,8 +116,7 @@ async def test_names_of_250_characters_and_forty_types_can_be_read(browser: Brow
         page = shown.page
         await page.set_viewport_size({"width": 390, "height": 844})
         for address in ("applications", f"application?id={long}", "nodes?as=list", "queues", "overview", "events"):
-            await page.goto(f"{shown.url}#/{address}")
-            await page.locator("#main > .view").wait_for()
+            await shown.open_address(address)
             await fits(shown)
         await page.set_viewport_size({"width": 1440, "height": 860})
         await shown.view("queues")

@@ -10,12 +10,12 @@ from playwright.async_api import Browser, expect
 from kornel.core.archive.settings import history_settings
 from kornel.core.process.history import HistoryChoice
 from kornel.core.service.clock import SECOND_NS
-from tests.e2e.harness import until
 from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.rest.test_usage_history import committed
 from tests.e2e.web.browser import Visit, visit
+from tests.waiting import until
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def find_by_name(shown: Visit, text: str, name: str) -> None:
@@ -72,9 +72,7 @@ async def test_an_ended_application_with_what_it_held(browser: Browser, tmp_path
             await until(lambda: not list(reader["default"].finished_applications()), "it to be forgotten")
             await page.reload()
             await check_page()
-            assert ["404" in said for said in shown.complaints] == [True], (
-                "the core was asked once, and does not know it"
-            )
+            assert {"404" in said for said in shown.complaints} == {True}, "the core was asked, and does not know it"
 
 
 async def test_a_rejected_application_says_why(browser: Browser) -> None:

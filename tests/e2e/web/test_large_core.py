@@ -13,7 +13,7 @@ from playwright.async_api import Browser, expect
 from tests.e2e.web.browser import Visit, visit
 from tests.e2e.web.large_core import LargeCore, large_core
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.long, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="session")]
 
 WINDOW_S: Final = 60
 MOST_PERCENT: Final = 1.0

@@ -16,12 +16,13 @@ from kornel.shim_mock.demo import page_address, running_core
 from kornel.shim_mock.run import run_scenario
 from kornel.shim_mock.scenario import load_scenario
 from kornel.v1 import admin_pb2, admin_pb2_grpc, configuration_pb2, configuration_pb2_grpc
-from tests.e2e.harness import CONFIG, until
+from tests.e2e.harness import CONFIG
 from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.web.browser import VIEWS, Visit, visit
+from tests.waiting import until
 
 # A browser, a core and a cluster share the machine with other tests.
-pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SCENARIOS = Path(__file__).parents[3] / "shim_mock" / "scenarios"
 DARKNESS = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).every((part) => part < 64)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,17 +15,10 @@ from kornel.core.archive.settings import HistorySettings, history_settings
 from kornel.core.domain.effects import Effect, EventRecorded
 from kornel.core.domain.resources import Resources
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 60.0
 NOW_NS = 1_700_000_000 * 10**9
 PARTITION = "[rm]default"
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}"
-        time.sleep(0.005)
 
 
 def settings_for(database: str, tmp_path: Path, **changes: Any) -> HistorySettings:

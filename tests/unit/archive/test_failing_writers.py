@@ -13,8 +13,10 @@ from structlog.testing import CapturingLogger
 
 from kornel.core.archive.archive import Archive
 from kornel.core.archive.link import Report
+from tests.patience import PATIENCE_S
 from tests.prepared import find_program
-from tests.unit.archive.archives import NOW_NS, PATIENCE_S, events, everything, objects, settings_for, until, writing
+from tests.unit.archive.archives import NOW_NS, events, everything, objects, settings_for, writing
+from tests.waiting import wait_until
 
 
 def test_committing_process_that_is_killed_is_started_again(database: str, tmp_path: Path) -> None:
@@ -26,16 +28,16 @@ def test_committing_process_that_is_killed_is_started_again(database: str, tmp_p
         archive.on_problem = told.append
         for turn in range(5):
             archive.observe(events(2_000, 2_000 * turn))
-            until(lambda: archive.committer.pid is not None, "a process")
+            wait_until(lambda: archive.committer.pid is not None, "a process")
             pid = archive.committer.pid
             assert pid is not None
             program = find_program(pid)
             time.sleep(random.uniform(0.0, 0.3))
             os.kill(program, signal.SIGKILL)
-            until(lambda: archive.committer.pid != pid, "its death to be noticed")  # noqa: B023
-        until(lambda: archive.committer.pid is not None, "the last process")
-        until(lambda: archive.status().stored == 10_000, "records to be spooled")
-        until(lambda: not (archive.status().spool_bytes or archive.status().problem), "the database to catch up")
+            wait_until(lambda: archive.committer.pid != pid, "its death to be noticed")  # noqa: B023
+        wait_until(lambda: archive.committer.pid is not None, "the last process")
+        wait_until(lambda: archive.status().stored == 10_000, "records to be spooled")
+        wait_until(lambda: not (archive.status().spool_bytes or archive.status().problem), "the database to catch up")
         assert archive.status().dropped == 0
     assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(10_000)]
     assert "ended by signal 9" in told[0]
@@ -54,7 +56,7 @@ def test_thread_that_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(archive._spool, "append", fails)
     archive.start()
     archive.observe(events(1))
-    until(lambda: "nothing is stored any more: RuntimeError: a bug" in archive.status().problem, "the problem")
+    wait_until(lambda: "nothing is stored any more: RuntimeError: a bug" in archive.status().problem, "the problem")
     archive.close(1.0)
     assert archive.status().stored == 0
 
@@ -76,7 +78,7 @@ def test_committing_process_that_says_nonsense_is_started_again(
     archive = Archive(settings, now_ns=lambda: NOW_NS, logger=CapturingLogger(), on_problem=told.append)  # type: ignore[arg-type]
     archive.start()
     archive.observe(events(3))
-    until(lambda: "" in told, "the problem to be over")
+    wait_until(lambda: "" in told, "the problem to be over")
     archive.close(PATIENCE_S)
     assert "nonsense" in told[0]
     assert len(everything(settings, "events")) == 3

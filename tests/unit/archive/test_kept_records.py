@@ -42,17 +42,9 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.service.configuration_history import Origin, Version
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from tests.unit.archive.archives import (
-    NOW_NS,
-    PARTITION,
-    PATIENCE_S,
-    event,
-    everything,
-    objects,
-    settings_for,
-    until,
-    writing,
-)
+from tests.patience import PATIENCE_S
+from tests.unit.archive.archives import NOW_NS, PARTITION, event, everything, objects, settings_for, writing
+from tests.waiting import wait_until
 
 ASKED = Resources({"vcore": 1})
 
@@ -232,7 +224,7 @@ def test_record_that_the_database_refuses_keeps_no_other_out(database: str, tmp_
     settings = settings_for(database, tmp_path)
     with writing(settings) as archive:
         archive.observe([event(1), event(2, at_ns=2**63), event(3)])
-        until(lambda: archive.status().committed == 3, "the batch")
+        wait_until(lambda: archive.status().committed == 3, "the batch")
         assert archive.status().refused == 1
         assert archive.status().problem == ""
     assert objects(everything(settings, "events")) == ["ask-1", "ask-3"]
@@ -260,11 +252,11 @@ def test_record_of_a_bug_is_left_out_and_the_writer_lives(tmp_path: Path) -> Non
     archive = Archive(settings, now_ns=lambda: NOW_NS, logger=CapturingLogger())  # type: ignore[arg-type]
     archive.start()
     archive.observe([event(1)._replace(at_ns=2**80)])
-    until(lambda: archive.status().refused == 1, "the record to be refused")
+    wait_until(lambda: archive.status().refused == 1, "the record to be refused")
     archive.observe([event(2)._replace(resources=object())])  # type: ignore[arg-type]
-    until(lambda: archive.status().set_aside == 2, "the records to be set aside")
+    wait_until(lambda: archive.status().set_aside == 2, "the records to be set aside")
     assert archive.status().refused == 2
     archive.observe([event(3)])
-    until(lambda: archive.status().committed == 1, "the next record")
+    wait_until(lambda: archive.status().committed == 1, "the next record")
     archive.close(PATIENCE_S)
     assert objects(everything(settings, "events")) == ["ask-3"]

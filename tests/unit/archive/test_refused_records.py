@@ -34,18 +34,9 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.service.configuration_history import Origin, Version
 from tests.examples import scale_examples
-from tests.unit.archive.archives import (
-    NOW_NS,
-    PARTITION,
-    PATIENCE_S,
-    event,
-    events,
-    everything,
-    objects,
-    settings_for,
-    until,
-    writing,
-)
+from tests.patience import PATIENCE_S
+from tests.unit.archive.archives import NOW_NS, PARTITION, event, events, everything, objects, settings_for, writing
+from tests.waiting import wait_until
 
 LONG = "".join(random.Random(1).choices(string.ascii_letters + string.digits, k=60_000))
 """No database can make it shorter."""
@@ -154,7 +145,7 @@ def test_names_of_any_length_are_kept_and_found(database: str, tmp_path: Path) -
         ]
     with writing(settings) as archive:
         archive.observe(told)
-        until(lambda: archive.status().committed == len(told), "all to be committed")
+        wait_until(lambda: archive.status().committed == len(told), "all to be committed")
         assert archive.status().refused == 0
         assert archive.status().problem == ""
     reader = HistoryReader(settings)
@@ -186,8 +177,8 @@ def test_what_is_refused_is_where_an_operator_finds_it(database: str, tmp_path: 
         told: list[str] = []
         archive.on_problem = told.append
         archive.observe([*events(1_000), event(-1, at_ns=2**63), *events(1_000, 1_000)])
-        until(lambda: archive.status().set_aside == 1, "the record to be set aside")
-        until(lambda: bool(archive.status().problem), "the problem to be told")
+        wait_until(lambda: archive.status().set_aside == 1, "the record to be set aside")
+        wait_until(lambda: bool(archive.status().problem), "the problem to be told")
         status = archive.status()
         assert (status.committed, status.refused) == (2_001, 1)
         assert status.set_aside_in in status.problem
@@ -198,7 +189,7 @@ def test_what_is_refused_is_where_an_operator_finds_it(database: str, tmp_path: 
         assert "ask--1" in said["told"]
         assert said["reason"]
         file.unlink()
-        until(lambda: not archive.status().problem, "the problem to be over")
+        wait_until(lambda: not archive.status().problem, "the problem to be over")
         assert archive.status().set_aside == 0
     assert [bool(text) for text in told] == [True, False]
     assert len(everything(settings, "events")) == 2_000
@@ -208,12 +199,12 @@ def test_what_was_set_aside_is_still_told_after_a_restart(tmp_path: Path) -> Non
     settings = settings_for(str(tmp_path / "history.db"), tmp_path)
     with writing(settings) as archive:
         archive.observe([event(1, at_ns=2**63)])
-        until(lambda: archive.status().set_aside == 1, "the record to be set aside")
+        wait_until(lambda: archive.status().set_aside == 1, "the record to be set aside")
     with writing(settings) as archive:
-        until(lambda: archive.status().set_aside == 1, "what lies there to be counted")
+        wait_until(lambda: archive.status().set_aside == 1, "what lies there to be counted")
         assert archive.status().refused == 0
         archive.observe([event(2)])
-        until(lambda: archive.status().committed == 1, "the next record")
+        wait_until(lambda: archive.status().committed == 1, "the next record")
 
 
 @pytest.mark.parametrize(
@@ -314,7 +305,7 @@ def test_old_database_gets_bounded_indexes(database: str, tmp_path: Path) -> Non
     engine.dispose()
     with writing(settings) as archive:
         archive.observe([ApplicationAccepted(LONG[:6_000], PARTITION, "root.b", "ann")])
-        until(lambda: archive.status().committed == 1, "the record")
+        wait_until(lambda: archive.status().committed == 1, "the record")
         assert archive.status().refused == 0
     reader = HistoryReader(settings)
     try:
@@ -345,7 +336,7 @@ def test_a_batch_of_large_records_goes_to_the_disk_in_parts(tmp_path: Path, monk
             name: getattr(archive._spool, name) for name in ("mark_stored", "end_writing", "close", "first_segment")
         }, append=noted, full=False, waiting_bytes=0))  # fmt: skip
         archive.observe([event(number, LONG[: 30_000 if number % 5 else 200_000]) for number in range(50)])
-        until(lambda: archive.status().committed == 50, "all to be committed")
+        wait_until(lambda: archive.status().committed == 50, "all to be committed")
     assert sum(records for records, _ in frames) == 50
     assert all(size <= 100_000 or records == 1 for records, size in frames)
     assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(50)]
@@ -357,7 +348,7 @@ def test_text_that_is_no_unicode_is_kept_all_the_same(tmp_path: Path) -> None:
     with writing(settings) as archive:
         archive.observe([event(1, "a\ud800b"), event(2, "\U0001f600")])
         archive.version_added(configured(1, NOW_NS, "x: \udfff", 1))
-        until(lambda: archive.status().committed == 3, "all to be committed")
+        wait_until(lambda: archive.status().committed == 3, "all to be committed")
         assert archive.status().refused == 0
     assert [row.message for row in everything(settings, "events")] == ["a?b", "\U0001f600"]
     assert [row.config for row in everything(settings, "configurations")] == ["x: ?"]

@@ -9,17 +9,8 @@ import pytest
 from kornel.core.archive.database import Database
 from kornel.core.archive.settings import DAY_S, Retention
 from kornel.core.domain.effects import ApplicationAccepted
-from tests.unit.archive.archives import (
-    NOW_NS,
-    PARTITION,
-    event,
-    events,
-    everything,
-    objects,
-    settings_for,
-    until,
-    writing,
-)
+from tests.unit.archive.archives import NOW_NS, PARTITION, event, events, everything, objects, settings_for, writing
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -40,8 +31,8 @@ def test_retention(database: str, tmp_path: Path, keep: Retention, left: range) 
     told = [event(n, at_ns=NOW_NS - 2 * day_ns + n if n < 1_000 else NOW_NS - n % 7) for n in range(3_000)]
     with writing(settings) as archive:
         archive.observe(told)
-        until(lambda: archive.status().committed == 3_000, "the database to take records")
-        until(lambda: len(everything(settings, "events")) == len(left), "records to go")
+        wait_until(lambda: archive.status().committed == 3_000, "the database to take records")
+        wait_until(lambda: len(everything(settings, "events")) == len(left), "records to go")
     if keep.rows and len(left) < 2_000:
         newest = sorted(range(1_000, 3_000), key=lambda n: (NOW_NS - n % 7, n))[-keep.rows :]
         assert sorted(objects(everything(settings, "events"))) == sorted(f"ask-{n}" for n in newest)
@@ -74,8 +65,8 @@ def test_clock_that_is_ahead_prunes_nothing(database: str, tmp_path: Path) -> No
     times = iter([NOW_NS, ahead_ns])
     with writing(settings, lambda: next(times, ahead_ns)) as archive:
         archive.observe([*events(10), *(ApplicationAccepted(f"app-{n}", PARTITION, "root.a", "ann") for n in range(5))])
-        until(lambda: archive.status().committed == 15, "the database to take records")
-        until(lambda: len(everything(settings, "applications")) == 2, "some passes")
+        wait_until(lambda: archive.status().committed == 15, "the database to take records")
+        wait_until(lambda: len(everything(settings, "applications")) == 2, "some passes")
         assert len(everything(settings, "events")) == 10
 
 

@@ -14,17 +14,9 @@ from kornel.core.archive.spool import SpoolWriter
 from kornel.core.domain.effects import AsksRecorded
 from kornel.core.domain.resources import Resources
 from kornel.core.service.configuration_history import Origin, Version
-from tests.unit.archive.archives import (
-    NOW_NS,
-    PATIENCE_S,
-    event,
-    events,
-    everything,
-    objects,
-    settings_for,
-    until,
-    writing,
-)
+from tests.patience import PATIENCE_S
+from tests.unit.archive.archives import NOW_NS, event, events, everything, objects, settings_for, writing
+from tests.waiting import wait_until
 
 
 def test_spool_is_replayed_and_twice_is_once(database: str, tmp_path: Path) -> None:
@@ -37,7 +29,7 @@ def test_spool_is_replayed_and_twice_is_once(database: str, tmp_path: Path) -> N
     spool.append(left, 1, 8, encode_batch([(NOW_NS, events(8))], 1)[1])  # type: ignore[list-item]  # they are of the kind
     spool.close()
     with writing(settings) as archive:
-        until(lambda: archive.status().committed == 8, "the spool to be replayed")
+        wait_until(lambda: archive.status().committed == 8, "the spool to be replayed")
         archive.observe([event(8)])
     assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(9)]
 
@@ -50,15 +42,17 @@ def test_newest_are_dropped_when_nothing_has_room(tmp_path: Path) -> None:
     with writing(settings) as archive:
         for first in range(0, 5_000, 100):
             archive.observe(events(100, first))
-            until(lambda: not archive.status().queued or "spool is full" in archive.status().problem, "room or its end")
+            wait_until(
+                lambda: not archive.status().queued or "spool is full" in archive.status().problem, "room or its end"
+            )
         status = archive.status()
         assert status.dropped > 1_000
         assert "spool is full" in status.problem
-        until(lambda: "database cannot be written" in archive.status().problem, "the other problem")
+        wait_until(lambda: "database cannot be written" in archive.status().problem, "the other problem")
         blocked.unlink()
-        until(lambda: archive.status().stored == 5_000 - archive.status().dropped, "the queue to be stored")
-        until(lambda: archive.status().committed == archive.status().stored, "the database to catch up")
-        until(lambda: not archive.status().problem, "the problem to be over")
+        wait_until(lambda: archive.status().stored == 5_000 - archive.status().dropped, "the queue to be stored")
+        wait_until(lambda: archive.status().committed == archive.status().stored, "the database to catch up")
+        wait_until(lambda: not archive.status().problem, "the problem to be over")
         kept = archive.status().stored
     assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(kept)]
 
@@ -107,10 +101,10 @@ def test_long_records_wait_by_their_size(tmp_path: Path) -> None:
     assert 5_000 < waiting < 10_000
     assert waiting + archive.status().dropped == 60_000
     archive.start()
-    until(lambda: not archive.status().queued, "the queue to be stored")
+    wait_until(lambda: not archive.status().queued, "the queue to be stored")
     for _ in range(20):
         archive.observe([event(0)])
-    until(lambda: not archive.status().queued, "what follows to have room again")
+    wait_until(lambda: not archive.status().queued, "what follows to have room again")
     archive.close(PATIENCE_S)
     assert archive.status().stored == waiting + 20
 
@@ -132,6 +126,6 @@ def test_absurd_name_in_the_spool_ends_no_thread(tmp_path: Path) -> None:
     (settings.spool / f"{'9' * 40}.spool").write_bytes(b"")
     with writing(settings) as archive:
         archive.observe(events(3))
-        until(lambda: archive.status().committed == 3, "the database to take records")
-        until(lambda: archive.status().set_aside == 1, "the file to be counted")
+        wait_until(lambda: archive.status().committed == 3, "the database to take records")
+        wait_until(lambda: archive.status().set_aside == 1, "the file to be counted")
         assert "set-aside" in archive.status().problem

@@ -13,9 +13,11 @@ import sqlalchemy as sa
 from kornel.core.archive.database import connect
 from kornel.core.archive.settings import history_settings
 from kornel.core.archive.tables import TABLES
+from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.prepared import find_program
-from tests.unit.archive.archives import NOW_NS, PATIENCE_S, events, everything, objects, settings_for, until, writing
+from tests.unit.archive.archives import NOW_NS, events, everything, objects, settings_for, writing
+from tests.waiting import wait_until
 
 
 def test_database_out_of_reach_loses_nothing_and_says_so(postgres: Postgres, tmp_path: Path) -> None:
@@ -25,18 +27,18 @@ def test_database_out_of_reach_loses_nothing_and_says_so(postgres: Postgres, tmp
     with writing(settings) as archive:
         archive.on_problem = told.append
         archive.observe(events(100))
-        until(lambda: archive.status().committed == 100, "the database to take records")
+        wait_until(lambda: archive.status().committed == 100, "the database to take records")
         postgres.stop()
         archive.observe(events(3_000, 100))
-        until(lambda: archive.status().stored == 3_100, "records to be spooled")
-        until(lambda: bool(archive.status().problem), "the problem to be noticed")
+        wait_until(lambda: archive.status().stored == 3_100, "records to be spooled")
+        wait_until(lambda: bool(archive.status().problem), "the problem to be noticed")
         status = archive.status()
         assert "database cannot be written" in status.problem
         assert status.problem_since_ns == NOW_NS
         assert status.spool_bytes > 10_000
         postgres.start()
-        until(lambda: archive.status().committed >= 3_100, "the database to catch up")
-        until(lambda: not archive.status().problem, "the problem to be over")
+        wait_until(lambda: archive.status().committed >= 3_100, "the database to catch up")
+        wait_until(lambda: not archive.status().problem, "the problem to be over")
         assert archive.status().dropped == 0
     assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(3_100)]
     assert [bool(text) for text in told] == [True, False]
@@ -44,19 +46,19 @@ def test_database_out_of_reach_loses_nothing_and_says_so(postgres: Postgres, tmp
 
 def test_slow_database_holds_nobody_up(postgres: Postgres, tmp_path: Path) -> None:
     """While a commit hangs, observing does not, and records are stored; afterwards all are there."""
-    settings = settings_for(postgres.url, tmp_path, patience_s=30.0)
+    settings = settings_for(postgres.url, tmp_path, patience_s=PATIENCE_S)
     with writing(settings) as archive:
         archive.observe(events(1))
-        until(lambda: archive.status().committed == 1, "the tables")
+        wait_until(lambda: archive.status().committed == 1, "the tables")
         with postgres.connect() as other:
             other.execute("LOCK TABLE events IN ACCESS EXCLUSIVE MODE")
             before = time.monotonic()
             for first in range(1, 2_001, 100):
                 archive.observe(events(100, first))
             assert time.monotonic() - before < settings.patience_s / 3, "it waited for the commit"
-            until(lambda: archive.status().stored == 2_001, "records to be spooled")
+            wait_until(lambda: archive.status().stored == 2_001, "records to be spooled")
             assert archive.status().committed == 1
-        until(lambda: archive.status().committed == 2_001, "the database to catch up")
+        wait_until(lambda: archive.status().committed == 2_001, "the database to catch up")
     assert len(everything(settings, "events")) == 2_001
 
 
@@ -65,14 +67,14 @@ def test_locked_sqlite_file_is_waited_for(tmp_path: Path) -> None:
     settings = settings_for(str(tmp_path / "history.db"), tmp_path, patience_s=0.05)
     with writing(settings) as archive:
         archive.observe(events(1))
-        until(lambda: archive.status().committed == 1, "the tables")
+        wait_until(lambda: archive.status().committed == 1, "the tables")
         other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         archive.observe(events(10, 1))
-        until(lambda: "locked" in archive.status().problem, "the problem to be noticed")
+        wait_until(lambda: "locked" in archive.status().problem, "the problem to be noticed")
         other.execute("ROLLBACK")
         other.close()
-        until(lambda: archive.status().committed == 11, "the database to catch up")
+        wait_until(lambda: archive.status().committed == 11, "the database to catch up")
     assert len(everything(settings, "events")) == 11
 
 
@@ -84,12 +86,12 @@ def test_closing_does_not_wait_for_a_dead_database(tmp_path: Path) -> None:
     with writing(settings) as archive:
         archive.observe(events(50))
         before = time.monotonic()
-        archive.close(10.0)
-        assert time.monotonic() - before < 5
+        archive.close(PATIENCE_S)
+        assert time.monotonic() - before < PATIENCE_S / 2, "it waited for the database"
         assert archive.status().stored == 50
     blocked.unlink()
     with writing(settings) as archive:
-        until(lambda: archive.status().committed == 50, "the spool to be replayed")
+        wait_until(lambda: archive.status().committed == 50, "the spool to be replayed")
 
 
 def test_database_that_hangs_without_a_word_is_told(tmp_path: Path) -> None:
@@ -97,32 +99,32 @@ def test_database_that_hangs_without_a_word_is_told(tmp_path: Path) -> None:
     settings = settings_for(str(tmp_path / "history.db"), tmp_path, silence_s=0.3)
     with writing(settings) as archive:
         archive.observe(events(1))
-        until(lambda: archive.status().committed == 1 and not archive.status().problem, "the tables")
+        wait_until(lambda: archive.status().committed == 1 and not archive.status().problem, "the tables")
         pid = archive.committer.pid
         assert pid is not None
         program = find_program(pid)
         os.kill(program, signal.SIGSTOP)
         try:
             archive.observe(events(1, 1))
-            until(lambda: "accepted nothing for 0.3 s" in archive.status().problem, "the silence to be noticed")
+            wait_until(lambda: "accepted nothing for 0.3 s" in archive.status().problem, "the silence to be noticed")
             assert archive.status().stored == 2
         finally:
             os.kill(program, signal.SIGCONT)
-        until(lambda: archive.status().committed == 2, "the database to catch up")
-        until(lambda: not archive.status().problem, "the problem to be over")
+        wait_until(lambda: archive.status().committed == 2, "the database to catch up")
+        wait_until(lambda: not archive.status().problem, "the problem to be over")
 
 
 def test_idle_history_is_no_silent_one(tmp_path: Path) -> None:
     """Nothing to take for longer than the database may be silent is no problem when something comes."""
-    settings = settings_for(str(tmp_path / "history.db"), tmp_path, silence_s=1.0)
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path, silence_s=PATIENCE_S)
     told: list[str] = []
     with writing(settings) as archive:
         archive.observe(events(1))
-        until(lambda: archive.status().committed == 1 and not archive.status().problem, "the tables")
+        wait_until(lambda: archive.status().committed == 1 and not archive.status().problem, "the tables")
         archive.on_problem = told.append
         archive._moved_s -= 3_600
         archive.observe(events(1, 1))
-        until(lambda: archive.status().committed == 2, "the next record")
+        wait_until(lambda: archive.status().committed == 2, "the next record")
     assert told == []
 
 
@@ -133,13 +135,13 @@ def test_database_that_takes_less_than_comes_is_told(tmp_path: Path) -> None:
     settings = settings_for(str(blocked / "history.db"), tmp_path, spool_bytes=20_000)
     with writing(settings) as archive:
         archive.observe(events(220))
-        until(lambda: archive.status().stored == 220, "records to be spooled")
+        wait_until(lambda: archive.status().stored == 220, "records to be spooled")
         archive.observe(events(1, 220))
-        until(lambda: "half of the spool" in archive.status().problem, "the size to be noticed")
+        wait_until(lambda: "half of the spool" in archive.status().problem, "the size to be noticed")
         assert "spool is full" not in archive.status().problem
         blocked.unlink()
-        until(lambda: archive.status().committed == 221, "the database to catch up")
-        until(lambda: not archive.status().problem, "the problem to be over")
+        wait_until(lambda: archive.status().committed == 221, "the database to catch up")
+        wait_until(lambda: not archive.status().problem, "the problem to be over")
 
 
 def test_database_that_was_replaced_gets_its_tables(postgres: Postgres, tmp_path: Path) -> None:
@@ -147,11 +149,11 @@ def test_database_that_was_replaced_gets_its_tables(postgres: Postgres, tmp_path
     settings = settings_for(postgres.url, tmp_path)
     with writing(settings) as archive:
         archive.observe(events(1))
-        until(lambda: archive.status().committed == 1, "the tables")
+        wait_until(lambda: archive.status().committed == 1, "the tables")
         with postgres.connect() as other:
             other.execute(f"DROP TABLE history_version, {', '.join(TABLES)}")
         archive.observe(events(2, 1))
-        until(lambda: archive.status().committed == 3, "the new tables")
+        wait_until(lambda: archive.status().committed == 3, "the new tables")
     assert objects(everything(settings, "events")) == ["ask-1", "ask-2"]
 
 

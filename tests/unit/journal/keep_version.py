@@ -32,6 +32,7 @@ from kornel.core.journal.snapshot_process import Assignment, make_snapshot
 from kornel.core.journal.snapshots import SnapshotHead, write_snapshot
 from kornel.core.partition.engine import CycleResult, Engine
 from kornel.core.snapshot.engines import has_work_under_way, move_engine
+from tests.patience import PATIENCE_S
 from tests.properties.machine import driver
 from tests.properties.machine.world import World
 from tests.unit.journal.made import PARTITION, RM, asks, decide, open_journal, settings_for, small_cluster
@@ -100,7 +101,7 @@ async def keep_journal(path: Path, version: str) -> dict[str, object]:
         slices=2,
     )
     found = summarize(journal.first.engine)
-    await asyncio.to_thread(journal.close, 5)
+    await asyncio.to_thread(journal.close, PATIENCE_S)
     url = settings_for(path).url.render_as_string(hide_password=False)
     assert not make_snapshot(Assignment(url, 5.0, version, 0, 0, ending=True)).problem
     for left in path.parent.glob("*.lock"):

@@ -27,6 +27,7 @@ from kornel.core.journal.settings import JournalSettings, SnapshotTimes, journal
 from kornel.core.journal.store import JournalStore
 from kornel.core.journal.sync import JournalSync
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from tests.patience import PATIENCE_S
 
 RM = "rm"
 PARTITION = f"[{RM}]default"
@@ -94,7 +95,7 @@ async def written(where: str | Path, *, afresh: bool = False) -> AsyncIterator[J
     try:
         yield journal
     finally:
-        journal.close(5)
+        journal.close(PATIENCE_S)
 
 
 def open_store(where: str | Path) -> JournalStore:

@@ -12,6 +12,7 @@ from kornel.core.journal.reading import read_records
 from kornel.core.journal.replay import Replay
 from kornel.core.telling.explain import QueueAt
 from kornel.core.telling.reader import Reader
+from tests.patience import PATIENCE_S
 from tests.unit.journal.made import RM, asks, decide, open_journal, open_store, small_cluster
 
 SECOND_NS = 10**9
@@ -62,7 +63,7 @@ async def test_the_delay_of_a_lowered_max_begins_again(tmp_path: Path) -> None:
     await decide(journal, [UpdateConfiguration(RM, ENFORCED)])
     assert not released(await wait(journal, DELAY_S - 20))
     assert explained(journal) == ("it is to be enforced", 20)
-    journal.close(5.0)
+    journal.close(PATIENCE_S)
     journal = open_journal(path)
     journal.start()
     assert explained(journal) == ("its delay began again when the core was restarted; it is to be enforced", DELAY_S)
@@ -71,7 +72,7 @@ async def test_the_delay_of_a_lowered_max_begins_again(tmp_path: Path) -> None:
     assert explained(journal) == ("it is to be enforced", DELAY_S)
     assert not released(await wait(journal, DELAY_S - 5))
     assert released(await wait(journal, 10)) == 4
-    journal.close(5.0)
+    journal.close(PATIENCE_S)
     replay = Replay()
     with closing(open_store(path)) as store:
         assert all(replay.play(record) is None for record, _ in read_records(store))
@@ -83,4 +84,4 @@ async def test_without_a_restart_the_delay_is_not_longer(tmp_path: Path) -> None
     journal.start()
     await decide(journal, [*small_cluster(), asks(0, 5), UpdateConfiguration(RM, ENFORCED)])
     assert released(await wait(journal, DELAY_S + 5)) == 3
-    journal.close(5.0)
+    journal.close(PATIENCE_S)

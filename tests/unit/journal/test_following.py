@@ -14,6 +14,7 @@ from kornel.core.journal.following import Follower, Obstacle
 from kornel.core.journal.journal import Journal
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.partition.engine import CycleResult
+from tests.patience import PATIENCE_S
 from tests.unit.journal.made import PARTITION, asks, decide, open_journal, open_store, small_cluster
 
 
@@ -34,7 +35,7 @@ async def written_journal(path: Path) -> AsyncIterator[Journal]:
     try:
         yield journal
     finally:
-        journal.close(5)
+        journal.close(PATIENCE_S)
 
 
 async def test_a_follower_is_where_the_writer_is(tmp_path: Path) -> None:
@@ -99,14 +100,14 @@ async def test_a_new_life_is_followed_from_its_beginning(tmp_path: Path) -> None
             follower = Follower(store, version="test")
             follower.catch_up()
             await decide(journal, [asks(5, 5)])
-            journal.close(5)
+            journal.close(PATIENCE_S)
             afresh = open_journal(path, afresh=True)
             afresh.start()
             await decide(afresh, [*small_cluster(), asks(50)])
             follower.catch_up()
             assert follower.problem is None
             assert keys_of(follower) == {"ask-50"}
-            afresh.close(5)
+            afresh.close(PATIENCE_S)
 
 
 async def test_another_decision_ends_the_following(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +151,7 @@ async def test_a_database_without_the_newest_commits_ends_the_following(tmp_path
             follower = Follower(store, version="test")
             follower.catch_up()
             played = follower.sequence
-            journal.close(5)
+            journal.close(PATIENCE_S)
             with closing(sqlite3.connect(path)) as connection, connection:
                 (newest,) = connection.execute("SELECT max(first) FROM journal_blocks").fetchone()
                 connection.execute("DELETE FROM journal_blocks WHERE first = ?", (newest,))
@@ -158,7 +159,7 @@ async def test_a_database_without_the_newest_commits_ends_the_following(tmp_path
                 other = open_journal(path)
                 other.start()
                 await decide(other, [asks(10 + number) for number in range(others)])
-                other.close(5)
+                other.close(PATIENCE_S)
             follower.catch_up()
             assert follower.problem is not None
             assert follower.problem.obstacle is Obstacle.BEHIND

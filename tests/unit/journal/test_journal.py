@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from kornel.core.journal.unusable import JournalUnusable
 from kornel.core.service.status_codes import JournalFull, JournalUnavailable
 from tests.examples import mark_rest_long
 from tests.history_databases import database, postgres, postgres_server
+from tests.patience import PATIENCE_S
 from tests.unit.journal.made import (
     BEGINNING,
     PARTITION,
@@ -39,6 +39,7 @@ from tests.unit.journal.made import (
     settings_for,
     small_cluster,
 )
+from tests.waiting import until
 
 __all__ = ["database", "postgres", "postgres_server"]
 
@@ -58,7 +59,7 @@ async def make_journal(where: str | Path, *, rounds: int = 3) -> dict[str, str]:
     for number in range(rounds):
         await decide(journal, [asks(20 * number + at, 5) for at in (0, 5)])
     made = allocations_of(journal)
-    journal.close(5)
+    journal.close(PATIENCE_S)
     return made
 
 
@@ -89,7 +90,7 @@ async def test_a_core_goes_on_where_the_last_one_ended(database: str) -> None:
     await decide(journal, [asks(100)])
     assert set(allocations_of(journal)) == {*made, "ask-100"}
     assert journal.status().epoch == 2
-    journal.close(5)
+    journal.close(PATIENCE_S)
     with closing(open_store(database)) as store:
         found = verify_store(store)
         assert not found.damage
@@ -105,7 +106,7 @@ async def test_what_was_decided_lately_is_sent_again(tmp_path: Path) -> None:
     journal.start()
     assert sum(isinstance(effect, Allocated) for effect in journal.first.untold) == 30
     await decide(journal, [*small_cluster(), asks(50)])
-    await asyncio.to_thread(journal.close, 5)
+    await asyncio.to_thread(journal.close, PATIENCE_S)
     journal = open_journal(path)
     assert [effect.spec.key for effect in journal.first.untold if isinstance(effect, Allocated)] == ["ask-50"]
     journal.close(1)
@@ -138,7 +139,7 @@ async def test_what_the_transport_took_is_known_while_more_keeps_coming(tmp_path
         counts.gone = min(number, 4)  # There is always one on its way, and the last two stay there.
         await journal.first.gate.wait_for_room()
     await decide(journal, [asks(6)])
-    await asyncio.to_thread(journal.close, 5)
+    await asyncio.to_thread(journal.close, PATIENCE_S)
     journal = open_journal(path)
     told = [effect.spec.key for effect in journal.first.untold if isinstance(effect, Allocated)]
     assert told == ["ask-4", "ask-5", "ask-6"]
@@ -168,9 +169,9 @@ async def test_nothing_passes_before_its_record_is_durable(tmp_path: Path, monke
     assert left == [0]
     assert journal.first.gate.waiting == 4
     committed.set()
-    await asyncio.wait_for(journal.first.gate.wait_until_passed(), 20)
+    await asyncio.wait_for(journal.first.gate.wait_until_passed(), PATIENCE_S)
     assert left == [0, 1, 2, 3, 4]
-    await asyncio.to_thread(journal.close, 5)
+    await asyncio.to_thread(journal.close, PATIENCE_S)
 
 
 async def test_a_burst_is_written_in_few_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +187,7 @@ async def test_a_burst_is_written_in_few_blocks(tmp_path: Path, monkeypatch: pyt
     journal.first.engine.apply(asks(1_000), journal.last_ns)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(journal.first.gate.wait_until_passed(), 0.05)
-    await asyncio.to_thread(journal.close, 20)
+    await asyncio.to_thread(journal.close, PATIENCE_S)
     with closing(open_store(tmp_path / "journal.db")) as store:
         last = [read.record.sequence for read in read_records(store)][-1]
     assert last == journal.status().last_record
@@ -220,7 +221,7 @@ async def test_a_store_that_fails_stops_the_intake_and_loses_nothing(
         journal.first.engine.apply(command, journal.last_ns)
     left: list[str] = []
     journal.first.gate.pass_on(lambda: left.append("out"))
-    await wait_for(lambda: bool(problems))
+    await until(lambda: problems, "the failure to be noticed")
     with pytest.raises(refusal):
         journal.first.gate.check_intake()
     room = asyncio.ensure_future(journal.first.gate.wait_for_room())
@@ -228,12 +229,12 @@ async def test_a_store_that_fails_stops_the_intake_and_loses_nothing(
     assert not room.done()
     assert not left
     failing = False
-    await asyncio.wait_for(room, 20)
+    await asyncio.wait_for(room, PATIENCE_S)
     await journal.first.gate.wait_until_passed()
     journal.first.gate.check_intake()
     assert left == ["out"]
     assert problems[-1] == ""
-    await asyncio.to_thread(journal.close, 5)
+    await asyncio.to_thread(journal.close, PATIENCE_S)
     with closing(open_store(path)) as store:
         assert [read.record.call.kind for read in read_records(store)] == [CallKind.BEGIN, *[CallKind.COMMAND] * 4]
 
@@ -250,14 +251,14 @@ async def test_another_core_on_the_same_journal_fences_the_first(postgres: Any) 
     first.first.engine.cycle(first.last_ns, 100)
     first.first.gate.pass_on(lambda: left.append("never"))
     with pytest.raises(JournalUnavailable):
-        await asyncio.wait_for(first.first.gate.wait_until_passed(), 20)
+        await asyncio.wait_for(first.first.gate.wait_until_passed(), PATIENCE_S)
     with pytest.raises(JournalUnavailable):
         await first.first.gate.wait_for_room()
     assert not left
     await decide(second, [asks(100)])
     assert set(allocations_of(second)) == {"ask-100"}
     for journal in (first, second):
-        await asyncio.to_thread(journal.close, 5)
+        await asyncio.to_thread(journal.close, PATIENCE_S)
 
 
 def test_a_file_that_another_core_writes_is_refused(tmp_path: Path) -> None:
@@ -338,7 +339,7 @@ async def test_a_log_cut_at_any_byte_leaves_what_was_committed_before(tmp_path: 
         shutil.copy(tmp_path / name, killed / name)
     log = (killed / "journal.db-wal").read_bytes()
     last = journal.status().last_record
-    await asyncio.to_thread(journal.close, 5)
+    await asyncio.to_thread(journal.close, PATIENCE_S)
     kept = set()
     for size in [*range(len(log), len(log) - 4_500, -step), *range(len(log) - 40, len(log), step // 7)]:
         (killed / "journal.db-wal").write_bytes(log[:size])
@@ -380,7 +381,7 @@ async def test_refused_commands_are_played_too(tmp_path: Path) -> None:
         with suppress(CommandRefused, ConfigError):
             journal.first.engine.apply(command, journal.last_ns)
     await journal.first.gate.wait_until_passed()
-    await asyncio.to_thread(journal.close, 5)
+    await asyncio.to_thread(journal.close, PATIENCE_S)
     with closing(open_store(path)) as store:
         records = [read.record for read in read_records(store)]
     assert [record.result.outcome for record in records[-2:]] == [CallOutcome.REFUSED] * 2
@@ -415,13 +416,6 @@ async def test_nobody_is_named_in_an_anonymous_export(tmp_path: Path) -> None:
         assert name in b"".join(map(write_line, records))
     assert lines.count(b'"application-1"') >= 3
     assert b'"vcore"' in lines
-
-
-async def wait_for(condition: Callable[[], bool]) -> None:
-    """Returns when *condition* holds."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - threads change it
-            await asyncio.sleep(0.005)
 
 
 def test_what_a_core_finds_is_on_the_disk_before_it_goes_on(tmp_path: Path) -> None:

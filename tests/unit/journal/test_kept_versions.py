@@ -21,6 +21,7 @@ from kornel.core.journal.snapshots import SnapshotUnusable, restore_snapshot
 from kornel.core.partition.books.audit import check
 from kornel.core.partition.engine import Engine
 from kornel.core.snapshot.schema import VERSION
+from tests.patience import PATIENCE_S
 from tests.unit.journal.keep_version import HOME, summarize
 from tests.unit.journal.made import BEGINNING, LOGGER, asks, decide, open_store, settings_for
 
@@ -65,7 +66,7 @@ async def test_a_journal_of_a_version_is_gone_on_with(version: str, tmp_path: Pa
     assert state is not None
     assert "ask-1000" in state.nodes["n1"].allocations
     check_books(journal.first.engine)
-    journal.close(5)
+    journal.close(PATIENCE_S)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

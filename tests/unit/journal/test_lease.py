@@ -20,6 +20,7 @@ from kornel.core.journal.store import JournalStore, StoreMoved, StoreTaken
 from tests.history_databases import postgres, postgres_server
 from tests.postgres import Postgres
 from tests.unit.journal.made import BEGINNING, START_NS, settings_for
+from tests.waiting import until
 
 __all__ = ["postgres", "postgres_server"]
 
@@ -163,19 +164,15 @@ async def test_a_keeper_renews_until_another_core_takes_over(
     lost = asyncio.Event()
     keeper.on_lost = lambda reason: lost.set()
     keeper.start()
-    async with asyncio.timeout(60):
-        while table.read_lease().core_ns != START_NS:  # noqa: ASYNC110 - a thread renews it
-            await asyncio.sleep(0.01)
-        await asyncio.to_thread(postgres.stop)
-        while not keeper.problem:  # noqa: ASYNC110 - a thread sets it
-            await asyncio.sleep(0.01)
-        await asyncio.to_thread(postgres.start)
-        while keeper.problem:  # noqa: ASYNC110 - a thread clears it
-            await asyncio.sleep(0.01)
-        table.forget_connections()
-        assert not lost.is_set()
-        await asyncio.to_thread(table.take_lease, "two", "", gone="one")
-        await lost.wait()
+    await until(lambda: table.read_lease().core_ns == START_NS, "the lease to be renewed")
+    await asyncio.to_thread(postgres.stop)
+    await until(lambda: keeper.problem, "the database to be missed")
+    await asyncio.to_thread(postgres.start)
+    await until(lambda: not keeper.problem, "the database to be found again")
+    table.forget_connections()
+    assert not lost.is_set()
+    await asyncio.to_thread(table.take_lease, "two", "", gone="one")
+    await until(lost.is_set, "the loss of the lease to be noticed")
     keeper.close()
 
 

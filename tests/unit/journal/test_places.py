@@ -33,6 +33,7 @@ from kornel.core.journal.starting import begin_replay
 from kornel.core.journal.store import JournalStore
 from kornel.core.service.resuming import ProgressValues
 from tests.history_databases import database, postgres, postgres_server
+from tests.patience import PATIENCE_S
 from tests.unit.journal.made import (
     CONFIG,
     PARTITION,
@@ -48,6 +49,7 @@ from tests.unit.journal.made import (
 from tests.unit.journal.test_journal import flip_bit
 from tests.unit.journal.test_snapshots import snapshot, snapshots_of
 from tests.unit.partition.graph import digest
+from tests.waiting import until
 
 __all__ = ["database", "postgres", "postgres_server"]
 
@@ -104,9 +106,8 @@ async def two_managers(where: str | Path) -> AsyncIterator[tuple[Journal, Journa
 
 
 async def wait_for_all(journal: Journal) -> None:
-    """Returns when everything is durable."""
-    for place in journal.places:
-        await asyncio.wait_for(place.gate.wait_until_durable(), 20)
+    """Returns when everything is durable, the records of places that were closed among it."""
+    await until(lambda: journal._gates.durable == journal._committer.added, "all records to be durable")
 
 
 def trace(place: object) -> str:
@@ -272,12 +273,12 @@ async def test_a_place_waits_for_its_own_records_only(tmp_path: Path) -> None:
 
     task = asyncio.create_task(flood())
     apply_at(other, [rename(asks(1))])
-    await asyncio.wait_for(other.gate.wait_until_passed(), 20)
+    await asyncio.wait_for(other.gate.wait_until_passed(), PATIENCE_S)
     assert not other.gate.behind
     flooding = False
     await task
     await wait_for_all(journal)
-    journal.close(5)
+    journal.close(PATIENCE_S)
 
 
 async def test_places_share_the_room_ahead_of_the_store(tmp_path: Path) -> None:
@@ -290,11 +291,11 @@ async def test_places_share_the_room_ahead_of_the_store(tmp_path: Path) -> None:
     while journal.first.gate.behind < ahead // 2:
         journal.first.engine.cycle(START_NS, 100)
     waiting = asyncio.create_task(journal.first.gate.wait_for_room())
-    await asyncio.wait_for(other.gate.wait_for_room(), 5)
+    await asyncio.wait_for(other.gate.wait_for_room(), PATIENCE_S)
     assert not waiting.done()
     journal.start()
-    await asyncio.wait_for(waiting, 20)
-    journal.close(5)
+    await asyncio.wait_for(waiting, PATIENCE_S)
+    journal.close(PATIENCE_S)
 
 
 class Counts:
@@ -326,7 +327,7 @@ async def test_nothing_counts_as_delivered_while_a_call_of_another_place_waits(t
     await call
     await other.gate.wait_for_room()
     assert journal._committer.delivered == called
-    journal.close(5)
+    journal.close(PATIENCE_S)
 
 
 async def test_a_record_of_a_place_that_is_not_open_cannot_be_played(tmp_path: Path) -> None:

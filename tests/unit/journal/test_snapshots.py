@@ -29,6 +29,7 @@ from kornel.core.journal.starting import begin_replay
 from kornel.core.journal.store import JournalStore
 from kornel.core.journal.unusable import JournalUnusable
 from tests.history_databases import database, postgres, postgres_server
+from tests.patience import PATIENCE_S
 from tests.properties.test_snapshots import trace
 from tests.unit.journal.made import (
     BEGINNING,
@@ -129,7 +130,7 @@ async def test_a_core_begins_with_the_newest_snapshot(database: str) -> None:
     assert not warnings(said)
     journal.start()
     await decide(journal, [asks(100, 3)])
-    journal.close(5)
+    journal.close(PATIENCE_S)
 
 
 async def test_a_core_that_ends_leaves_a_snapshot(tmp_path: Path) -> None:
@@ -140,12 +141,12 @@ async def test_a_core_that_ends_leaves_a_snapshot(tmp_path: Path) -> None:
     journal.start()
     await decide(journal, [*small_cluster(), asks(0, 5)])
     before, last = state_of(journal.first.engine), journal.status().last_record
-    journal.close(5)
+    journal.close(PATIENCE_S)
     journal, said = begin(path)
     assert played(said)["snapshot"] == last
     assert not played(said)["records"]
     assert state_of(journal.first.engine) == before
-    journal.close(5)
+    journal.close(PATIENCE_S)
 
 
 async def test_snapshots_are_made_while_the_core_goes_on(tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ async def test_snapshots_are_made_while_the_core_goes_on(tmp_path: Path) -> None
     assert status.size > 0
     assert 0 < status.at_ns <= journal.last_ns
     assert [kept.sequence for kept in snapshots_of(path).list_snapshots()] == [status.sequence]
-    journal.close(5)
+    journal.close(PATIENCE_S)
 
 
 def spoil(path: Path, change: Callable[[bytes], bytes]) -> None:
@@ -183,13 +184,13 @@ async def test_a_damaged_snapshot_is_passed_over(tmp_path: Path) -> None:
     (line,) = warnings(said)
     assert line["record"] == int(newer.stem)
     assert line["problem"] == "its checksum does not hold"
-    journal.close(5)
+    journal.close(PATIENCE_S)
     for file in files_of(path):
         spoil(file, lambda data: data[:-1])
     journal, said = begin(path)
     assert state_of(journal.first.engine) == before
     assert not played(said)["snapshot"]
-    journal.close(5)
+    journal.close(PATIENCE_S)
 
 
 async def test_a_snapshot_cut_at_any_byte_is_known_as_such(tmp_path: Path) -> None:
@@ -241,7 +242,7 @@ async def test_a_snapshot_of_other_records_is_not_used(tmp_path: Path) -> None:
     journal, said = begin(copy)
     assert not warnings(said)
     assert played(said)["snapshot"] in (0, *(int(file.stem) for file in files_of(copy)[1:]))
-    journal.close(5)
+    journal.close(PATIENCE_S)
 
 
 async def test_a_snapshot_that_goes_on_otherwise_is_passed_over(
@@ -265,7 +266,7 @@ async def test_a_snapshot_that_goes_on_otherwise_is_passed_over(
     assert state_of(journal.first.engine) == before
     assert played(said)["snapshot"] < newest
     assert [line["record"] for line in warnings(said)] == [newest]
-    journal.close(5)
+    journal.close(PATIENCE_S)
 
 
 async def test_a_new_life_needs_no_snapshot_of_the_one_before(tmp_path: Path) -> None:
@@ -280,7 +281,7 @@ async def test_a_new_life_needs_no_snapshot_of_the_one_before(tmp_path: Path) ->
     journal, said = begin(path)
     assert not played(said)["snapshot"]
     assert state_of(journal.first.engine) == before
-    journal.close(5)
+    journal.close(PATIENCE_S)
 
 
 async def test_the_past_is_pruned_and_the_rest_goes_on(database: str) -> None:
@@ -302,7 +303,7 @@ async def test_the_past_is_pruned_and_the_rest_goes_on(database: str) -> None:
     journal, said = begin(database)
     assert state_of(journal.first.engine) == before
     assert not warnings(said)
-    journal.close(5)
+    journal.close(PATIENCE_S)
 
 
 async def test_an_old_state_is_copied_into_a_journal_of_its_own(database: str, tmp_path: Path) -> None:
@@ -323,7 +324,7 @@ async def test_an_old_state_is_copied_into_a_journal_of_its_own(database: str, t
     assert played(said)["snapshot"] == oldest
     assert replay.engine is not None
     assert state_of(journal.first.engine) == state_of(replay.engine)
-    journal.close(5)
+    journal.close(PATIENCE_S)
 
 
 async def test_without_snapshots_a_pruned_journal_says_so(tmp_path: Path) -> None:
@@ -405,11 +406,11 @@ async def test_an_engine_of_another_version_begins_with_what_the_old_one_left(tm
     await decide(journal, [asks(5, 5)])
     before = state_of(journal.first.engine)
     shutil.copytree(tmp_path, tmp_path.with_suffix(".killed"))
-    journal.close(5)
+    journal.close(PATIENCE_S)
     again, said = begin(tmp_path.with_suffix(".killed") / "journal.db", version="next")
     assert played(said)["snapshot"] == last
     assert state_of(again.first.engine) == before
-    again.close(5)
+    again.close(PATIENCE_S)
     with pytest.raises(JournalUnusable, match=r"record \d+ on were written by version next.*--journal-afresh"):
         begin(tmp_path.with_suffix(".killed") / "journal.db", version="third")
 

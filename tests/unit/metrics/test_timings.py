@@ -16,7 +16,7 @@ from kornel.core.metrics.timings import UPSTREAM_BOUNDS_S, Timings
 from kornel.core.service.callback_times import REMEMBERED, CallbackTimes
 from kornel.core.service.clock import SECOND_NS
 from kornel.core.service.durations import Durations
-from tests.e2e.harness import until
+from tests.waiting import until
 
 
 def test_durations_are_counted_up_to_each_bound() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import pytest
 
@@ -14,20 +16,52 @@ from kornel.shim_client import PreemptionNotice, ShimClient
 from kornel.shim_mock.clock import SimulatedClock
 from kornel.shim_mock.cluster import SimulatedCluster
 from kornel.shim_mock.lifecycle import TaskState
-from kornel.shim_mock.notices import NoticeHandler
+from kornel.shim_mock.notices import TOO_LATE_S, NoticeHandler
 from kornel.shim_mock.scenario import Scenario
 from kornel.si.v1 import si_pb2 as si
+from tests import waiting
 from tests.unit.shim_client.fake_core import FakeCore, serving
 from tests.unit.shim_mock.scenarios import small
 
 ONE_TASK = ("        count: 2\n        resources: {vcore: 1", "        count: 1\n        resources: {vcore: 1")
 
 
+class SteppedClock(SimulatedClock):
+    """Simulated time that passes when a test says so."""
+
+    def __init__(self, speed: float) -> None:
+        super().__init__(speed)
+        self._now_s = 0.0
+        self._calls: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+
+    @property
+    def real_s(self) -> float:
+        return self._now_s / self._speed
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Run *callback* in *delay_s* simulated seconds; without a delay, when the event loop gets to it."""
+        if delay_s <= 0:
+            super().call_later(0, callback)
+            return
+        self.timers += 1
+        heappush(self._calls, (self._now_s + delay_s, next(self._numbers), callback))
+
+    def advance(self, seconds: float) -> None:
+        """Lets simulated seconds pass."""
+        end_s = self._now_s + seconds
+        while self._calls and self._calls[0][0] <= end_s:
+            self._now_s, _, callback = heappop(self._calls)
+            self.timers -= 1
+            callback()
+        self._now_s = end_s
+
+
 @dataclass
 class Bench:
     core: FakeCore
     cluster: SimulatedCluster
-    clock: SimulatedClock
+    clock: SteppedClock
 
     async def preempt(self, key: str, times: int = 1) -> None:
         release = si.AllocationRelease(
@@ -58,7 +92,7 @@ async def bench(scenario: Scenario) -> AsyncIterator[Bench]:
     core.decide = place_everything
     async with serving(core) as address, ShimClient(address, "rm-1", generation=scenario.generation) as client:
         await client.register(config=scenario.config)
-        clock = SimulatedClock(scenario.speed)
+        clock = SteppedClock(scenario.speed)
         cluster = SimulatedCluster(scenario, client, clock)
 
         async def hear() -> None:
@@ -76,14 +110,7 @@ async def bench(scenario: Scenario) -> AsyncIterator[Bench]:
 
 async def until(cluster: SimulatedCluster, state: TaskState, count: int) -> None:
     """Wait until *count* tasks are in *state*."""
-    await eventually(lambda: cluster.count_tasks()[state] == count)
-
-
-async def eventually(condition: Callable[[], object]) -> None:
-    """Wait until *condition* holds. It looks again and again: a cluster's timers announce nothing."""
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await waiting.until(lambda: cluster.count_tasks()[state] == count, f"{count} tasks to be {state}")
 
 
 @pytest.mark.parametrize("generation", ["g2", "g3"])
@@ -107,11 +134,12 @@ async def test_a_victim_is_confirmed_after_the_delay_with_the_same_type(generati
         await until(at.cluster, TaskState.RUNNING, 1)
         await at.preempt("job-worker-0")
         await until(at.cluster, TaskState.TERMINATING, 1)
-        chosen_s = at.clock.now_s
         account = at.cluster.accounts.queues["root.batch"]
         assert (account.used["vcore"], account.usage_net_of_victims("vcore"), account.preempted) == (1000, 0, 1)
+        at.clock.advance(9.9)
+        assert at.cluster.count_tasks()[TaskState.TERMINATING] == 1
+        at.clock.advance(0.1)
         await at.core.until(at.confirmations)
-        assert at.clock.now_s - chosen_s >= 9.0
         assert at.cluster.count_tasks()[TaskState.EVICTED] == 1
         assert account.used["vcore"] == 0
     release = at.core.releases[0]
@@ -139,7 +167,7 @@ async def test_a_lost_confirmation_stays_lost_without_retry() -> None:
     async with bench(scenario) as at:
         await until(at.cluster, TaskState.RUNNING, 1)
         await at.preempt("job-worker-0")
-        await eventually(lambda: at.cluster.lost_confirmations)
+        await waiting.until(lambda: at.cluster.lost_confirmations, "a confirmation to be lost")
         assert at.cluster.count_tasks()[TaskState.TERMINATING] == 1
         assert at.cluster.holding() == 1
     assert not at.confirmations()
@@ -156,7 +184,12 @@ async def test_a_lost_confirmation_is_repeated_with_retry() -> None:
         await until(at.cluster, TaskState.RUNNING, 8)
         for index in range(8):
             await at.preempt(f"job-worker-{index}")
-        await until(at.cluster, TaskState.EVICTED, 8)
+
+        def are_evicted() -> bool:
+            at.clock.advance(1)
+            return at.cluster.count_tasks()[TaskState.EVICTED] == 8
+
+        await waiting.until(are_evicted, "all victims to be confirmed")
         await at.core.until(lambda: len(at.confirmations()) == 8)
         assert at.cluster.lost_confirmations > 0
         assert at.cluster.duplicated_confirmations > 0
@@ -213,16 +246,15 @@ async def test_an_application_that_saves_its_work_says_so() -> None:
     assert at.cluster.count_tasks()[TaskState.RUNNING] == 2
 
 
-async def test_an_application_that_answers_too_late_does_so_after_the_deadline(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_application_that_answers_too_late_does_so_after_the_deadline() -> None:
     """Nothing before the deadline, and afterwards as much as was wanted back, whatever became of the listed ones."""
-    monkeypatch.setattr("kornel.shim_mock.notices.TOO_LATE_S", 0.05)
     async with bench(small(("queue: root.batch", "queue: root.batch\n    onNotice: late"))) as at:
         await until(at.cluster, TaskState.RUNNING, 2)
         notice = PreemptionNotice(1, "", "job", 1, (), ("job-worker-0",), {"vcore": 1000}, 0, "monitor", "")
         await NoticeHandler(at.cluster).preemption_notice(notice)
+        at.clock.advance(TOO_LATE_S * at.cluster.scenario.speed * 0.99)
         assert at.cluster.count_tasks()[TaskState.RUNNING] == 2
+        at.clock.advance(TOO_LATE_S * at.cluster.scenario.speed * 0.01)
         await at.core.until(lambda: at.core.releases)
         assert [release.allocationKey for release in at.core.releases] == ["job-worker-1"]
 
@@ -242,8 +274,11 @@ async def test_a_repeated_demand_is_confirmed_again_and_counted_once() -> None:
 async def test_a_task_ends_after_its_runtime() -> None:
     """A task's end is told as STOPPED_BY_RM after its runtime, and counts once the core has confirmed it."""
     async with bench(small(ONE_TASK, ("priorityClass: high", "runtime: 5s"))) as at:
+        await until(at.cluster, TaskState.RUNNING, 1)
+        at.clock.advance(4.9)
+        assert at.cluster.count_tasks()[TaskState.RUNNING] == 1
+        at.clock.advance(0.1)
         await at.core.until(lambda: at.core.releases)
-        assert at.clock.now_s >= 5.0
         assert at.core.releases[0].terminationType == si.STOPPED_BY_RM
         assert at.cluster.count_tasks()[TaskState.STOPPING] == 1
         echo = si.AllocationRelease(allocationKey="job-worker-0", terminationType=si.STOPPED_BY_RM)
@@ -255,6 +290,8 @@ async def test_a_task_ends_after_its_runtime() -> None:
 async def test_a_task_chosen_after_its_end_needs_no_second_word() -> None:
     """A demand that crosses the task's own end is not confirmed: the end already frees the room."""
     async with bench(small(ONE_TASK, ("priorityClass: high", "runtime: 1s"), ("delay: 10s", "delay: 0s"))) as at:
+        await until(at.cluster, TaskState.RUNNING, 1)
+        at.clock.advance(1)
         await until(at.cluster, TaskState.STOPPING, 1)
         await at.preempt("job-worker-0")
         echo = si.AllocationRelease(allocationKey="job-worker-0", terminationType=si.STOPPED_BY_RM)
@@ -267,11 +304,12 @@ async def test_a_task_chosen_after_its_end_needs_no_second_word() -> None:
 
 async def test_arrivals_keep_their_rate() -> None:
     """With an arrival rate tasks come one after the other in simulated time, not all at once."""
-    async with bench(small(("priorityClass: high", "arrival: 1/s"), ("speed: 100", "speed: 10"))) as at:
+    async with bench(small(("priorityClass: high", "arrival: 1/s"))) as at:
         await until(at.cluster, TaskState.RUNNING, 1)
+        at.clock.advance(0.9)
         assert at.cluster.arriving == 1
+        at.clock.advance(0.1)
         await until(at.cluster, TaskState.RUNNING, 2)
-        assert at.clock.now_s >= 1.0
         assert at.cluster.accounts.queues["root"].unsubmitted == 0
 
 
@@ -279,6 +317,8 @@ async def test_a_lost_node_takes_its_tasks_along() -> None:
     """After its removal the core's releases end the node's tasks, and restart brings them back."""
     scenario = small(ONE_TASK, ("priorityClass: high", "restart: true"), ("count: 2\n", "count: 2\n    remove: 5s\n"))
     async with bench(scenario) as at:
+        await until(at.cluster, TaskState.RUNNING, 1)
+        at.clock.advance(5)
         await at.core.until(
             lambda: any(n.action == si.NodeInfo.DECOMISSION for r in at.core.requests["node"] for n in r.nodes)
         )
@@ -308,7 +348,7 @@ async def test_what_the_contract_forbids_is_noticed(response: si.AllocationRespo
     async with bench(small()) as at:
         await until(at.cluster, TaskState.RUNNING, 2)
         await at.core.say("allocation", response)
-        await eventually(lambda: at.cluster.anomalies)
+        await waiting.until(lambda: at.cluster.anomalies, "the anomaly")
         assert anomaly in at.cluster.anomalies[0]
         assert at.cluster.count_tasks() == {TaskState.RUNNING: 2}
 
@@ -339,7 +379,7 @@ async def test_a_stranded_queue_is_told_from_one_that_could_be_helped() -> None:
     core.decide = place_first
     async with serving(core) as address, ShimClient(address, "rm-1") as client:
         await client.register()
-        cluster = SimulatedCluster(scenario, client, SimulatedClock(1000))
+        cluster = SimulatedCluster(scenario, client, SteppedClock(1000))
         sender = asyncio.create_task(cluster.send())
         await cluster.create_nodes(scenario.nodes)
         await cluster.add_applications(scenario.applications)

@@ -20,6 +20,7 @@ from kornel.shim_mock.generate import generate_trace
 from kornel.shim_mock.run import run_scenario
 from kornel.shim_mock.scenario import load_scenario, parse_scenario
 from tests.prepared import python
+from tests.waiting import until
 
 SERVING = """
 import pathlib, signal, sys
@@ -239,6 +240,12 @@ async def test_a_kind_and_a_trace_exclude_each_other(tmp_path: Path) -> None:
 async def test_keep_waits_for_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With keep the core runs on until Ctrl-C, which ends the wait and stops the core in order."""
     pretend(monkeypatch, BLOCK + SERVING.format(status=0))
-    loop = asyncio.get_running_loop()
+    usual = signal.getsignal(signal.SIGINT)
+
+    async def interrupt_later() -> None:
+        await until(lambda: signal.getsignal(signal.SIGINT) is not usual, "the demo to wait for Ctrl-C")
+        signal.raise_signal(signal.SIGINT)
+
     async with running_core(tmp_path / "core.log", wait_for_interrupt=True):
-        loop.call_later(0.3, signal.raise_signal, signal.SIGINT)
+        interrupting = asyncio.create_task(interrupt_later())
+    await interrupting

@@ -70,6 +70,7 @@ async function route() {
     return;
   }
   showing = wanted;
+  byId("main").setAttribute("aria-busy", "true");
   const [title, load] = VIEWS[wanted];
   document.title = `${title} · Kornel`;
   if (!made.has(wanted)) {
@@ -79,6 +80,7 @@ async function route() {
     } catch (error) {
       console.error(error);
       byId("main").replaceChildren(blank("This part of the page could not be fetched", "The core may have been restarted with another version: reload the page."));
+      byId("main").removeAttribute("aria-busy");
       showing = "";
       return;
     }
@@ -88,6 +90,7 @@ async function route() {
   shown = made.get(wanted);
   byId("main").replaceChildren(shown.root);
   shown.show();
+  byId("main").removeAttribute("aria-busy");
 }
 
 function withoutDetails(hash) {
