@@ -25,6 +25,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import Allocated, Released
 from kornel.core.domain.resources import Resources
+from kornel.core.domain.topology import TopologyRequest, Wish
 from kornel.core.partition.engine import Engine
 from kornel.core.partition.state import PartitionState
 
@@ -128,6 +129,21 @@ class OwedCluster:
             for at in range(asks)
         )
         self.engine.apply(UpdateAllocations(RM, tuple(specs)), self.now_ns)
+
+    def ask_for_gang(self, sizes: Sequence[Resources]) -> None:
+        """Has a hard gang of the first queue ask with one member of each of *sizes*, all of which require one rack.
+        The keys of its members begin with ``g``."""
+        whole = Resources({"vcore": sum(size["vcore"] for size in sizes)})
+        spec = ApplicationSpec("g", "root.o0", PARTITION, "user", placeholder_ask=whole, gang_style="Hard")
+        self.engine.apply(UpdateApplications(RM, (spec,)), self.now_ns)
+        wish = TopologyRequest(Wish.REQUIRED, "rack")
+        members = (
+            AllocationSpec(
+                f"g{at}", "g", PARTITION, size, task_group="g", placeholder=True, allow_preempt_other=True, topology=wish
+            )
+            for at, size in enumerate(sizes)
+        )
+        self.engine.apply(UpdateAllocations(RM, tuple(members)), self.now_ns)
 
     def play(
         self,

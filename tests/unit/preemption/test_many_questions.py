@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.domain.commands import AllocationSpec, ApplicationSpec, UpdateAllocations, UpdateApplications
 from kornel.core.domain.resources import Resources
-from kornel.core.domain.topology import TopologyRequest, Wish
-from tests.owed_cluster import PARTITION, RM, OwedCluster, slices_for
+from tests.owed_cluster import OwedCluster, slices_for
 
 NODES = 1_500
 ASKS = 60
@@ -39,17 +37,7 @@ def test_a_gang_with_many_kinds_of_members_is_served() -> None:
     nodes, kinds, queues = 1_250, 40, 12
     cluster = _full_cluster(nodes, queues, 30, racks=2)
     sizes = [Resources({"vcore": 6_100 + 10 * at}) for at in range(kinds)]
-    whole = Resources({"vcore": sum(size["vcore"] for size in sizes)})
-    spec = ApplicationSpec("g", "root.o0", PARTITION, "user", placeholder_ask=whole, gang_style="Hard")
-    cluster.engine.apply(UpdateApplications(RM, (spec,)), cluster.now_ns)
-    wish = TopologyRequest(Wish.REQUIRED, "rack")
-    members = tuple(
-        AllocationSpec(
-            f"g{at}", "g", PARTITION, size, task_group="g", placeholder=True, allow_preempt_other=True, topology=wish
-        )
-        for at, size in enumerate(sizes)
-    )
-    cluster.engine.apply(UpdateAllocations(RM, members), cluster.now_ns)
+    cluster.ask_for_gang(sizes)
     cluster.ask("a", [Resources({"vcore": 6_000})], queues, 2 * queues)
     found = cluster.play(slices_for(nodes, kinds + queues, kinds + 2 * queues), until_placed=kinds + 2 * queues)
     racks = {int(node.removeprefix("n")) % 2 for key, node in found.placed.items() if key.startswith("g")}
