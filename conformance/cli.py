@@ -26,7 +26,16 @@ from kornel.conformance.shim.process import CommandFailed
 from kornel.conformance.shim.runner import DEFAULT_PATIENCE as SHIM_PATIENCE
 from kornel.conformance.shim.runner import judge_shim
 from kornel.conformance.shim.stage import Patience
-from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, credentials_of, refuse_credentials
+from kornel.shim_client.command_line import (
+    Ca,
+    Cert,
+    Key,
+    ServerName,
+    TokenFile,
+    Version,
+    credentials_of,
+    refuse_credentials,
+)
 from kornel.shim_client.credentials import Credentials, CredentialsUnusable
 from kornel.shim_client.visible import write_visibly
 from kornel.shim_client.visible_commands import VisibleCommands
@@ -71,6 +80,7 @@ def connect(
     key: Key = None,
     token_file: TokenFile = None,
     server_name: ServerName = "",
+    _version: Version = False,
 ) -> None:
     """Read the credentials. ``core`` presents them to the core, and ``shim`` passes them to the shim."""
     context.obj = credentials_of(ca, cert, key, token_file, server_name)

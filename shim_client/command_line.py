@@ -1,10 +1,11 @@
-"""Command-line options for a client's credentials: the same options and environment variables as those of ``kornel``.
+"""Command-line options for a client's credentials and for the version: the same options and environment variables as
+those of ``kornel``.
 
 A program declares them on its root command and makes credentials from their values::
 
     @app.callback()
     def connect(context: typer.Context, ca: Ca = None, cert: Cert = None, key: Key = None,
-                token_file: TokenFile = None, server_name: ServerName = "") -> None:
+                token_file: TokenFile = None, server_name: ServerName = "", _version: Version = False) -> None:
         context.obj = credentials_of(ca, cert, key, token_file, server_name)
 """
 
@@ -15,6 +16,7 @@ from typing import Annotated, Final
 
 import typer
 
+from kornel import __version__
 from kornel.shim_client.credentials import Credentials, CredentialsUnusable
 from kornel.shim_client.visible import write_visibly
 
@@ -42,6 +44,17 @@ ServerName = Annotated[
         metavar="NAME",
         help="Name in the core's certificate, if not the host of its address.",
     ),
+]
+
+
+def _print_version(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        typer.echo(write_visibly(f"{context.command.name} {__version__}"))
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
 ]
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, Final
 
 import typer
 
-from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, credentials_of
+from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, Version, credentials_of
 from kornel.shim_client.visible import write_visibly
 from kornel.shim_client.visible_commands import VisibleCommands
 from kornel.shim_local.amounts import BadAmount, parse_bytes, parse_cores, parse_duration
@@ -61,6 +61,7 @@ def choose_state(
             help="Where jobs, logs and sockets are. [default: kornel-local in the state directory of the user]",
         ),
     ] = None,
+    _version: Version = False,
 ) -> None:
     """Read the option with the state directory, which every command needs."""
     base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")

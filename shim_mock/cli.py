@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from kornel.shim_client import CoreUnreachable, Credentials, CredentialsUnusable, RegistrationRefused, ShimClientError
-from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, credentials_of
+from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, Version, credentials_of
 from kornel.shim_client.credentials import NO_CREDENTIALS
 from kornel.shim_client.visible import write_visibly
 from kornel.shim_client.visible_commands import VisibleCommands
@@ -120,6 +120,7 @@ def connect(
     key: Key = None,
     token_file: TokenFile = None,
     server_name: ServerName = "",
+    _version: Version = False,
 ) -> None:
     """Read the credentials for the cores of ``run`` and ``trace``; the core of ``demo`` needs none."""
     context.obj = credentials_of(ca, cert, key, token_file, server_name)

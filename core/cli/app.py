@@ -8,12 +8,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from kornel import __version__
 from kornel.core.cli.connection_options import move_connection_options
 from kornel.core.cli.loading import CommandSource, GroupOnDemand
 from kornel.core.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT
 from kornel.core.cli.terminal import echo_line, print_error
 from kornel.core.client.connection import CONNECTION, Connection, ConnectionNotPossible
-from kornel.core.process.version import core_version
 
 _LOOK: Final = "Look at what a core holds"
 _WHY: Final = "Ask why, and what if"
@@ -131,7 +131,7 @@ def connect(
 @app.command(rich_help_panel=_RUN)
 def version() -> None:
     """Print the version."""
-    echo_line(f"kornel {core_version()}")
+    echo_line(f"kornel {__version__}")
 
 
 def run_app() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import sys
 
+from kornel import __version__
+
 # Type checkers assume that this name is true. Importing typing itself would cost the health check a fifth of its time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,9 +30,7 @@ LONGEST_PROBE_S: Final = 2.0
 def main() -> None:
     """Run ``kornel``. The version and the health check do not import what other commands need."""
     if sys.argv[1:] in VERSION:
-        from kornel.core.process.version import core_version  # noqa: PLC0415
-
-        print(f"kornel {core_version()}")
+        print(f"kornel {__version__}")
         return
     if "health" in sys.argv and answer_health_check(sys.argv[1:]):
         return

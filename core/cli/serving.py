@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 from structlog.typing import FilteringBoundLogger
 
+from kornel import __version__
 from kornel.core.cli.configuration_file import check_text, read_file
 from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
 from kornel.core.cli.terminal import print_error
@@ -22,6 +23,7 @@ from kornel.core.partition.defaults import RESERVATION_DELAY_NS
 from kornel.core.partition.engine import Engine
 from kornel.core.process import entry
 from kornel.core.process.allocator import bound_kept_memory
+from kornel.core.process.documentation import find_documentation
 from kornel.core.process.history import HistorySettingsError, HistoryUnusable, chosen_history
 from kornel.core.process.server_settings import (
     AddressTooOpen,
@@ -30,7 +32,6 @@ from kornel.core.process.server_settings import (
     OriginUnusable,
     ServerSettings,
 )
-from kornel.core.process.version import core_version, find_documentation
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.security import Security, SecurityOptions
 from kornel.core.service.admission import CallLimits
@@ -185,7 +186,7 @@ def _make_engine(options: ServeOptions, logger: FilteringBoundLogger) -> _Made:
     from kornel.core.journal.journal import Journal  # noqa: PLC0415
     from kornel.core.journal.standby import Standby  # noqa: PLC0415
 
-    beginning = Beginning(core_version(), False, delay_ns, options.reserved_nodes_percent)
+    beginning = Beginning(__version__, False, delay_ns, options.reserved_nodes_percent)
     logger.info("a journal is kept", journal=settings.shown)
     if settings.shared:
         standby = Standby.open(settings, beginning, logger=logger)
@@ -209,7 +210,7 @@ def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings
     try:
         return ServerSettings(
             address=options.grpc,
-            version=core_version(),
+            version=__version__,
             advertised=options.advertised,
             default_config=default_config,
             config_file=options.config,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from structlog.typing import FilteringBoundLogger
 
+from kornel import __version__
 from kornel.core.process.event_loop import loop_factory
 from kornel.core.process.server import KornelServer
 from kornel.core.process.server_settings import ServerSettings
-from kornel.core.process.version import core_version
 from kornel.core.security.security import Security
 from kornel.core.service.clock import ManualClock, SystemClock, wall_ns
 from kornel.core.service.engine_port import EnginePort
@@ -44,7 +44,7 @@ def tracing_to(endpoint: str, logger: FilteringBoundLogger) -> Tracing | None:
     except ImportError as error:
         raise TracingUnavailable(f"tracing needs the extra packages of kornel[tracing]: {error}") from error
     try:
-        return tracing_to(endpoint, core_version(), logger)
+        return tracing_to(endpoint, __version__, logger)
     except BadEndpoint as error:
         raise TracingUnavailable(str(error)) from error
 

@@ -126,10 +126,11 @@ from kornel.core.preemption.guarantee import drive as guarantee_drive
 from kornel.core.preemption.guarantee.changes import ChangeWatch
 from kornel.core.preemption.guarantee.consulting import Dialogue
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
-from kornel.core.preemption.guarantee.prospects import JudgedLeaf, KnownProspects, Prospects
+from kornel.core.preemption.guarantee.prospects import Band, KnownProspects, Prospects
 from kornel.core.preemption.guarantee.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.guarantee.unit_consulting import UnitDialogue
 from kornel.core.preemption.guarantee.units import UnitAttempt
+from kornel.core.preemption.guarantee.watched_nodes import WatchedNodes
 from kornel.core.preemption.monitor import drive as monitor_drive
 from kornel.core.preemption.monitor import notices
 from kornel.core.preemption.monitor.notices import Entry, Notice, Notices
@@ -459,14 +460,15 @@ PREEMPTION: Final = (
     Kept(Limits, "window_ns allowances cooldown_ns loop_window_ns loop_returns names"),
     Kept(
         GuaranteeRecord,
-        "attempts_left change_watch pass_began_ns prospects refusals refusals_looked_at_ns unit_attempts",
+        "attempts_left change_watch pass_began_ns prospects put_off refusals refusals_looked_at_ns unit_attempts",
     ),
     Kept(ChangeWatch, "_versions _net _rules"),
     Kept(RefusedQuestion, "asks doubtful pause_ns refusal standing tried_ns version"),
     Kept(Refusals, "_known _seen _not_before_ns _later_ns"),
-    Kept(JudgedLeaf, "adjusted blocked declared highest"),
-    Kept(KnownProspects, "_by_question behind"),
-    Kept(Prospects, "_demand _unowed _versions _stale _leaves _amounts _bounds _sorted order roomy _hopeless"),
+    Kept(WatchedNodes, "slots nodes look _versions _free _changed_at"),
+    Kept(Band, "cost slots is_sorted"),
+    Kept(KnownProspects, "_by_question _watched behind", defaults={"_watched": None}),
+    Kept(Prospects, "_demand _unowed _watched _seen _stale _leaves _blocked _bands _band_of _ages _roomy"),
     Kept(Dialogue, "_answers _ask _now_ns _open _state rounds"),
     Kept(Adjustment, "fixed offset"),
     Kept(UnitAttempt, "restarts dialogue", under_way="search"),

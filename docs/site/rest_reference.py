@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from importlib.metadata import version
 from typing import Any, Final
 from unittest.mock import create_autospec
 
 from docs.site.markdown import cell, escaped, table
+from kornel import __version__
 from kornel.core.rest.access import Proofs
 from kornel.core.rest.openapi import openapi_document
 from kornel.core.rest.routes import Handlers, all_routes
@@ -21,7 +21,7 @@ _EVERYWHERE: Final = {"401", "403", "405", "429", "500"}
 def document() -> dict[str, Any]:
     """The OpenAPI document. Nobody asks the handlers anything, so there are none behind it."""
     routes = all_routes(create_autospec(Handlers, instance=True))
-    return openapi_document(routes, version("kornel"), Proofs(guarded=True))
+    return openapi_document(routes, __version__, Proofs(guarded=True))
 
 
 def page() -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import sys
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -177,16 +176,6 @@ def test_shims_know_only_the_wire(package: str) -> None:
         assert not [name for name in imports(path) if within(name, "core")], module
     for module, path in modules("core"):
         assert not [name for name in imports(path) if within(name, package)], module
-
-
-def test_each_package_is_linked_below_kornel() -> None:
-    """From the repository the packages are imported by the names that they have in an installation."""
-    links = {path.name: path.readlink().as_posix() for path in (ROOT / "kornel").iterdir() if path.is_symlink()}
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        sources = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]["sources"]
-    assert {f"kornel/{name}": target.removeprefix("../") for name, target in links.items()} == {
-        installed: folder for folder, installed in sources.items()
-    }
 
 
 def test_nobody_imports_by_the_name_of_a_folder() -> None:

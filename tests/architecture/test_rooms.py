@@ -24,7 +24,8 @@ MODULES = {
             for name in (
                 "allowances", "batches", "candidates", "cost", "device_predicate",
                 "entitlement", "fences", "frontier", "gang_victims",
-                "needs", "order", "predicates", "prospects", "search", "solve", "unit_domains", "unit_packing",
+                "needs", "node_bounds", "order", "predicates", "prospects", "search", "solve", "unit_domains",
+                "unit_packing", "watched_nodes",
                 "unit_devices", "unit_paper", "unit_reach", "unit_search", "victim_orders",
             )
         ),

@@ -84,9 +84,8 @@ times."""
 
 OTHER_VERSION = """
 import runpy, sys
-from kornel.core.process import version
-number = sys.argv.pop(1)
-version.core_version = lambda: number
+import kornel
+kornel.__version__ = sys.argv.pop(1)
 sys.argv[0] = "kornel"
 runpy.run_module("kornel", run_name="__main__")
 """

@@ -7,6 +7,7 @@ that kept it back.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Unschedulable
@@ -20,6 +21,9 @@ from kornel.core.partition.scheduling.reserving import Turns
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota, park_for_domain, park_without_node
 from kornel.core.preemption import slices
+
+MOST_SEARCH_COST: Final = 400
+"""The cost of the searches for victims after which the other asks wait for the next slice: two searches."""
 
 
 def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bool] | None = None) -> int:
@@ -45,7 +49,10 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     # other nodes, in scheduling order.
     for reservation in _in_order_of_claims(ready):
         _try_own_node(state, reservation, now_ns)
-    for reservation in ready:
+    for number, reservation in enumerate(ready):
+        if state.search_cost - cost_before >= MOST_SEARCH_COST:
+            state.reserved_ready.update(dict.fromkeys(r for r in ready[number:] if r.ask.reservation is r))
+            break
         _try_elsewhere(state, reservation, now_ns)
     return len(ready) + cost + state.search_cost - cost_before
 

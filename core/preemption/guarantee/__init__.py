@@ -11,7 +11,8 @@ fences          the queue outside of which the ask may take nothing (law 7)
 needs           the amounts that have to be freed: on the node, under the queues, inside the guarantee
 allowances      the victims that the laws allow in each leaf, and how much may leave together (laws 2, 5, 6)
 candidates      the possible victims by class of reluctance, in order (laws 1, 3); ``cost`` has other orders
-prospects       the least that each node could cost, kept between attempts; ``frontier`` goes through them
+prospects       the least that each node could cost (``node_bounds``), kept between attempts while ``watched_nodes``
+                finds what has changed; ``frontier`` goes through them
 solve           the victims on one node: the first in order, or an exact search, without any that is not needed
 search          the node with the smallest solution key
 predicates      the answers of the shim about nodes and victims

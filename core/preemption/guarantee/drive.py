@@ -67,7 +67,24 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
         _look_at_refusals(state, next_ns)
 
 
-def watch_for_changes(state: PartitionState, now_ns: int) -> None:
+def put_off(state: PartitionState, ask: Allocation) -> None:
+    """Lets *ask* wait with its attempt until the question that is being worked on has its answer. The ask of that
+    question goes on in the next slice."""
+    ask.attempt_due = False
+    state.guarantee.put_off[ask] = None
+
+
+def end_slice(state: PartitionState, now_ns: int) -> None:
+    """Lets the asks that were put off try in the next slice if no question is being worked on any more, and notes what
+    has changed in this one."""
+    if state.guarantee.put_off and not state.guarantee.prospects.behind:
+        for ask in state.guarantee.put_off:
+            set_due(state, ask, now_ns)
+        state.guarantee.put_off.clear()
+    _watch_for_changes(state, now_ns)
+
+
+def _watch_for_changes(state: PartitionState, now_ns: int) -> None:
     """Notes, at the end of a slice, what has changed, because that may help asks that were refused before or during the
     slice."""
     if state.guarantee.refusals.empty:
@@ -124,6 +141,7 @@ def resume_deferred(state: PartitionState, now_ns: int) -> bool:
 
 def offer_due(state: PartitionState, now_ns: int) -> None:
     """Renews the attempts of leaves if it is time, and offers the asks whose next attempt is due."""
+    state.guarantee.prospects.begin_slice()
     begin_pass(state, now_ns)
     collect_due(state, now_ns)
 
@@ -137,7 +155,7 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
     cost = 0
     helps = state.guarantee_preemption and why.preemption_may_help
     if helps and not cycle_limit.keep_waiting(state, group, now_ns):
-        cost = ATTEMPT_COST
+        cost = 1 if state.guarantee.prospects.behind else ATTEMPT_COST
         if try_due_asks(state, group, now_ns) or group.due:
             return cost, True
     if group.due and why.reason is Unschedulable.USER_QUOTA and why.account is not None:
@@ -173,7 +191,7 @@ def try_due_asks(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
         group.attempt_is_over(ask)
         if attempt_preemption(state, ask, now_ns):
             return True
-        if state.preemption_attempts != before or state.guarantee.prospects.behind:
+        if state.preemption_attempts != before:
             return False
     return False
 
@@ -191,9 +209,12 @@ def attempt_preemption(state: PartitionState, ask: Allocation, now_ns: int) -> b
 def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
     """Returns a plan for *ask* that the laws and the governor allow, or why there is none, which is recorded.
 
-    Returns ``None`` if the attempt is put off, because a max is being enforced, the shim is being asked, or the search
-    is not complete yet.
+    Returns ``None`` if the attempt is put off, because a max is being enforced, the shim is being asked, or this search
+    or that of an ask before it is not complete yet.
     """
+    if state.guarantee.prospects.behind:
+        put_off(state, ask)
+        return None
     # While a max is being enforced, no ask preempts for a guarantee (preemption.md H); resume_deferred offers it again.
     if state.enforcement.busy:
         state.enforcement.deferred[ask] = None

@@ -62,10 +62,10 @@ class Frontier:
         if self._own is not None:
             self._look_at(self._own, (False, False, 0, _LOWEST, _LOWEST, _LOWEST, self._own.node_id))
         deepest = max((terms.common.depth for terms in self._candidates.open_leaves()), default=0)
-        for bound, node in self._prospects.order:
+        for cost, age, node in self._prospects.in_order():
             if node is self._own:
                 continue
-            self._next = ((*bound[:5], -deepest, bound[5]), node)
+            self._next = ((*cost, age, -deepest, node.node_id), node)
             yield from self._better_than(self._next[0])
             self._look_at_next()
         yield from self._better_than(None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.guarantee.changes import ChangeWatch
@@ -16,8 +17,8 @@ class GuaranteeRecord:
     """Keeps what attempts in one partition leave for later ones; :mod:`.drive` makes the attempts."""
 
     __slots__ = (
-        "attempts_left", "change_watch", "pass_began_ns", "prospects", "refusals", "refusals_looked_at_ns",
-        "unit_attempts",
+        "attempts_left", "change_watch", "pass_began_ns", "prospects", "put_off", "refusals",
+        "refusals_looked_at_ns", "unit_attempts",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -25,6 +26,8 @@ class GuaranteeRecord:
         """The number of attempts that each leaf has left in this pass; a leaf that is missing has all of them."""
         self.pass_began_ns = 0
         self.prospects: Final = KnownProspects()
+        self.put_off: Final[dict[Allocation, None]] = {}
+        """The asks whose attempts are put off until the question that is being worked on has its answer."""
         self.refusals: Final = Refusals()
         """The refused attempts that wait for a change."""
         self.change_watch: Final = ChangeWatch()

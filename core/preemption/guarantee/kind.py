@@ -26,7 +26,7 @@ def _check(view: PartitionView, plan: PreemptionPlan | UnitPlan) -> tuple[Violat
 
 
 def _end_slice(state: PartitionState, now_ns: int) -> None:
-    drive.watch_for_changes(state, now_ns)
+    drive.end_slice(state, now_ns)
     if state.guarantee.unit_attempts:
         units.forget_attempts(state)
 

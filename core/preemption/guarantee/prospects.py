@@ -1,86 +1,46 @@
-"""Keeps a lower bound of the cost of each node from one attempt to the next, so that an attempt only looks at the best
-few nodes.
+"""Keeps the bounds of all nodes for each question from one attempt to the next, so that an attempt only looks at the
+best few nodes.
 
 Most asks are equal to many others, and little changes between two attempts. So the nodes are kept in the order of a
-lower bound of the key of their solution. The bound depends on the node and on the victims that the laws allow one by
-one, but not on how many of them may leave together, which is only determined for the nodes that are looked at. Changes
-are found by comparing records, not by notifications, which code might forget to send: a node counts its changes, and
-the rules for a leaf are compared with the former ones.
+lower bound of the key of their solution (:mod:`.node_bounds`), and only those that have changed are judged again. A
+question that is new takes several steps, one in each slice. While it does, no other ask searches in that slice: the
+first ask in order goes on until its question is answered, however many questions wait (preemption.md F).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation
-from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.needs import Needs
+from kornel.core.preemption.guarantee.node_bounds import GLANCES, Bound, Cost, NodeJudge
+from kornel.core.preemption.guarantee.watched_nodes import WatchedNodes
 from kornel.core.preemption.priorities import Adjustment
-from kornel.core.preemption.victim_index import CLASSES, IDLE_NS, MILDEST, age_of, reluctance_of
-
-_PREEMPTED: Final = AskPlace.PREEMPTED
-"""Kept as a constant, because reading a member from its class costs as much as a call, and every allocation on a node
-is tested."""
-
-Bound = tuple[bool, bool, int, int, int, str]
-"""A lower bound of the keys of all solutions on a node, without the depth: (any originator, any opted out, victims,
-highest adjusted priority, -created of the oldest, node ID)."""
 
 Question = tuple[Queue, Queue, int, Shape, frozenset[int]]
 """The fence, leaf, priority and shape of an ask, and its types for which a victim needs a guarantee of its own."""
 
-MOST_QUESTIONS: Final = 8
 NODES_AT_ONCE: Final = 100
-"""The number of nodes that are looked at again in one step, which takes a millisecond or two."""
+"""The number of nodes that are judged in one step, which takes a millisecond or two; a glance counts as a fifth."""
 
-GLANCES: Final = 5
-"""The number of nodes that can be judged by their sums in the time of one node whose victims have to be
-distinguished."""
+MOST_BYTES: Final = 64 << 20
+"""About the most memory that the bounds in one partition take. The question that was asked least recently is forgotten
+first, but one that is being worked on only after all others."""
 
-SINGLE: Final = 2
-"""The effort for a node on which a single ordinary victim is enough, where a glance is 1."""
+_QUESTION_BYTES: Final = 1 << 10
+_NODE_BYTES: Final = 64
+"""The memory that one bound takes: three references, and the age, which is a number of its own."""
+_LEAF_BYTES: Final = 160
 
-MISSES: Final = 3
-"""The number of nodes in one step, beyond those on which a single victim is enough, after which the others are judged
-the longer way at once."""
-
-_CLASS: Final = 7
-"""The bits of ``Allocation.standing`` that hold the class, below the priority."""
-
-SORTED_BESIDES: Final = 1_000
-"""With more nodes than this, sorting them for the first time is a separate step: 5,000 nodes take 3 ms."""
-_BOUND_OF: Final = itemgetter(0)
-
-_Victim = tuple[int, int, tuple[int, ...]]
-"""A possible victim as (adjusted priority, -created, amount by asked type)."""
-
-
-class JudgedLeaf:
-    """The rules for a leaf at the last look; ``blocked``: the shapes that bounds leave out because a law protected
-    them."""
-
-    __slots__ = ("adjusted", "blocked", "declared", "highest")
-
-    def __init__(self, terms: LeafTerms) -> None:
-        self.declared: Final[frozenset[int]] = terms.declared
-        self.adjusted: Final[Adjustment] = terms.adjusted
-        self.highest: Final[int | None] = terms.highest
-        self.blocked: dict[Shape, None] = {}
-
-    def is_outdated(self, terms: LeafTerms, laws: Terms) -> bool:
-        """Tells whether more may be taken from the leaf by now, or at another price, than the bounds assume."""
-        if (terms.highest, terms.adjusted, terms.declared) != (self.highest, self.adjusted, self.declared):
-            return True
-        return any(not isinstance(laws.kind_of(terms, shape), str) for shape in self.blocked)
+_Rules = tuple[int | None, Adjustment, frozenset[int]]
+"""The rules for a leaf at the last look: (highest priority that may go, adjustment of priorities, types declared)."""
 
 
 class Unprepared(Exception):
@@ -93,8 +53,14 @@ class KnownProspects:
 
     def __init__(self) -> None:
         self._by_question: dict[Question, Prospects] = {}
+        """The question that was asked least recently comes first."""
+        self._watched: WatchedNodes | None = None
         self.behind = False
-        """Tells whether the last attempt could not be made because its prospects were not up to date."""
+        """Tells whether a question is being worked on in this slice, so that no other ask may search in it."""
+
+    def begin_slice(self) -> None:
+        """Lets asks search again."""
+        self.behind = False
 
     def refreshed_for(
         self,
@@ -113,11 +79,16 @@ class KnownProspects:
         """
         unowed = _unowed_types(needs)
         question = (fence, ask.queue, ask.priority, ask.shape, unowed)
-        prospects = self._by_question.pop(question, None) or Prospects(ask.shape.pairs, unowed)
+        watched = self._watch(nodes)
+        prospects = self._by_question.pop(question, None)
+        is_new = prospects is None
+        if prospects is None:
+            prospects = Prospects(ask.shape.pairs, unowed, watched)
         self._by_question[question] = prospects
-        if len(self._by_question) > MOST_QUESTIONS:
-            del self._by_question[next(iter(self._by_question))]
-        self.behind = not prospects.note_changes(nodes, leaves, laws, NODES_AT_ONCE)
+        ready = prospects.refresh(leaves, laws, NODES_AT_ONCE * GLANCES)
+        if is_new:
+            self._forget_oldest(prospects)
+        self.behind = not ready
         if self.behind:
             raise Unprepared
         return prospects
@@ -125,13 +96,39 @@ class KnownProspects:
     def doubt_nodes(self, nodes: Iterable[Node]) -> None:
         """Makes the bounds of *nodes* be computed again, because they were computed while hypothetical changes were
         booked there."""
-        for prospects in self._by_question.values():
-            for node in nodes:
-                prospects.forget_version(node)
+        if self._watched is not None:
+            self._watched.doubt(nodes)
 
     def keep_only(self, leaves: set[Queue]) -> None:
         """Drops the bounds for asks of all other queues; to be called now and then."""
         self._by_question = {question: known for question, known in self._by_question.items() if question[1] in leaves}
+        if not self._by_question:
+            self._watched = None
+
+    def work_left(self) -> int:
+        """Returns the number of judgements of nodes that the questions being worked on still need."""
+        return sum(known.work_left for known in self._by_question.values())
+
+    def _watch(self, nodes: Mapping[str, Node]) -> WatchedNodes:
+        """Finds the *nodes* that have changed or gone since the last attempt."""
+        if self._watched is None:
+            self._watched = WatchedNodes()
+        for slot in self._watched.compare(nodes):
+            for prospects in self._by_question.values():
+                prospects.drop_slot(slot)
+        return self._watched
+
+    def _forget_oldest(self, newest: Prospects) -> None:
+        """Forgets questions until the rest does not take too much memory, but never *newest*."""
+        held = sum(known.bytes_held for known in self._by_question.values())
+        if held <= MOST_BYTES:
+            return
+        for question, known in sorted(self._by_question.items(), key=lambda item: item[1].work_left > 0):
+            if held <= MOST_BYTES:
+                return
+            if known is not newest:
+                del self._by_question[question]
+                held -= known.bytes_held
 
 
 class NoProspects(KnownProspects):
@@ -141,289 +138,195 @@ class NoProspects(KnownProspects):
         """Returns ``None``, because no bounds are kept."""
 
 
+class Band:
+    """The nodes with bounds of one cost, by slot. They are sorted, by age and node ID, when they are first read."""
+
+    __slots__ = ("cost", "is_sorted", "slots")
+
+    def __init__(self, cost: Cost) -> None:
+        self.cost: Final = cost
+        self.slots: list[int] = []
+        self.is_sorted = False
+
+
 class Prospects:
     """The bounds of all nodes for asks of one size, priority, leaf and fence."""
 
-    def __init__(self, demand: Pairs, unowed: frozenset[int]) -> None:
+    def __init__(self, demand: Pairs, unowed: frozenset[int], watched: WatchedNodes) -> None:
         self._demand = demand
         self._unowed = unowed
-        self._versions: dict[Node, int] = {}
-        self._stale: dict[Node, None] = {}
-        self._leaves: dict[Queue, JudgedLeaf] = {}
-        self._amounts: dict[Shape, tuple[int, ...]] = {}
-        self._bounds: dict[Node, Bound] = {}
-        self._sorted = False
-        self.order: list[tuple[Bound, Node]] = []
-        """The nodes where victims may make enough room, the most promising first."""
-        self.roomy: dict[Node, None] = {}
-        """The nodes that have room for the ask, or will have it once present victims have left."""
-        self._hopeless: dict[Node, str] = {}
-        """The nodes that cannot be used, each with the reason."""
+        self._watched = watched
+        self._seen = 0
+        """The number of the last look whose changes are noted."""
+        self._stale: dict[int, None] = {}
+        """The slots of the nodes that still have to be judged."""
+        self._leaves: dict[Queue, _Rules] = {}
+        self._blocked: dict[Queue, dict[Shape, None]] = {}
+        """By leaf, the shapes that bounds leave out because a law protected them."""
+        self._bands: dict[Cost, Band] = {}
+        self._band_of: list[Band | None] = []
+        """The band of each node by slot; ``None``: the node has room, or cannot be used."""
+        self._ages: list[int] = []
+        """The age of the oldest victim by slot."""
+        self._roomy: dict[int, None] = {}
 
-    def note_changes(self, nodes: Mapping[str, Node], leaves: Iterable[LeafTerms], laws: Terms, most: int) -> bool:
-        """Updates the bounds after changes, for *most* nodes at a time. Returns whether all are up to date.
+    @property
+    def roomy(self) -> dict[Node, None]:
+        """The nodes that have room for the ask, or will have it once present victims have left."""
+        nodes = self._watched.nodes
+        return {node: None for slot in self._roomy if (node := nodes[slot]) is not None}
+
+    @property
+    def work_left(self) -> int:
+        """The number of nodes that still have to be judged."""
+        return len(self._stale)
+
+    @property
+    def bytes_held(self) -> int:
+        """About the memory that the bounds take."""
+        return _QUESTION_BYTES + _NODE_BYTES * len(self._ages) + _LEAF_BYTES * len(self._leaves)
+
+    def refresh(self, leaves: Iterable[LeafTerms], laws: Terms, effort: int) -> bool:
+        """Updates the bounds after changes, for about *effort* glances at nodes. Returns whether all are up to date.
 
         *leaves*: the leaves that the laws of this attempt do not protect as a whole.
         """
-        # All nodes are compared with their former versions only when those that are known to have changed are done.
-        compared = not self._stale
-        if compared:
-            self._note_nodes(nodes)
+        # Changes are only noted when all nodes that are known to have changed are done.
+        if not self._stale:
+            self._note_changes()
         terms_of = {terms.leaf: terms for terms in leaves}
-        self._note_leaves(nodes, terms_of, laws)
-        effort = self._judge_nodes(terms_of, laws, most * GLANCES)
-        if not compared and not self._stale:
-            self._note_nodes(nodes)
-            effort = self._judge_nodes(terms_of, laws, effort)
-        if self._stale:
-            return False
-        if not self._sorted:
-            takes_long = len(self.order) > SORTED_BESIDES
-            if effort < most * GLANCES and takes_long:
-                return False
-            self.order.sort(key=_BOUND_OF)
-            self._sorted = True
-            return not takes_long
-        return True
+        self._note_leaves(terms_of, laws)
+        judge = NodeJudge(self._demand, self._unowed, terms_of, laws)
+        self._judge_stale(judge, effort)
+        if not self._stale:
+            self._note_changes()
+            self._judge_stale(judge, effort)
+        for leaf, shapes in judge.blocked.items():
+            self._blocked.setdefault(leaf, {}).update(shapes)
+        return not self._stale
 
-    def _judge_nodes(self, terms_of: Mapping[Queue, LeafTerms], laws: Terms, effort: int) -> int:
-        """Computes the bounds of stale nodes until *effort* is spent. Returns what is left of it."""
-        batch: list[Node] = []
-        misses = 0
-        for node in self._stale:
-            if effort <= 0:
-                break
-            batch.append(node)
-            self._versions[node] = node.version
-            short = self._find_short(node)
-            bound: Bound | None = None
-            if not short:
-                effort -= 1
-            elif misses < MISSES and (bound := self._find_single(node, short, terms_of, laws)) is not None:
-                effort -= SINGLE
-                misses -= misses > 0
-            elif self._out_of_reach(node, short, terms_of):
-                effort -= 1
-                misses += 1
-                self._hopeless[node] = "need left"
-            else:
-                effort -= GLANCES
-                misses += 1
-                bound = self._find_bound(node, short, terms_of, laws)
-            self._replace_bound(node, bound)
-        for node in batch:
-            del self._stale[node]
-        return effort
+    def in_order(self) -> Iterator[tuple[Cost, int, Node]]:
+        """Yields the nodes where victims may make enough room, the most promising first, each with its bound."""
+        nodes, ages = self._watched.nodes, self._ages
+        for cost in sorted(self._bands):
+            band = self._bands[cost]
+            if not band.is_sorted:
+                band.slots.sort(key=self._node_id)
+                band.slots.sort(key=ages.__getitem__)
+                band.is_sorted = True
+            for slot in band.slots:
+                node = nodes[slot]
+                assert node is not None, "nodes that have gone are dropped from all bands"
+                yield cost, ages[slot], node
 
     def doubt_node(self, node: Node) -> None:
         """Makes the bound of *node*, whose solution was worse than the bound, be computed again before the next
         attempt."""
-        self._stale[node] = None
+        self._stale[self._watched.slots[node]] = None
 
-    def forget_version(self, node: Node) -> None:
-        """Makes *node* count as changed, whatever its version is."""
-        if node in self._versions:
-            self._versions[node] = -1
+    def drop_slot(self, slot: int) -> None:
+        """Forgets the node that had *slot* and has gone."""
+        self._stale.pop(slot, None)
+        self._roomy.pop(slot, None)
+        if slot < len(self._band_of) and (band := self._band_of[slot]) is not None:
+            self._band_of[slot] = None
+            band.slots.remove(slot)
 
     def count_verdicts(self) -> Counter[str]:
         """Returns how many nodes cannot be used, by reason."""
-        found = Counter(self._hopeless.values())
-        found["has room"] += len(self.roomy)
+        found = Counter({"has room": len(self._roomy)})
+        for node, slot in self._watched.slots.items():
+            if self._band_of[slot] is None and slot not in self._roomy:
+                found["need left" if node.could_hold(self._demand) else "too small"] += 1
         return found
 
-    def _note_nodes(self, nodes: Mapping[str, Node]) -> None:
-        versions, stale = self._versions, self._stale
-        changed = [node for node in nodes.values() if versions.get(node) != node.version]
-        for node in changed:
-            stale[node] = None
-            versions[node] = node.version
-        if len(versions) > len(nodes):
-            for node in [node for node in versions if nodes.get(node.node_id) is not node]:
-                del versions[node]
-                stale.pop(node, None)
-                self._replace_bound(node, None)
-                self._hopeless.pop(node, None)
-                self.roomy.pop(node, None)
+    def _note_changes(self) -> None:
+        changed = list(self._watched.changed_since(self._seen))
+        self._stale.update(dict.fromkeys(reversed(changed)))
+        self._seen = self._watched.look
 
-    def _note_leaves(self, nodes: Mapping[str, Node], terms_of: Mapping[Queue, LeafTerms], laws: Terms) -> None:
-        known: dict[Queue, JudgedLeaf] = {}
+    def _note_leaves(self, terms_of: Mapping[Queue, LeafTerms], laws: Terms) -> None:
+        """Finds the leaves of which more may be taken by now, or at another price, than the bounds assume; the nodes
+        where they run something are judged again."""
+        known: dict[Queue, _Rules] = {}
         outdated: list[Queue] = []
         for leaf, terms in terms_of.items():
+            rules = (terms.highest, terms.adjusted, terms.declared)
+            blocked = self._blocked.get(leaf, ())
             before = self._leaves.get(leaf)
-            if before is None or before.is_outdated(terms, laws):
-                known[leaf] = JudgedLeaf(terms)
-                outdated.append(leaf)
-            else:
+            if before == rules and all(isinstance(laws.kind_of(terms, shape), str) for shape in blocked):
                 known[leaf] = before
+            else:
+                known[leaf] = rules
+                outdated.append(leaf)
+                self._blocked.pop(leaf, None)
+        for leaf in [leaf for leaf in self._blocked if leaf not in known]:
+            del self._blocked[leaf]
         self._leaves = known
-        stale = self._stale
+        slots = self._watched.slots
         applications = [application for leaf in outdated for application in leaf.applications.values()]
-        if sum(len(application.allocations) for application in applications) > len(nodes):
-            stale.update(dict.fromkeys(nodes.values()))
+        if sum(len(application.allocations) for application in applications) > len(slots):
+            self._stale.update(dict.fromkeys(slots.values()))
             return
         for application in applications:
             for allocation in application.allocations.values():
-                if allocation.node is not None and allocation.node.node_id in nodes:
-                    stale[allocation.node] = None
+                if allocation.node is not None and (slot := slots.get(allocation.node)) is not None:
+                    self._stale[slot] = None
 
-    def _replace_bound(self, node: Node, bound: Bound | None) -> None:
-        before = self._bounds.get(node)
-        if before == bound:
-            return
-        order = self.order
+    def _judge_stale(self, judge: NodeJudge, effort: int) -> None:
+        """Judges nodes that have changed, until *judge* has spent *effort*."""
+        missing = len(self._watched.nodes) - len(self._band_of)
+        self._band_of.extend([None] * missing)
+        self._ages.extend([0] * missing)
+        done: list[int] = []
+        for slot in self._stale:
+            if judge.effort >= effort:
+                break
+            done.append(slot)
+            node = self._watched.nodes[slot]
+            assert node is not None, "nodes that have gone are dropped from what has to be judged"
+            bound: Bound | None = None
+            if judge.has_room(node):
+                judge.effort += 1
+                self._roomy[slot] = None
+            else:
+                self._roomy.pop(slot, None)
+                bound = judge.find_bound(node)
+            self._replace_bound(slot, bound)
+        for slot in done:
+            del self._stale[slot]
+
+    def _replace_bound(self, slot: int, bound: Bound | None) -> None:
+        before = self._band_of[slot]
         if before is not None:
-            if self._sorted:
-                del order[bisect_left(order, before, key=lambda entry: entry[0])]
+            if bound == (before.cost, self._ages[slot]):
+                return
+            if before.is_sorted:
+                del before.slots[bisect_left(before.slots, self._age_key(slot), key=self._age_key)]
             else:
-                order.remove((before, node))
-            del self._bounds[node]
-        if bound is not None:
-            if self._sorted:
-                insort(order, (bound, node))
-            else:
-                order.append((bound, node))
-            self._bounds[node] = bound
-
-    def _find_short(self, node: Node) -> list[tuple[int, int]]:
-        """Returns what *node* is short of, as (place in the demand, amount). Returns an empty list if the verdict on
-        the node is clear already, and notes that verdict."""
-        self.roomy.pop(node, None)
-        self._hopeless.pop(node, None)
-        room = node.beside
-        short = [(at, amount - room[t]) for at, (t, amount) in enumerate(self._demand) if amount > room[t]]
-        if not short:
-            self.roomy[node] = None
-        elif not node.could_hold(self._demand):
-            self._hopeless[node] = "too small"
+                before.slots.remove(slot)
+            self._band_of[slot] = None
+            if not before.slots:
+                del self._bands[before.cost]
+        if bound is None:
+            return
+        cost, self._ages[slot] = bound
+        band = self._bands.get(cost)
+        if band is None:
+            band = self._bands[cost] = Band(cost)
+        self._band_of[slot] = band
+        if band.is_sorted:
+            band.slots.insert(bisect_left(band.slots, self._age_key(slot), key=self._age_key), slot)
         else:
-            return short
-        return []
+            band.slots.append(slot)
 
-    def _out_of_reach(self, node: Node, short: list[tuple[int, int]], terms_of: Mapping[Queue, LeafTerms]) -> bool:
-        """Tells whether *node* would stay *short* even without all allocations of leaves that may give anything up.
+    def _age_key(self, slot: int) -> tuple[int, str]:
+        return self._ages[slot], self._node_id(slot)
 
-        Some of these allocations may be protected, so the answer holds until the node changes or another leaf may give
-        something up.
-        """
-        left = dict(short)
-        for allocation in node.allocations.values():
-            if allocation.application.queue not in terms_of:
-                continue
-            amounts = self._amounts_of(allocation.shape)
-            for at, _ in short:
-                left[at] -= amounts[at]
-            if max(left.values()) <= 0:
-                return False
-        return True
-
-    def _amounts_of(self, shape: Shape) -> tuple[int, ...]:
-        amounts = self._amounts.get(shape)
-        if amounts is None:
-            by_type = dict(shape.pairs)
-            amounts = self._amounts[shape] = tuple(by_type.get(t, 0) for t, _ in self._demand)
-        return amounts
-
-    def _find_single(
-        self, node: Node, short: list[tuple[int, int]], terms_of: Mapping[Queue, LeafTerms], laws: Terms
-    ) -> Bound | None:
-        """Returns the bound of *node* if it has a victim of the first class that is enough alone, otherwise ``None``.
-
-        The bound is that of :meth:`_find_bound`. The first attempt of its kind looks at all allocations of the cluster
-        here, so nothing is called for each of them, and neighbours of one application and size are judged once.
-        """
-        sought = self._sought_types(short) if self._unowed else None
-        application: Application | None = None
-        shape: Shape | None = None
-        usable = covers = enough = False
-        highest: int | None = None
-        fixed: int | None = None
-        offset = 0
-        lowest = 0
-        first: int | None = None
-        for allocation in node.allocations.values():
-            if allocation.shape is not shape or allocation.application is not application:
-                application, shape = allocation.application, allocation.shape
-                terms = terms_of.get(application.queue)
-                usable = terms is not None and (sought is None or not sought.isdisjoint(terms.declared))
-                if terms is None or not usable:
-                    continue
-                if shape not in terms.kinds and isinstance(laws.kind_of(terms, shape), str):
-                    self._leaves[terms.leaf].blocked[shape] = None
-                    usable = False
-                    continue
-                highest, (fixed, offset) = terms.highest, terms.adjusted
-                covers = False
-                if not enough:
-                    amounts = self._amounts_of(shape)
-                    covers = all(amounts[at] >= amount for at, amount in short)
-            if not usable:
-                continue
-            standing = allocation.standing
-            if standing & _CLASS or allocation.place is _PREEMPTED:
-                continue
-            standing >>= 3
-            if highest is not None and standing > highest:
-                continue
-            if covers:
-                enough = True
-            priority = (standing if fixed is None else fixed) + offset
-            if first is not None and priority > lowest:
-                continue
-            age = -allocation.created_ns - IDLE_NS if allocation.spec.placeholder else -allocation.created_ns
-            if first is None or priority < lowest or age < first:
-                lowest, first = priority, age
-        if first is None or not enough:
-            return None
-        return (*MILDEST[0], 1, lowest, first, node.node_id)
-
-    def _find_bound(
-        self, node: Node, short: list[tuple[int, int]], terms_of: Mapping[Queue, LeafTerms], laws: Terms
-    ) -> Bound | None:
-        by_class = self._victims_on(node, terms_of, laws, self._sought_types(short))
-        pool: list[_Victim] = []
-        for level in CLASSES:
-            if not by_class[level]:
-                continue
-            pool += by_class[level]
-            least = _fewest_victims(short, pool)
-            if least:
-                pool.sort()
-                highest = pool[least - 1][0]
-                oldest = sorted(victim[1] for victim in pool if victim[0] <= highest)[least - 1]
-                return (*MILDEST[level], least, highest, oldest, node.node_id)
-        self._hopeless[node] = "need left"
-        return None
-
-    def _sought_types(self, short: list[tuple[int, int]]) -> set[int] | None:
-        """Returns the types that a node is *short* of if no guarantee covers any of them: then a victim must belong to
-        a queue with a guarantee of one of them. Otherwise returns ``None``."""
-        types = {self._demand[at][0] for at, _ in short}
-        return types if self._unowed.issuperset(types) else None
-
-    def _victims_on(
-        self, node: Node, terms_of: Mapping[Queue, LeafTerms], laws: Terms, sought: set[int] | None
-    ) -> list[list[_Victim]]:
-        """Returns the possible victims on *node* by class. *sought*: the types of which a victim's queue needs a
-        guarantee of one."""
-        found: list[list[_Victim]] = [[] for _ in CLASSES]
-        for allocation in node.allocations.values():
-            spec, leaf = allocation.spec, allocation.application.queue
-            terms = terms_of.get(leaf)
-            if terms is None or spec.required_node or (terms.highest is not None and spec.priority > terms.highest):
-                continue
-            if allocation.place is _PREEMPTED:
-                # It leaves for another ask. If it counted, every node with claims would look as promising as one
-                # without.
-                continue
-            if sought is not None and sought.isdisjoint(terms.declared):
-                continue
-            shape = allocation.shape
-            if shape not in terms.kinds and isinstance(laws.kind_of(terms, shape), str):
-                self._leaves[leaf].blocked[shape] = None
-                continue
-            victim = (terms.adjusted.of(spec.priority), age_of(allocation), self._amounts_of(shape))
-            found[reluctance_of(allocation)].append(victim)
-        return found
+    def _node_id(self, slot: int) -> str:
+        node = self._watched.nodes[slot]
+        assert node is not None, "nodes that have gone are dropped from all bands"
+        return node.node_id
 
 
 def _unowed_types(needs: Needs) -> frozenset[int]:
@@ -431,22 +334,3 @@ def _unowed_types(needs: Needs) -> frozenset[int]:
     if needs.needs_victims_everywhere():
         return frozenset()
     return frozenset(t for t, owed in zip(needs.types, needs.owed, strict=True) if not owed)
-
-
-def _fewest_victims(short: list[tuple[int, int]], pool: list[_Victim]) -> int:
-    """Returns a lower bound of the number of victims of *pool* that cover what is *short*; 0: even all together do
-    not."""
-    fewest = 1
-    for at, amount in short:
-        needed, left = 0, amount
-        for gain in sorted((victim[2][at] for victim in pool), reverse=True):
-            needed += 1
-            left -= gain
-            if left <= 0:
-                break
-        else:
-            return 0
-        fewest = max(fewest, needed)
-    if fewest > 1 or len(short) == 1 or any(all(victim[2][at] >= amount for at, amount in short) for victim in pool):
-        return fewest
-    return 2 if len(pool) > 1 else 0

@@ -32,6 +32,7 @@ def has_asks(state: PartitionState) -> bool:
 def serve_asks(state: PartitionState, now_ns: int) -> None:
     """Tries aged asks that may preempt for a guarantee, until the limit is reached or none is left (preemption.md
     F4)."""
+    state.guarantee.prospects.begin_slice()
     in_batches(PartitionRound(state, now_ns))
 
 
@@ -49,7 +50,10 @@ class PartitionRound:
 
     def within_limit(self) -> bool:
         """Tells whether another search may be made in this round."""
-        return self._searches < SEARCHES and cycle_limit.is_open(self._state, self._now_ns)
+        return self._may_search() and cycle_limit.is_open(self._state, self._now_ns)
+
+    def _may_search(self) -> bool:
+        return self._searches < SEARCHES and not self._state.guarantee.prospects.behind
 
     def next_batch(self) -> list[Allocation]:
         """Returns the next batch of asks to try."""
@@ -59,7 +63,7 @@ class PartitionRound:
         """Tries to preempt for *ask*. Returns whether it did."""
         self._tried.add(ask)
         group = ask.group
-        if group is None or self._searches >= SEARCHES:
+        if group is None or not self._may_search():
             return False
         found = finding.find_node(self._state, ask)
         if not isinstance(found, NotPlaced) or not found.preemption_may_help:
@@ -69,7 +73,7 @@ class PartitionRound:
         group.attempt_is_over(ask)
         before = self._state.preemption_attempts
         made_room = guarantee_drive.attempt_preemption(self._state, ask, self._now_ns)
-        if self._state.preemption_attempts != before or self._state.guarantee.prospects.behind:
+        if self._state.preemption_attempts != before:
             self._searches += 1
         if not made_room:
             ask.missed += 1

@@ -84,6 +84,10 @@ def serve_unit(
     if attempt is not None and attempt.dialogue.waits:
         unit.no_attempt_is_due()
         return 0, False
+    if state.guarantee.prospects.behind:
+        unit.no_attempt_is_due()
+        drive.put_off(state, first)
+        return 1, False
     if attempt is None:
         if not _may_begin(state, unit, members, now_ns):
             return 0, False
@@ -95,6 +99,11 @@ def serve_unit(
     if found is None:
         if attempt.dialogue.waits:
             unit.no_attempt_is_due()
+            return drive.ATTEMPT_COST, False
+        if state.guarantee.prospects.behind:
+            # The question of a member takes another step, in the next slice.
+            unit.no_attempt_is_due()
+            set_due(state, first, now_ns)
             return drive.ATTEMPT_COST, False
         return drive.ATTEMPT_COST, True
     del state.guarantee.unit_attempts[unit.application]
@@ -328,7 +337,7 @@ def mend_broken(state: PartitionState, now_ns: int, budget: int) -> None:
     """Finds new places for members that lost theirs, or calls off the plans of their gangs, for about *budget*
     decisions."""
     left = budget
-    while state.gangs.broken and left > 0:
+    while state.gangs.broken and left > 0 and not state.guarantee.prospects.behind:
         _mend_hold(state, next(iter(state.gangs.broken)), now_ns)
         left -= drive.ATTEMPT_COST
 

@@ -13,6 +13,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from kornel import __version__
 from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
@@ -30,7 +31,6 @@ from kornel.core.journal.replay import Replay, ReplayedPlace
 from kornel.core.journal.snapshot_process import Assignment, make_snapshot
 from kornel.core.journal.snapshots import SnapshotHead, write_snapshot
 from kornel.core.partition.engine import CycleResult, Engine
-from kornel.core.process.version import core_version
 from kornel.core.snapshot.engines import has_work_under_way, move_engine
 from tests.properties.machine import driver
 from tests.properties.machine.world import World
@@ -141,4 +141,4 @@ def main(version: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else core_version())
+    main(sys.argv[1] if len(sys.argv) > 1 else __version__)

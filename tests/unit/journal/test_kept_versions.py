@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kornel import __version__
 from kornel.core.journal.export import write_line
 from kornel.core.journal.journal import Journal
 from kornel.core.journal.reading import read_records, verify_store
@@ -19,7 +20,6 @@ from kornel.core.journal.replay import Replay
 from kornel.core.journal.snapshots import SnapshotUnusable, restore_snapshot
 from kornel.core.partition.books.audit import check
 from kornel.core.partition.engine import Engine
-from kornel.core.process.version import core_version
 from kornel.core.snapshot.schema import VERSION
 from tests.unit.journal.keep_version import HOME, summarize
 from tests.unit.journal.made import BEGINNING, LOGGER, asks, decide, open_store, settings_for
@@ -54,7 +54,7 @@ async def test_a_journal_of_a_version_is_gone_on_with(version: str, tmp_path: Pa
     with closing(open_store(path)) as store:
         assert not verify_store(store).damage
         assert all(write_line(record) for record, _ in read_records(store))
-    beginning = BEGINNING._replace(version=f"later than {core_version()}")
+    beginning = BEGINNING._replace(version=f"later than {__version__}")
     journal = Journal.open(settings_for(path), beginning, now_ns=lambda: 0, logger=LOGGER)
     assert summarize(journal.first.engine) == holds(version, "journal")
     assert journal.first.untold

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
 
 import pytest
 
 from kornel.core.model.nodes import Node
-from kornel.core.model.queues import Queue
 from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
-from kornel.core.preemption.guarantee.prospects import (
-    GLANCES,
-    NODES_AT_ONCE,
-    SINGLE,
-    Bound,
-    KnownProspects,
-    Prospects,
-    Unprepared,
-)
+from kornel.core.preemption.guarantee import prospects
+from kornel.core.preemption.guarantee.node_bounds import GLANCES, SINGLE, Bound, NodeJudge
+from kornel.core.preemption.guarantee.prospects import NODES_AT_ONCE, KnownProspects, Unprepared
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from tests.preemption_notation import QueueCase, TaskCase
 from tests.properties.test_preemption_plan import random_case
@@ -87,21 +78,19 @@ def test_one_victim_is_judged_as_several_would_be(monkeypatch: pytest.MonkeyPatc
     """Where one ordinary victim is enough, the bound of a node is found in one pass; where none is, that pass says so.
     On random nodes it is the bound that the longer way finds."""
     seen: Counter[bool] = Counter()
-    in_one_pass = Prospects._find_single
+    in_one_pass = NodeJudge._find_single
 
-    def compare(
-        self: Prospects, node: Node, short: list[tuple[int, int]], terms_of: Mapping[Queue, LeafTerms], laws: Terms
-    ) -> Bound | None:
-        found = in_one_pass(self, node, short, terms_of, laws)
-        bound = self._find_bound(node, short, terms_of, laws)
+    def compare(self: NodeJudge, node: Node, short: list[tuple[int, int]]) -> Bound | None:
+        found = in_one_pass(self, node, short)
+        bound = self._find_several(node, short)
         seen[found is not None] += 1
         if found is not None:
             assert found == bound
         else:
-            assert bound is None or bound[:3] != (False, False, 1)
+            assert bound is None or bound[0][:3] != (False, False, 1)
         return found
 
-    monkeypatch.setattr(Prospects, "_find_single", compare)
+    monkeypatch.setattr(NodeJudge, "_find_single", compare)
     for seed in range(1_000):
         case, source = random_case(random.Random(seed)), random.Random(seed)
         world, known = World.of(case), KnownProspects()
@@ -125,7 +114,7 @@ def test_nodes_that_cannot_give_enough_take_a_glance(monkeypatch: pytest.MonkeyP
         world.run(TaskCase("v", f"v{at:04}", {"f": 2}, f"n{at:04}", tick=at))
         world.run(TaskCase("kept", f"k{at:04}", {"f": 2}, f"n{at:04}", tick=at))
     with monkeypatch.context() as patched:
-        patched.delattr(Prospects, "_victims_on")
+        patched.delattr(NodeJudge, "_victims_on")
         refusal = guarantee.plan_preemption(
             world, world.ask(TaskCase("a", "ask", {"f": 3})), known=known, now_ns=NOW_NS
         )
@@ -194,3 +183,46 @@ def test_a_leaf_that_is_protected_no_more_is_seen() -> None:
     assert chosen(world, known) == "w"
     leaf.set_limits({}, {})
     assert chosen(world, known) == "v0000"
+
+
+def test_what_is_kept_has_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the bound, the question that was asked least recently is forgotten first, and one that is being worked on only
+    after all that have their answers."""
+    world, known = full(A_STEP), KnownProspects()
+    world.queues["a"].set_limits({0: 10 * A_STEP}, {})
+    sizes = [world.ask(TaskCase("a", f"ask{at}", {"f": 1}, tick=9, priority=at)) for at in range(5)]
+
+    def asked(at: int) -> None:
+        guarantee.plan_preemption(world, sizes[at], known=known, now_ns=NOW_NS)
+
+    def priorities() -> list[int]:
+        return [question[2] for question in known._by_question]
+
+    def allow(questions: float) -> None:
+        newest = list(known._by_question.values())[-1]
+        monkeypatch.setattr(prospects, "MOST_BYTES", int(questions * newest.bytes_held))
+
+    asked(0)
+    allow(3.5)
+    for at in (1, 2, 0):
+        asked(at)
+    assert priorities() == [1, 2, 0]
+    asked(3)
+    assert priorities() == [2, 0, 3]
+    for at in range(2 * A_STEP):
+        world.node(f"m{at:04}", {"f": 1})
+        world.run(TaskCase("v", f"w{at:04}", {"f": 1}, f"m{at:04}", tick=at))
+    with pytest.raises(Unprepared):
+        asked(2)
+    left = known.work_left()
+    monkeypatch.setattr(prospects, "NODES_AT_ONCE", 10 * NODES_AT_ONCE)
+    asked(3)
+    assert priorities() == [0, 2, 3]
+    allow(2)
+    asked(4)
+    assert priorities() == [2, 4]
+    assert known.work_left() == left > 0
+    allow(0.5)
+    asked(1)
+    assert priorities() == [1], "the newest question is never forgotten, so that it gets its answer"
+    assert known.work_left() == 0

@@ -1,16 +1,8 @@
-"""Finds the version of the core, and the address of its documentation."""
+"""Finds the address of the documentation."""
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, metadata, version
-
-
-def core_version() -> str:
-    """Returns the version of the installed distribution; ``unknown`` when run from a tree that was never installed."""
-    try:
-        return version("kornel")
-    except PackageNotFoundError:
-        return "unknown"
+from importlib.metadata import PackageNotFoundError, metadata
 
 
 def find_documentation() -> str:
