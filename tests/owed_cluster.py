@@ -115,7 +115,9 @@ class OwedCluster:
         while self.engine.cycle(self.now_ns, BUDGET).more:
             pass
 
-    def ask(self, wave: str, sizes: Sequence[Resources], queues: int, asks: int, priorities: Sequence[int] = (0,)) -> None:
+    def ask(
+        self, wave: str, sizes: Sequence[Resources], queues: int, asks: int, priorities: Sequence[int] = (0,)
+    ) -> None:
         """Has *asks* tasks ask, of each size and for each queue in turn. Their keys begin with *wave*."""
         specs = (
             AllocationSpec(
@@ -139,7 +141,14 @@ class OwedCluster:
         wish = TopologyRequest(Wish.REQUIRED, "rack")
         members = (
             AllocationSpec(
-                f"g{at}", "g", PARTITION, size, task_group="g", placeholder=True, allow_preempt_other=True, topology=wish
+                f"g{at}",
+                "g",
+                PARTITION,
+                size,
+                task_group="g",
+                placeholder=True,
+                allow_preempt_other=True,
+                topology=wish,
             )
             for at, size in enumerate(sizes)
         )

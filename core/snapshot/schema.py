@@ -421,7 +421,12 @@ PARTITIONS: Final = (
         " _number guarantee notices changes rules moved stuck ignored unreported enforcement"
         " governor pace nodes_removed law_checks law_violations preemption_attempts search_cost"
         " preemptions",
-        derived={"placement_rules": _compile_rules, "events": _make_recorder, "victim_index": _no_victims_ranked, "progress": _no_slices},
+        derived={
+            "placement_rules": _compile_rules,
+            "events": _make_recorder,
+            "victim_index": _no_victims_ranked,
+            "progress": _no_slices,
+        },
         under_way="fair_terms_steps cleaning",
     ),
     Kept(GangRoom, "_places demand totals waiters"),

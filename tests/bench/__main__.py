@@ -1,4 +1,4 @@
-"""The table of the workloads P1 to P17 and P20: ``python -m tests.bench [--quick] [--only P2,P6] [--json FILE] [--record]``.
+"""The table of the workloads P1 to P20: ``python -m tests.bench [--quick] [--only P2,P6] [--json FILE] [--record]``.
 
 Every figure over gRPC stands beside that of a bare echo of the same messages in the same run. Exit status 1 when a
 target is missed. The benchmarks of single features are in ``python -m tests.bench.features``.

@@ -18,8 +18,8 @@ from kornel.core.domain.resources import Resources
 from kornel.core.partition.engine import Engine
 from kornel.core.preemption.guarantee import prospects
 from tests.examples import scale_examples
-from tests.owed_cluster import OwedCluster, slices_for
 from tests.oracles.rules.world import Node, Queue, Task, World
+from tests.owed_cluster import OwedCluster, slices_for
 from tests.properties import preemption_run
 from tests.properties.preemption_run import Run
 from tests.properties.rules_worlds import START_S, configuration
@@ -119,7 +119,8 @@ def test_a_gang_gets_its_rack_beside_others(seed: int, delay_s: int) -> None:
         sizes = [Resources({"vcore": dice.randint(CAPACITY // 2, CAPACITY)}) for _ in range(kinds)]
         cluster.ask_for_gang(sizes)
         cluster.ask("a", [Resources({"vcore": dice.randint(1, CAPACITY)}) for _ in range(asks)], queues, asks)
-        found = cluster.play(slices_for(nodes, kinds + asks, kinds + asks), until_placed=kinds + asks)
+        most = slices_for(nodes, kinds + asks, kinds + asks) + 2 * (kinds + asks) * nodes // STEP
+        found = cluster.play(most, until_placed=kinds + asks)
     assert len(found.placed) == kinds + asks, (seed, found)
     assert len({int(node[1:]) % racks for key, node in found.placed.items() if key.startswith("g")}) == 1
     assert cluster.state.law_violations == 0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kornel.core.partition.state import PartitionState
 
 TURNS: Final = 64
-"""The turns that are always there: for beginnings and ends of pieces of work, and for timers that come due meanwhile."""
+"""The turns that are always there: for beginnings and ends of work, and for timers that come due meanwhile."""
 TURNS_PER_ASK: Final = 2
 """The turns for each ask that waits: its question is answered in one, and it is set aside in the other."""
 VISITS: Final = 4

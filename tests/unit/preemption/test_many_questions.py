@@ -44,3 +44,12 @@ def test_a_gang_with_many_kinds_of_members_is_served() -> None:
     assert len(found.placed) == kinds + 2 * queues, f"{found.victims} victims in {found.slices} slices"
     assert len(racks) == 1
     assert cluster.state.law_violations == 0
+
+
+def test_a_gang_with_more_kinds_of_members_than_one_step_has_nodes_is_served() -> None:
+    """The search for such a gang is not begun anew in each slice."""
+    nodes, kinds = 400, 150
+    cluster = _full_cluster(nodes, 1, 1, racks=1)
+    cluster.ask_for_gang([Resources({"vcore": 6_100 + 10 * at}) for at in range(kinds)])
+    found = cluster.play(slices_for(nodes, kinds, kinds), until_placed=kinds)
+    assert len(found.placed) == kinds, f"{found.victims} victims in {found.slices} slices"
