@@ -26,7 +26,6 @@ from kornel.core.partition.history.event_log import EventLog
 from kornel.core.partition.history.events import Recorder
 from kornel.core.partition.history.past import Past
 from kornel.core.partition.history.recent_victims import RecentVictims
-from kornel.core.partition.scheduling.progress_record import ProgressRecord
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.node_score import NodeScore
@@ -174,8 +173,10 @@ class PartitionState:
         self.pace: Final = Pace()
         """The record of what preemption took within the last interval of its cycle, and of the asks that wait until it
         may take more."""
-        self.progress: Final = ProgressRecord()
-        """The slices in a row that have decided nothing, although there was more to do."""
+        self.progress: tuple[int, ...] = ()
+        """The slices in a row that have decided nothing, although there was more to do: their turns, the work left
+        after the latest one, and numbers that differ if the books have changed. Empty: the latest slice was not one of
+        them."""
         self.nodes_removed = 0
         self.law_checks = 0
         self.law_violations = 0

@@ -108,7 +108,6 @@ from kornel.core.partition.history.events import Recorder
 from kornel.core.partition.history.past import EndedApplication, EndedGroup, Past
 from kornel.core.partition.history.recent_victims import RecentVictim, RecentVictims
 from kornel.core.partition.scheduling import autoscaling, gang_vetting, reserving, vetting
-from kornel.core.partition.scheduling.progress_record import ProgressRecord
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, inquiries, pausing
@@ -217,10 +216,6 @@ def _no_map(_: object) -> dict[Any, Any]:
 
 def _no_victims_ranked(_: object) -> VictimIndex:
     return VictimIndex()
-
-
-def _no_slices(_: object) -> ProgressRecord:
-    return ProgressRecord()
 
 
 def _compile_rules(state: PartitionState) -> tuple[Rule, ...]:
@@ -420,12 +415,12 @@ PARTITIONS: Final = (
         " held_count refused reserved_ready reserving gangs fair_terms_stale timers attempts_due"
         " _number guarantee notices changes rules moved stuck ignored unreported enforcement"
         " governor pace nodes_removed law_checks law_violations preemption_attempts search_cost"
-        " preemptions",
+        " preemptions progress",
+        defaults={"progress": ()},
         derived={
             "placement_rules": _compile_rules,
             "events": _make_recorder,
             "victim_index": _no_victims_ranked,
-            "progress": _no_slices,
         },
         under_way="fair_terms_steps cleaning",
     ),

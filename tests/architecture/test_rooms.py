@@ -43,7 +43,6 @@ MODULES = {
         "preemption.governor.books", "preemption.pace", "preemption.guarantee.refusals",
         "preemption.guarantee.guarantee_record",
         "preemption.monitor.notices", "gangs.gang_record", "preemption.foresight", "scheduling.reserving_record",
-        "scheduling.progress_record",
     ),
     "state": ("state",),
     "books": ("books",),

@@ -7,8 +7,8 @@ answered then. Its cost for each victim is compared with that of as many equal a
 time is simulated, and slices are bounded: an engine that stands still serves a part of the asks, and the table says so.
 
 Expected: all asks are served. A question asked for the first time costs 10 us for each node, so 10 ms for 1,000 nodes
-in steps of 2 to 4 ms. In the second wave each question is asked again only for nodes that have changed: 1 to 2 times the
-cost of equal asks. An answer that is kept takes 64 bytes for each node.
+in steps of 2 to 4 ms. In the second wave each question is asked again only for nodes that have changed: 1 to 2 times
+the cost of equal asks. An answer that is kept takes 64 bytes for each node.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ TURNS: Final = 64
 """The turns that are always there: for beginnings and ends of work, and for timers that come due meanwhile."""
 TURNS_PER_ASK: Final = 2
 """The turns for each ask that waits: its question is answered in one, and it is set aside in the other."""
-VISITS: Final = 4
+VISITS: Final = 32
 """The number of decisions for each node, queue and request: what work may take that cannot say how much of it is
 left."""
 
@@ -29,25 +29,24 @@ def check_progress(state: PartitionState, now_ns: int, budget: int, *, more: boo
 
     *more* tells whether the slice ended with more to do, *decided* whether it had an effect.
     """
-    record = state.progress
     if decided or budget <= 0 or not (more or _is_due(state, now_ns)):
-        record.turns, record.work_left = 0, 0
+        if state.progress:
+            state.progress = ()
         return ""
     marks = (state.changes, state.allocation_count, len(state.reservations), state.held_count, state.reserving.kept)
     work_left = slices.work_left(state)
-    fell, record.work_left = work_left < record.work_left, work_left
-    if marks != record.marks:
-        record.marks, record.turns = marks, 0
-    elif not fell:
-        record.turns += 1
-    if fell or record.turns != _most_turns(state, budget) + 1:
+    turns, before, *known = state.progress or (0, 0)
+    fell = work_left < before
+    turns = 0 if tuple(known) != marks else turns if fell else turns + 1
+    state.progress = (turns, work_left, *marks)
+    if fell or turns != _most_turns(state, budget) + 1:
         return ""
     state.law_checks += 1
     state.law_violations += 1
     asks = len(state.requests) - state.allocation_count
     attempts = len(state.attempts_due)
     waiting = f"{asks} asks wait, {attempts} attempts are scheduled, {work_left} steps of searches are left"
-    return f"{record.turns} slices in a row decided nothing: {waiting}"
+    return f"{turns} slices in a row decided nothing: {waiting}"
 
 
 def _is_due(state: PartitionState, now_ns: int) -> bool:
