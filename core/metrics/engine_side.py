@@ -93,7 +93,11 @@ def _preemption_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
     )
     for name, text, value in (
         ("law_checks", "Plans of preemption checked against the laws.", lambda p: p.law_checks),
-        ("law_violations", "Plans that broke a law, and were dropped: always a bug.", lambda p: p.law_violations),
+        (
+            "law_violations",
+            "Plans that broke a law, and were dropped, or slices without progress: always a bug.",
+            lambda p: p.law_violations,
+        ),
         ("gangs_placed", "Gangs all members of which were placed by one decision.", lambda p: p.gangs_placed),
         (
             "gang_plans_called_off",

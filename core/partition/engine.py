@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -59,10 +59,12 @@ RECORDS_PER_DECISION: Final = 4
 @dataclass(frozen=True, slots=True)
 class CycleResult:
     """The decisions of one slice. ``more`` tells whether the budget ended the slice, so that the next one should follow
-    at once."""
+    at once, and ``standing`` names each partition that has broken the law of progress with this slice, with what stands
+    still there."""
 
     effects: list[Effect]
     more: bool
+    standing: Mapping[str, str] = field(default_factory=dict)
 
 
 class Engine:
@@ -210,8 +212,12 @@ class Engine:
         if callbacks.line:
             dependence.ask_next(callbacks, now_ns)
         more = False
+        standing: dict[str, str] = {}
         for state in self._partitions.values():
-            more = cycle.run(state, now_ns, budget) or more
+            unfinished, still = cycle.run(state, now_ns, budget)
+            more = unfinished or more
+            if still:
+                standing[state.name] = still
             if state.cleaning is not None:
                 more = configure.advance_cleaning(state) or more
         # A timer or a preemption may have cancelled the open question, and nothing else would ask the next one.
@@ -219,7 +225,7 @@ class Engine:
             more = dependence.is_turn(callbacks, now_ns) or more
         if self._remains:
             more = self._clear_away(budget * RECORDS_PER_DECISION) or more
-        return CycleResult(self._take_effects(), more)
+        return CycleResult(self._take_effects(), more, standing)
 
     def preempt(self, now_ns: int) -> list[Effect]:
         """Runs one round of the periodic preemption cycle in every partition that has it enabled (preemption.md F2)."""

@@ -173,6 +173,10 @@ class PartitionState:
         self.pace: Final = Pace()
         """The record of what preemption took within the last interval of its cycle, and of the asks that wait until it
         may take more."""
+        self.progress: tuple[int, ...] = ()
+        """The slices in a row that have decided nothing, although there was more to do: their turns, the work left
+        after the latest one, and numbers that differ if the books have changed. Empty: the latest slice was not one of
+        them."""
         self.nodes_removed = 0
         self.law_checks = 0
         self.law_violations = 0

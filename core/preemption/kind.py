@@ -153,6 +153,11 @@ def advance_nothing(state: PartitionState, now_ns: int, budget: int) -> None:
     """Does nothing; stands for the work of a kind that is never busy."""
 
 
+def leaves_nothing(state: PartitionState) -> int:
+    """Returns 0: the kind cannot say how much of its work is left, or has none that continues from slice to slice."""
+    return 0
+
+
 def ignore_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
     """Does nothing; for a kind to which placements do not matter."""
 
@@ -205,6 +210,8 @@ class Driver:
     resume          offers the asks that had to wait while another kind was busy; returns whether there were any
     is_busy         tells whether it has work that continues from slice to slice
     advance         continues that work for about the given number of decisions
+    work_left       an upper bound for the steps that are left to the search under way; it falls with every slice, until
+                    the search ends or something changes
     serve_unplaced  makes room for an ask of a group with due asks, which found no node; returns the cost in
                     decisions, and whether the group may stay where it is, because it has preempted or has more to try
     serve_unit      makes room for all members of a gang that found no places; returns the same
@@ -225,6 +232,7 @@ class Driver:
     resume: Callable[[PartitionState, int], bool] = resumes_nothing
     is_busy: Callable[[PartitionState], bool] = is_never_busy
     advance: Callable[[PartitionState, int, int], object] = advance_nothing
+    work_left: Callable[[PartitionState], int] = leaves_nothing
     serve_unplaced: Callable[[PartitionState, AskGroup, NotPlaced, int], tuple[int, bool]] = leave_unplaced
     serve_unit: Callable[[PartitionState, GangUnit, Sequence[Allocation], NotPlaced, int], tuple[int, bool]] = (
         leave_gang

@@ -25,6 +25,7 @@ def _with_act(occasion: str) -> tuple[Driver, ...]:
 _OFFERING: Final = _with_act("offer_due")
 _RESUMING: Final = _with_act("resume")
 _BUSY: Final = _with_act("is_busy")
+_WORKING: Final = _with_act("work_left")
 _SERVING: Final = _with_act("serve_unplaced")
 _SERVING_UNITS: Final = _with_act("serve_unit")
 _SERVING_RESERVED: Final = _with_act("serve_reserved")
@@ -59,6 +60,11 @@ def busy_drivers(state: PartitionState) -> Iterator[Driver]:
     for driver in _BUSY:
         if driver.is_busy(state):
             yield driver
+
+
+def work_left(state: PartitionState) -> int:
+    """Returns the number of steps left to the searches of all kinds that are under way."""
+    return sum([driver.work_left(state) for driver in _WORKING])
 
 
 def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> tuple[int, bool]:

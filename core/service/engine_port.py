@@ -24,6 +24,10 @@ class Slice(Protocol):
     def more(self) -> bool:
         """Tells whether there may be more to decide at once."""
 
+    @property
+    def standing(self) -> Mapping[str, str]:
+        """What stands still in each partition that has just broken the law of progress."""
+
 
 class EnginePort(ReadableEngine, Protocol):
     """A deterministic engine: commands and times in, effects out, and its state for readers."""

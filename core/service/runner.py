@@ -634,6 +634,8 @@ class PartitionRunner:
         self._fault_wait_ns = FAULT_WAIT_NS
         self._metrics.slices += 1
         self._hand_over(result.effects)
+        for partition, what in result.standing.items():
+            self._logger.error("scheduling stands still", partition=partition, detail=what)
         self._timer.slice_took(took, len(result.effects), more=result.more)
         return result.more
 

@@ -415,8 +415,13 @@ PARTITIONS: Final = (
         " held_count refused reserved_ready reserving gangs fair_terms_stale timers attempts_due"
         " _number guarantee notices changes rules moved stuck ignored unreported enforcement"
         " governor pace nodes_removed law_checks law_violations preemption_attempts search_cost"
-        " preemptions",
-        derived={"placement_rules": _compile_rules, "events": _make_recorder, "victim_index": _no_victims_ranked},
+        " preemptions progress",
+        defaults={"progress": ()},
+        derived={
+            "placement_rules": _compile_rules,
+            "events": _make_recorder,
+            "victim_index": _no_victims_ranked,
+        },
         under_way="fair_terms_steps cleaning",
     ),
     Kept(GangRoom, "_places demand totals waiters"),

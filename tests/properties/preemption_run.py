@@ -176,6 +176,9 @@ class Run(Course):
             result = self.engine.cycle(self.now_ns, 1)
             heard = self.hear(result.effects) or heard
             more = result.more
+            for partition, what in result.standing.items():
+                self.complain(f"no progress: {partition}: {what}")
+                more = False
         self.refresh()
         heard = self.hear(self.engine.preempt(self.now_ns)) or heard
         self.end_round()

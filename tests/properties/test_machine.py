@@ -27,7 +27,7 @@ from kornel.core.partition.gangs import pools
 from kornel.core.partition.intake import allocation_intake, application_intake, node_intake
 from kornel.core.partition.scheduling import vetting
 from kornel.core.partition.waiting import admission, inquiries, places, waking
-from kornel.core.preemption import eviction
+from kornel.core.preemption import eviction, slices
 from kornel.core.preemption.guarantee import units
 from tests.examples import mark_rest_long, scale_examples
 from tests.properties.machine import driver, journal
@@ -160,6 +160,10 @@ def _has_room_beside_nobody(_: Callable[..., bool]) -> Callable[..., bool]:
     return lambda node, pairs: all(node.free[t] >= amount for t, amount in pairs)
 
 
+def _never_done(_: Callable[..., bool]) -> Callable[..., bool]:
+    return lambda *_: True
+
+
 PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "gangs are torn": (application_intake, "bind_members", lambda _: _nothing),
     "a plan of a gang is given up": (units, "_watch_hold", _give_up_at_once),
@@ -185,6 +189,7 @@ PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "any number of applications runs": (Queue, "open", lambda _: lambda *_: True),
     "an ask does not wait for a placeholder": (pools, "_wait_for_placeholder", lambda _: _nothing),
     "a slot that frees is offered to nobody": (admission, "offer_slots", lambda _: _nothing),
+    "a kind is busy for ever": (slices, "any_busy", _never_done),
     "one ask too few": (allocation_intake, "islice", lambda _: lambda found, most: islice(found, most - 1)),
 }
 

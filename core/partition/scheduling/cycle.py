@@ -19,7 +19,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import finding
 from kornel.core.partition.books.fair_terms import advance_fair_terms
 from kornel.core.partition.gangs import approval, replacement, timeouts
-from kornel.core.partition.scheduling import gang_turns, reserved, reserving, vetting
+from kornel.core.partition.scheduling import gang_turns, progress, reserved, reserving, vetting
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, dependence, failing
 from kornel.core.partition.waiting.rooms import (
@@ -40,11 +40,13 @@ _ACCEPTED: Final = AppState.ACCEPTED
 """Kept as a constant, because reading a member from its class costs as much as a call, and every choice needs it."""
 
 
-def run(state: PartitionState, now_ns: int, budget: int) -> bool:
-    """Runs one slice of about *budget* decisions at most. Returns whether there may be more to do at once."""
+def run(state: PartitionState, now_ns: int, budget: int) -> tuple[bool, str]:
+    """Runs one slice of about *budget* decisions at most. Returns whether there may be more to do at once, and what
+    breaks the law of progress with this slice, in words."""
+    effects = len(state.effects)
     more = _run(state, now_ns, budget)
     slices.end_slice(state, now_ns)
-    return more
+    return more, progress.check_progress(state, now_ns, budget, more=more, decided=len(state.effects) > effects)
 
 
 def _run(state: PartitionState, now_ns: int, budget: int) -> bool:

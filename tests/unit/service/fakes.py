@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kornel.core.config.loader import checksum_of
@@ -35,6 +35,7 @@ from kornel.core.partition.state import PartitionState
 class FakeSlice:
     effects: list[Effect]
     more: bool
+    standing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
