@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.prepared import PATHS, find_program, kill_program, python
 
-PATIENCE_S = 60.0
 ENVIRONMENT = {"PYTHONPATH": PATHS, "KORNEL_HISTORY": "off", "KORNEL_REST_ADDRESS": "off"}
 CHECK = ("-m", "kornel", "config", "check")
 GOOD = "partitions:\n  - name: default\n    queues:\n      - name: root\n"
