@@ -172,9 +172,8 @@ def find_program(command: int) -> int:
 
 def kill_program(command: subprocess.Popen[Any]) -> None:
     """Kills what *command* runs, and returns when it has ended, so that nobody holds its sockets and files any more."""
-    if isinstance(command.args, list) and command.args[0] == python() and command.args[1] == "-m":
-        path = _name_program(Path(python()).parent, command.pid)
-        wait_until(lambda: path.exists() or command.poll() is not None, f"command {command.pid} to start its program")
+    path = _name_program(Path(python()).parent, command.pid)
+    if command.poll() is None and path.exists():
         with suppress(FileNotFoundError, ProcessLookupError):  # It has ended by itself.
             os.kill(int(path.read_text(encoding="ascii")), signal.SIGKILL)
     else:

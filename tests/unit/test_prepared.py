@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.patience import PATIENCE_S
-from tests.prepared import PATHS, find_program, python
+from tests.prepared import PATHS, find_program, kill_program, python
 
 ENVIRONMENT = {"PYTHONPATH": PATHS, "KORNEL_HISTORY": "off", "KORNEL_REST_ADDRESS": "off"}
 CHECK = ("-m", "kornel", "config", "check")
@@ -74,6 +74,38 @@ def test_a_program_can_be_killed_itself(tmp_path: Path) -> None:
     assert not is_open(address)
     with pytest.raises(ProcessLookupError):
         os.kill(program, 0)
+
+
+def test_what_a_killed_program_held_is_free(tmp_path: Path) -> None:
+    core, address = serve(tmp_path)
+    kill_program(core)
+    assert not is_open(address)
+    kill_program(core)
+    assert core.returncode == -signal.SIGKILL
+
+
+IN_THE_BACKGROUND = """
+import signal, socket, subprocess
+from tests.prepared import PATHS, pytest_unconfigure, python
+with socket.create_server(("127.0.0.1", 0)) as silent:
+    address = "127.0.0.1:" + str(silent.getsockname()[1])
+    health = subprocess.Popen(
+        [python(), "-m", "kornel", "status", "--timeout", "3600", "--grpc", address], env={"PYTHONPATH": PATHS}
+    )
+    connection, _ = silent.accept()
+    health.send_signal(signal.SIGINT)
+    health.wait()
+pytest_unconfigure()
+"""
+
+
+def test_ctrl_c_ends_a_program_of_tests_that_ignore_it() -> None:
+    """As tests do that a shell runs in the background."""
+    script = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{IN_THE_BACKGROUND}"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=PATHS, env={"PYTHONPATH": PATHS}, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0
 
 
 def test_signals_reach_the_program(tmp_path: Path) -> None:
