@@ -467,7 +467,7 @@ PREEMPTION: Final = (
     Kept(Refusals, "_known _seen _not_before_ns _later_ns"),
     Kept(WatchedNodes, "slots nodes look _versions _free _changed_at"),
     Kept(Band, "cost slots is_sorted"),
-    Kept(KnownProspects, "_by_question _watched behind", defaults={"_watched": None}),
+    Kept(KnownProspects, "_by_question _doubted _watched behind"),
     Kept(Prospects, "_demand _unowed _watched _seen _stale _leaves _blocked _bands _band_of _ages _roomy"),
     Kept(Dialogue, "_answers _ask _now_ns _open _state rounds"),
     Kept(Adjustment, "fixed offset"),

@@ -31,6 +31,10 @@ def _end_slice(state: PartitionState, now_ns: int) -> None:
         units.forget_attempts(state)
 
 
+def _count_work_left(state: PartitionState) -> int:
+    return state.guarantee.prospects.work_left() + units.count_steps_left(state)
+
+
 GUARANTEE: Final = Kind(
     name=guarantee.KIND,
     laws=(1, 2, 3, 4, 5, 6, 7),
@@ -47,6 +51,7 @@ GUARANTEE: Final = Kind(
         serve_reserved=drive.serve_reserved,
         is_busy=units.any_broken,
         advance=units.mend_broken,
+        work_left=_count_work_left,
         end_slice=_end_slice,
     ),
     foresee=foresee_attempt,

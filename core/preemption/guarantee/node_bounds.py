@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.model.allocations import BOUND
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
-from kornel.core.preemption.victim_index import CLASSES, IDLE_NS, MILDEST, age_of, reluctance_of
+from kornel.core.preemption.victim_index import CLASSES, IDLE_NS, MILDEST, age_of
 
 _PREEMPTED: Final = AskPlace.PREEMPTED
 """Kept as a constant, because reading a member from its class costs as much as a call, and every allocation on a node
@@ -36,8 +37,7 @@ SINGLE: Final = 2
 """The effort for a node on which a single ordinary victim is enough, where a glance is 1."""
 
 MISSES: Final = 3
-"""The number of nodes in one step, beyond those on which a single victim is enough, after which the others are judged
-the longer way at once."""
+"""The number of nodes in one step for which a shorter way was in vain, after which the longer way is taken at once."""
 
 _CLASS: Final = 7
 """The bits of ``Allocation.standing`` that hold the class, below the priority."""
@@ -60,6 +60,9 @@ class NodeJudge:
         self._laws = laws
         self._amounts: dict[Shape, tuple[int, ...]] = {}
         self._misses = 0
+        """The number of nodes, beyond those on which a single victim is enough, on which it is not."""
+        self._reached = 0
+        """The number of nodes in a row on which several victims were enough, so that a glance was in vain."""
         self.effort = 0
         """The effort that was spent so far."""
         self.blocked: dict[Queue, dict[Shape, None]] = {}
@@ -82,11 +85,14 @@ class NodeJudge:
             self._misses -= self._misses > 0
             return bound
         self._misses += 1
-        if self._out_of_reach(node, short):
+        if self._reached < MISSES and self._out_of_reach(node, short):
+            self._reached = 0
             self.effort += 1
             return None
         self.effort += GLANCES
-        return self._find_several(node, short)
+        bound = self._find_several(node, short)
+        self._reached = 0 if bound is None else self._reached + 1
+        return bound
 
     def _out_of_reach(self, node: Node, short: list[tuple[int, int]]) -> bool:
         """Tells whether *node* would stay *short* even without all allocations of leaves that may give anything up.
@@ -195,10 +201,11 @@ class NodeJudge:
         """Returns the possible victims on *node* by class. *sought*: the types of which a victim's queue needs a
         guarantee of one."""
         found: list[list[_Victim]] = [[] for _ in CLASSES]
+        leaves, known = self._leaves, self._amounts
         for allocation in node.allocations.values():
-            spec = allocation.spec
-            terms = self._leaves.get(allocation.application.queue)
-            if terms is None or spec.required_node or (terms.highest is not None and spec.priority > terms.highest):
+            terms = leaves.get(allocation.application.queue)
+            standing = allocation.standing
+            if terms is None or standing & BOUND or (terms.highest is not None and standing >> 3 > terms.highest):
                 continue
             if allocation.place is _PREEMPTED:
                 # It leaves for another ask. If it counted, every node with claims would look as promising as one
@@ -206,10 +213,11 @@ class NodeJudge:
                 continue
             if sought is not None and sought.isdisjoint(terms.declared):
                 continue
-            if self._is_blocked(terms, allocation.shape):
+            shape = allocation.shape
+            if shape not in terms.kinds and self._is_blocked(terms, shape):
                 continue
-            victim = (terms.adjusted.of(spec.priority), age_of(allocation), self._amounts_of(allocation.shape))
-            found[reluctance_of(allocation)].append(victim)
+            amounts = known.get(shape) or self._amounts_of(shape)
+            found[standing & 3].append((terms.adjusted.of(standing >> 3), age_of(allocation), amounts))
         return found
 
 
@@ -219,7 +227,7 @@ def _fewest_victims(short: list[tuple[int, int]], pool: list[_Victim]) -> int:
     fewest = 1
     for at, amount in short:
         needed, left = 0, amount
-        for gain in sorted((victim[2][at] for victim in pool), reverse=True):
+        for gain in sorted([victim[2][at] for victim in pool], reverse=True):
             needed += 1
             left -= gain
             if left <= 0:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from kornel.core.model.allocations import Allocation
@@ -55,6 +55,8 @@ class KnownProspects:
         self._by_question: dict[Question, Prospects] = {}
         """The question that was asked least recently comes first."""
         self._watched: WatchedNodes | None = None
+        self._doubted = 0
+        """The number of nodes that were doubted since the last attempt."""
         self.behind = False
         """Tells whether a question is being worked on in this slice, so that no other ask may search in it."""
 
@@ -85,7 +87,9 @@ class KnownProspects:
         if prospects is None:
             prospects = Prospects(ask.shape.pairs, unowed, watched)
         self._by_question[question] = prospects
-        ready = prospects.refresh(leaves, laws, NODES_AT_ONCE * GLANCES)
+        # What a gang has on paper changes with every step, so it must not use up what a step may judge.
+        ready = prospects.refresh(leaves, laws, (NODES_AT_ONCE + self._doubted) * GLANCES)
+        self._doubted = 0
         if is_new:
             self._forget_oldest(prospects)
         self.behind = not ready
@@ -93,9 +97,10 @@ class KnownProspects:
             raise Unprepared
         return prospects
 
-    def doubt_nodes(self, nodes: Iterable[Node]) -> None:
+    def doubt_nodes(self, nodes: Collection[Node]) -> None:
         """Makes the bounds of *nodes* be computed again, because they were computed while hypothetical changes were
         booked there."""
+        self._doubted = len(nodes)
         if self._watched is not None:
             self._watched.doubt(nodes)
 

@@ -35,7 +35,7 @@ class Paper:
         self._claimed: Final[list[tuple[Queue, Pairs]]] = []
 
     @property
-    def nodes(self) -> Iterable[Node]:
+    def nodes(self) -> Collection[Node]:
         """Returns the changed nodes."""
         return self._nodes.keys()
 

@@ -45,6 +45,9 @@ from kornel.core.preemption.guarantee.unit_reach import NODES_AT_ONCE, Reach
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
 
+MOST_STEPS: Final = 20_000
+"""More steps than a search takes."""
+
 MOST_TIES: Final = 2
 """The most ways that are tried although they cannot have fewer victims than the best one."""
 
@@ -99,6 +102,8 @@ class UnitSearch:
         self.version: Final = version
         """The number of changes of the partition when the search began."""
         self.mends: Final = mends
+        self.steps_left = MOST_STEPS
+        """The number of steps after which the search counts as one that stands still."""
         self._members: Final = tuple(members)
         self._refused: Final = refused
         self._whole: Final = _stand_for_all(members)
@@ -143,6 +148,7 @@ class UnitSearch:
 
         Raises :class:`Unprepared` if the same step has to be taken again.
         """
+        self.steps_left = max(0, self.steps_left - 1)
         if self._packing is not None:
             return self._advance_packing(view)
         strict = UnitView(view)

@@ -502,6 +502,12 @@ def _describe_loss(state: PartitionState, ask: Allocation, node_id: str) -> str:
     return f"{ask.spec.key} lost its place on node {node_id}, which has changed"
 
 
+def count_steps_left(state: PartitionState) -> int:
+    """Returns the number of steps that the searches of all gangs have left together."""
+    attempts = state.guarantee.unit_attempts.values()
+    return sum(attempt.search.steps_left for attempt in attempts if attempt.search is not None)
+
+
 def forget_attempts(state: PartitionState) -> None:
     """Drop the attempts of gangs that no longer wait because they were placed or are gone."""
     attempts = state.guarantee.unit_attempts

@@ -10,7 +10,7 @@ from tests.owed_cluster import OwedCluster, slices_for
 NODES = 1_500
 ASKS = 60
 FULL = Resources({"vcore": 12_000})
-OWED = Resources({"vcore": 12_000 * ASKS})
+OWED = Resources({"vcore": 12_000 * 2 * ASKS})
 
 
 def _full_cluster(nodes: int, queues: int, delay_s: int, racks: int = 0) -> OwedCluster:
@@ -48,7 +48,7 @@ def test_a_gang_with_many_kinds_of_members_is_served() -> None:
 
 def test_a_gang_with_more_kinds_of_members_than_one_step_has_nodes_is_served() -> None:
     """The search for such a gang is not begun anew in each slice."""
-    nodes, kinds = 400, 150
+    nodes, kinds = 400, 2 * ASKS
     cluster = _full_cluster(nodes, 1, 1, racks=1)
     cluster.ask_for_gang([Resources({"vcore": 6_100 + 10 * at}) for at in range(kinds)])
     found = cluster.play(slices_for(nodes, kinds, kinds), until_placed=kinds)
