@@ -8,7 +8,7 @@ them: :meth:`Paper.tear_up` restores every record.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
