@@ -26,7 +26,7 @@ class Slice(Protocol):
 
     @property
     def standing(self) -> Mapping[str, str]:
-        """What stands still in each partition that has just broken the law of progress."""
+        """The partitions that have just broken the law of progress, each with what stands still there."""
 
 
 class EnginePort(ReadableEngine, Protocol):

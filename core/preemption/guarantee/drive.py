@@ -249,6 +249,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
     try:
         result = _plan_attempt(state, ask, now_ns)
     except Unprepared:
+        state.guarantee.prospects.behind = True
         set_due(state, ask, now_ns)
         return None
     # An attempt counts once for its leaf, however many rounds of questions to the shim it takes.

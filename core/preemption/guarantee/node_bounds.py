@@ -1,17 +1,19 @@
 """Computes what a place for an ask on a node would cost at least (preemption.md B.6).
 
-The bound depends on the node and on the victims that the laws allow one by one, but not on how many of them may leave
-together, which is only determined for the nodes that an attempt looks at.
+There are two bounds. The rough one takes the sums of what the leaves run on the node, which are the same for all
+questions; it costs a glance. The fine one depends on the victims that the laws allow one by one, but not on how many of
+them may leave together, which is only determined for the nodes that an attempt looks at. It is found in two stages:
+where one victim is enough, nobody has to look for several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.priorities import PRIORITY_MAX
 from kornel.core.model.allocations import BOUND
-from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
@@ -30,86 +32,200 @@ Bound = tuple[Cost, int]
 """A lower bound of the keys of all solutions on a node, without depth and node ID: (cost, age of the oldest victim)."""
 
 GLANCES: Final = 5
-"""The number of nodes that can be judged by their sums in the time of one node whose victims have to be
-distinguished."""
+"""The number of rough bounds that can be found in the time of one fine bound."""
 
 SINGLE: Final = 2
 """The effort for a node on which a single ordinary victim is enough, where a glance is 1."""
 
-MISSES: Final = 3
-"""The number of nodes in one step for which a shorter way was in vain, after which the longer way is taken at once."""
-
 _CLASS: Final = 7
 """The bits of ``Allocation.standing`` that hold the class, below the priority."""
 
-_ALONE: Final = (*MILDEST[0], 1)
+HIGHEST: Final = 2**80
+"""A number above every adjusted priority."""
+
+MOST_PAIRED: Final = 24
+"""The number of possible victims on a node up to which all pairs are tried."""
+
+ALONE: Final = (*MILDEST[0], 1)
+"""The beginning of the cost of one ordinary victim."""
 
 _Victim = tuple[int, int, tuple[int, ...]]
 """A possible victim as (adjusted priority, age, amount by asked type)."""
 
 
-class NodeJudge:
-    """Judges nodes for asks of one demand in one step, under the laws of one attempt."""
+class LeafShare:
+    """The allocations of one leaf on one node that might leave, whatever the laws say for an ask, in sums."""
 
-    def __init__(self, demand: Pairs, unowed: frozenset[int], leaves: Mapping[Queue, LeafTerms], laws: Terms) -> None:
+    __slots__ = ("age", "largest", "leaf", "lowest", "mildest", "total")
+
+    def __init__(self, leaf: Queue) -> None:
+        self.leaf: Final = leaf
+        self.mildest = CLASSES[-1]
+        """The least class of an allocation."""
+        self.lowest = PRIORITY_MAX
+        """The lowest priority."""
+        self.age = 0
+        """The least age, that of the allocation that would go first."""
+        self.largest: dict[int, int] = {}
+        """The largest amount of one allocation by type."""
+        self.total: dict[int, int] = {}
+
+
+def list_shares(node: Node) -> list[LeafShare]:
+    """Returns what each leaf might give up on *node*, without tasks that must run there or are leaving."""
+    shares: dict[Queue, LeafShare] = {}
+    share: LeafShare | None = None
+    largest: dict[int, int] = {}
+    total: dict[int, int] = {}
+    for allocation in node.allocations.values():
+        standing = allocation.standing
+        if standing & BOUND or allocation.place is _PREEMPTED:
+            continue
+        leaf = allocation.application.queue
+        if share is None or share.leaf is not leaf:
+            share = shares.get(leaf)
+            if share is None:
+                share = shares[leaf] = LeafShare(leaf)
+            largest, total = share.largest, share.total
+        if standing & 3 < share.mildest:
+            share.mildest = standing & 3
+        if standing >> 3 < share.lowest:
+            share.lowest = standing >> 3
+        age = -allocation.created_ns - IDLE_NS if allocation.spec.placeholder else -allocation.created_ns
+        if age < share.age:
+            share.age = age
+        for t, amount in allocation.shape.pairs:
+            if t in total:
+                total[t] += amount
+                if amount > largest[t]:
+                    largest[t] = amount
+            else:
+                total[t] = largest[t] = amount
+    return list(shares.values())
+
+
+class NodeJudge:
+    """Judges nodes for asks of one demand in one attempt, under its laws."""
+
+    def __init__(
+        self,
+        demand: Pairs,
+        unowed: frozenset[int],
+        leaves: Mapping[Queue, LeafTerms],
+        laws: Terms,
+        blocked: dict[Queue, dict[Shape, None]],
+        most_effort: int,
+    ) -> None:
         """*unowed*: the types for which a victim needs a guarantee of its own. *leaves*: those that the laws do not
-        protect as a whole."""
+        protect as a whole. *blocked*: takes note of the shapes in each leaf that a law protects, so that fine bounds
+        leave them out."""
         self._demand = demand
         self._unowed = unowed
         self._leaves = leaves
         self._laws = laws
         self._amounts: dict[Shape, tuple[int, ...]] = {}
-        self._misses = 0
-        """The number of nodes, beyond those on which a single victim is enough, on which it is not."""
-        self._reached = 0
-        """The number of nodes in a row on which several victims were enough, so that a glance was in vain."""
         self.effort = 0
         """The effort that was spent so far."""
-        self.blocked: dict[Queue, dict[Shape, None]] = {}
-        """By leaf, the shapes that a law protected, so that bounds leave them out."""
+        self._most_effort = most_effort
+        self._blocked = blocked
+
+    @property
+    def is_tired(self) -> bool:
+        """Tells whether all effort of this attempt is spent."""
+        return self.effort >= self._most_effort
 
     def has_room(self, node: Node) -> bool:
         """Tells whether *node* has room for the ask, or will have it once present victims have left."""
         room = node.beside
-        return all(room[t] >= amount for t, amount in self._demand)
-
-    def find_bound(self, node: Node) -> Bound | None:
-        """Returns the bound of *node*, which lacks room; ``None``: victims cannot make enough."""
-        if not node.could_hold(self._demand):
-            self.effort += 1
-            return None
-        room = node.beside
-        short = [(at, amount - room[t]) for at, (t, amount) in enumerate(self._demand) if amount > room[t]]
-        if self._misses < MISSES and (bound := self._find_single(node, short)) is not None:
-            self.effort += SINGLE
-            self._misses -= self._misses > 0
-            return bound
-        self._misses += 1
-        if self._reached < MISSES and self._out_of_reach(node, short):
-            self._reached = 0
-            self.effort += 1
-            return None
-        self.effort += GLANCES
-        bound = self._find_several(node, short)
-        self._reached = 0 if bound is None else self._reached + 1
-        return bound
-
-    def _out_of_reach(self, node: Node, short: list[tuple[int, int]]) -> bool:
-        """Tells whether *node* would stay *short* even without all allocations of leaves that may give anything up.
-
-        Some of these allocations may be protected, so the answer holds until the node changes or another leaf may give
-        something up.
-        """
-        left = dict(short)
-        for allocation in node.allocations.values():
-            if allocation.application.queue not in self._leaves:
-                continue
-            amounts = self._amounts_of(allocation.shape)
-            for at, _ in short:
-                left[at] -= amounts[at]
-            if max(left.values()) <= 0:
+        for t, amount in self._demand:
+            if room[t] < amount:
                 return False
         return True
+
+    def find_rough(self, node: Node, shares: Iterable[LeafShare]) -> Bound | None:
+        """Returns the rough bound of *node*, which lacks room; ``None``: it is too small, or would lack room even
+        without all *shares* of leaves that may give anything up."""
+        self.effort += 1
+        if not node.could_hold(self._demand):
+            return None
+        room = node.beside
+        short = [(t, amount - room[t]) for t, amount in self._demand if amount > room[t]]
+        allowed: list[LeafShare] = []
+        level, lowest, first = CLASSES[-1], HIGHEST, 0
+        for share in shares:
+            terms = self._leaves.get(share.leaf)
+            if terms is None or (terms.highest is not None and share.lowest > terms.highest):
+                continue
+            allowed.append(share)
+            level = min(level, share.mildest)
+            lowest = min(lowest, terms.adjusted.of(share.lowest))
+            first = min(first, share.age)
+        least = 1
+        for t, amount in short:
+            if sum([share.total.get(t, 0) for share in allowed]) < amount:
+                return None
+            least = max(least, -(-amount // max([share.largest.get(t, 0) for share in allowed])))
+        return (*MILDEST[level], least, lowest), first
+
+    def find_single(self, node: Node) -> Bound | None:
+        """Returns the fine bound of *node*, which lacks room, if one ordinary victim is enough there; otherwise
+        ``None``."""
+        self.effort += SINGLE
+        room = node.beside
+        short = [(at, amount - room[t]) for at, (t, amount) in enumerate(self._demand) if amount > room[t]]
+        sought = self._sought_types(short) if self._unowed else None
+        leaves, known = self._leaves, self._amounts
+        best: tuple[int, int] | None = None
+        for allocation in node.allocations.values():
+            shape = allocation.shape
+            amounts = known.get(shape) or self._amounts_of(shape)
+            covers = True
+            for at, amount in short:
+                if amounts[at] < amount:
+                    covers = False
+                    break
+            if not covers or allocation.standing & _CLASS or allocation.place is _PREEMPTED:
+                continue
+            terms = leaves.get(allocation.application.queue)
+            priority = allocation.standing >> 3
+            if terms is None or (terms.highest is not None and priority > terms.highest):
+                continue
+            if sought is not None and sought.isdisjoint(terms.declared):
+                continue
+            if shape not in terms.kinds and self._is_blocked(terms, shape):
+                continue
+            found = (terms.adjusted.of(priority), age_of(allocation))
+            if best is None or found < best:
+                best = found
+        return None if best is None else ((*ALONE, best[0]), best[1])
+
+    def find_several(self, node: Node) -> Bound | None:
+        """Returns the fine bound of *node*, on which one ordinary victim is not enough; ``None``: those who may leave
+        do not make enough room."""
+        self.effort += GLANCES
+        room = node.beside
+        short = [(at, amount - room[t]) for at, (t, amount) in enumerate(self._demand) if amount > room[t]]
+        by_class = self._victims_on(node, self._sought_types(short))
+        pool: list[_Victim] = []
+        for level in CLASSES:
+            if not by_class[level]:
+                continue
+            pool += by_class[level]
+            least = _fewest_victims(short, pool)
+            if not least:
+                continue
+            pool.sort()
+            if least == 2 and len(pool) <= MOST_PAIRED:
+                pair = _best_pair(short, pool)
+                if pair is not None:
+                    return (*MILDEST[level], 2, pair[0]), pair[1]
+                if len(pool) == 2:
+                    continue
+                least = 3
+            highest = pool[least - 1][0]
+            oldest = sorted(victim[1] for victim in pool if victim[0] <= highest)[least - 1]
+            return (*MILDEST[level], least, highest), oldest
+        return None
 
     def _amounts_of(self, shape: Shape) -> tuple[int, ...]:
         amounts = self._amounts.get(shape)
@@ -122,74 +238,8 @@ class NodeJudge:
         """Tells whether a law protects all allocations of *shape* in the leaf of *terms*, and notes it."""
         if shape in terms.kinds or not isinstance(self._laws.kind_of(terms, shape), str):
             return False
-        self.blocked.setdefault(terms.leaf, {})[shape] = None
+        self._blocked.setdefault(terms.leaf, {})[shape] = None
         return True
-
-    def _find_single(self, node: Node, short: list[tuple[int, int]]) -> Bound | None:
-        """Returns the bound of *node* if it has a victim of the first class that is enough alone, otherwise ``None``.
-
-        The bound is that of :meth:`_find_several`. The first attempt of its kind looks at all allocations of the
-        cluster here, so nothing is called for each of them, and neighbours of one application and size are judged once.
-        """
-        leaves = self._leaves
-        sought = self._sought_types(short) if self._unowed else None
-        application: Application | None = None
-        shape: Shape | None = None
-        usable = covers = enough = False
-        highest: int | None = None
-        fixed: int | None = None
-        offset = 0
-        lowest = 0
-        first: int | None = None
-        for allocation in node.allocations.values():
-            if allocation.shape is not shape or allocation.application is not application:
-                application, shape = allocation.application, allocation.shape
-                terms = leaves.get(application.queue)
-                usable = terms is not None and (sought is None or not sought.isdisjoint(terms.declared))
-                if terms is None or not usable:
-                    continue
-                if shape not in terms.kinds and self._is_blocked(terms, shape):
-                    usable = False
-                    continue
-                highest, (fixed, offset) = terms.highest, terms.adjusted
-                covers = False
-                if not enough:
-                    amounts = self._amounts_of(shape)
-                    covers = all(amounts[at] >= amount for at, amount in short)
-            if not usable:
-                continue
-            standing = allocation.standing
-            if standing & _CLASS or allocation.place is _PREEMPTED:
-                continue
-            standing >>= 3
-            if highest is not None and standing > highest:
-                continue
-            if covers:
-                enough = True
-            priority = (standing if fixed is None else fixed) + offset
-            if first is not None and priority > lowest:
-                continue
-            age = -allocation.created_ns - IDLE_NS if allocation.spec.placeholder else -allocation.created_ns
-            if first is None or priority < lowest or age < first:
-                lowest, first = priority, age
-        if first is None or not enough:
-            return None
-        return (*_ALONE, lowest), first
-
-    def _find_several(self, node: Node, short: list[tuple[int, int]]) -> Bound | None:
-        by_class = self._victims_on(node, self._sought_types(short))
-        pool: list[_Victim] = []
-        for level in CLASSES:
-            if not by_class[level]:
-                continue
-            pool += by_class[level]
-            least = _fewest_victims(short, pool)
-            if least:
-                pool.sort()
-                highest = pool[least - 1][0]
-                oldest = sorted(victim[1] for victim in pool if victim[0] <= highest)[least - 1]
-                return (*MILDEST[level], least, highest), oldest
-        return None
 
     def _sought_types(self, short: list[tuple[int, int]]) -> set[int] | None:
         """Returns the types that a node is *short* of if no guarantee covers any of them: then a victim must belong to
@@ -219,6 +269,24 @@ class NodeJudge:
             amounts = known.get(shape) or self._amounts_of(shape)
             found[standing & 3].append((terms.adjusted.of(standing >> 3), age_of(allocation), amounts))
         return found
+
+
+def _best_pair(short: list[tuple[int, int]], pool: list[_Victim]) -> tuple[int, int] | None:
+    """Returns the highest priority and the age of the oldest of the best two of *pool*, which is sorted, that cover
+    what is *short*; ``None``: no two do."""
+    best: tuple[int, int] | None = None
+    for number, (priority, age, amounts) in enumerate(pool):
+        if best is not None and priority > best[0]:
+            break
+        for _, other_age, others in pool[:number]:
+            if best is not None and max(age, other_age) >= best[1]:
+                continue
+            for at, amount in short:
+                if amounts[at] + others[at] < amount:
+                    break
+            else:
+                best = (priority, max(age, other_age))
+    return best
 
 
 def _fewest_victims(short: list[tuple[int, int]], pool: list[_Victim]) -> int:

@@ -2,14 +2,15 @@
 best few nodes.
 
 Most asks are equal to many others, and little changes between two attempts. So the nodes are kept in the order of a
-lower bound of the key of their solution (:mod:`.node_bounds`), and only those that have changed are judged again. A
-question that is new takes several steps, one in each slice. While it does, no other ask searches in that slice: the
-first ask in order goes on until its question is answered, however many questions wait (preemption.md F).
+lower bound of the key of their solution (:mod:`.node_bounds`), and only those that have changed are judged again. Their
+bound is a rough one at first; it is made a fine one when the walk over the nodes reaches it. A question that is new
+takes several steps, one in each slice. While it does, no other ask searches in that slice: the first ask in order goes
+on until its question is answered, however many questions wait (preemption.md F).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
@@ -20,15 +21,21 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.needs import Needs
-from kornel.core.preemption.guarantee.node_bounds import GLANCES, Bound, Cost, NodeJudge
+from kornel.core.preemption.guarantee.node_bounds import ALONE, GLANCES, HIGHEST, Bound, Cost, NodeJudge
 from kornel.core.preemption.guarantee.watched_nodes import WatchedNodes
-from kornel.core.preemption.priorities import Adjustment
+from kornel.core.preemption.priorities import Adjustment, adjustment_of
 
-Question = tuple[Queue, Queue, int, Shape, frozenset[int]]
-"""The fence, leaf, priority and shape of an ask, and its types for which a victim needs a guarantee of its own."""
+Question = tuple[Queue, Queue, Adjustment, int, Shape, frozenset[int]]
+"""The fence and the parent queue of an ask, the adjustment of priorities in its leaf, its priority and shape, and its
+types for which a victim needs a guarantee of its own.
+
+Leaves of one parent have the same question, because the laws differ only in few victims for them, which is noticed like
+every other change of the rules for a leaf.
+"""
 
 NODES_AT_ONCE: Final = 100
-"""The number of nodes that are judged in one step, which takes a millisecond or two; a glance counts as a fifth."""
+"""The number of fine bounds that are found in one step, which takes two or three milliseconds; a rough one counts as a
+fifth."""
 
 MOST_BYTES: Final = 64 << 20
 """About the most memory that the bounds in one partition take. The question that was asked least recently is forgotten
@@ -39,26 +46,31 @@ _NODE_BYTES: Final = 64
 """The memory that one bound takes: three references, and the age, which is a number of its own."""
 _LEAF_BYTES: Final = 160
 
+_SEVERAL: Final[Cost] = (False, False, 2, -HIGHEST)
+"""Less than the cost of any solution in which one ordinary victim is not enough."""
+
+_LEAST_AGE: Final = -HIGHEST
+
 _Rules = tuple[int | None, Adjustment, frozenset[int]]
 """The rules for a leaf at the last look: (highest priority that may go, adjustment of priorities, types declared)."""
 
 
 class Unprepared(Exception):
-    """Raised if too much has changed to bring the bounds up to date in one step; the caller has to try again, as often
-    as necessary."""
+    """Raised if more nodes have to be judged than one step may; the caller has to try again, as often as necessary."""
 
 
 class KnownProspects:
     """The prospects of the latest questions in one partition."""
 
     def __init__(self) -> None:
-        self._by_question: dict[Question, Prospects] = {}
+        self._by_question: dict[Question, KeptBounds] = {}
         """The question that was asked least recently comes first."""
         self._watched: WatchedNodes | None = None
         self._doubted = 0
         """The number of nodes that were doubted since the last attempt."""
         self.behind = False
-        """Tells whether a question is being worked on in this slice, so that no other ask may search in it."""
+        """Tells whether a question is being worked on in this slice, so that no other ask may search in it. The caller
+        of a search sets it when that raises :class:`Unprepared`."""
 
     def begin_slice(self) -> None:
         """Lets asks search again."""
@@ -80,20 +92,22 @@ class KnownProspects:
         more than one step.
         """
         unowed = _unowed_types(needs)
-        question = (fence, ask.queue, ask.priority, ask.shape, unowed)
+        parent = ask.queue.parent
+        assert parent is not None, "the root is no leaf"
+        question = (fence, parent, adjustment_of(ask.queue, parent), ask.priority, ask.shape, unowed)
         watched = self._watch(nodes)
-        prospects = self._by_question.pop(question, None)
-        is_new = prospects is None
-        if prospects is None:
-            prospects = Prospects(ask.shape.pairs, unowed, watched)
-        self._by_question[question] = prospects
+        bounds = self._by_question.pop(question, None)
+        is_new = bounds is None
+        if bounds is None:
+            bounds = KeptBounds(ask.shape.pairs, unowed, watched)
+        self._by_question[question] = bounds
         # What a gang has on paper changes with every step, so it must not use up what a step may judge.
-        ready = prospects.refresh(leaves, laws, (NODES_AT_ONCE + self._doubted) * GLANCES)
+        most_effort = (NODES_AT_ONCE + self._doubted) * GLANCES
         self._doubted = 0
+        prospects = Prospects(bounds, bounds.begin_attempt(leaves, laws, most_effort))
         if is_new:
-            self._forget_oldest(prospects)
-        self.behind = not ready
-        if self.behind:
+            self._forget_oldest(bounds)
+        if bounds.is_behind:
             raise Unprepared
         return prospects
 
@@ -106,12 +120,13 @@ class KnownProspects:
 
     def keep_only(self, leaves: set[Queue]) -> None:
         """Drops the bounds for asks of all other queues; to be called now and then."""
-        self._by_question = {question: known for question, known in self._by_question.items() if question[1] in leaves}
+        parents = {leaf.parent for leaf in leaves}
+        self._by_question = {question: known for question, known in self._by_question.items() if question[1] in parents}
         if not self._by_question:
             self._watched = None
 
     def work_left(self) -> int:
-        """Returns the number of judgements of nodes that the questions being worked on still need."""
+        """Returns an upper bound for the number of nodes that still have to be judged, for all questions."""
         return sum(known.work_left for known in self._by_question.values())
 
     def _watch(self, nodes: Mapping[str, Node]) -> WatchedNodes:
@@ -119,16 +134,16 @@ class KnownProspects:
         if self._watched is None:
             self._watched = WatchedNodes()
         for slot in self._watched.compare(nodes):
-            for prospects in self._by_question.values():
-                prospects.drop_slot(slot)
+            for bounds in self._by_question.values():
+                bounds.drop_slot(slot)
         return self._watched
 
-    def _forget_oldest(self, newest: Prospects) -> None:
+    def _forget_oldest(self, newest: KeptBounds) -> None:
         """Forgets questions until the rest does not take too much memory, but never *newest*."""
         held = sum(known.bytes_held for known in self._by_question.values())
         if held <= MOST_BYTES:
             return
-        for question, known in sorted(self._by_question.items(), key=lambda item: item[1].work_left > 0):
+        for question, known in sorted(self._by_question.items(), key=lambda item: item[1].is_behind):
             if held <= MOST_BYTES:
                 return
             if known is not newest:
@@ -154,8 +169,8 @@ class Band:
         self.is_sorted = False
 
 
-class Prospects:
-    """The bounds of all nodes for asks of one size, priority, leaf and fence."""
+class KeptBounds:
+    """The bounds of all nodes for one question, kept from one attempt to the next."""
 
     def __init__(self, demand: Pairs, unowed: frozenset[int], watched: WatchedNodes) -> None:
         self._demand = demand
@@ -168,7 +183,11 @@ class Prospects:
         self._leaves: dict[Queue, _Rules] = {}
         self._blocked: dict[Queue, dict[Shape, None]] = {}
         """By leaf, the shapes that bounds leave out because a law protected them."""
+        self._rough: dict[int, bool] = {}
+        """The slots of the nodes whose bounds are rough, and whether one victim is known not to be enough there."""
         self._bands: dict[Cost, Band] = {}
+        self._costs: list[Cost] = []
+        """The costs of all bands, in order."""
         self._band_of: list[Band | None] = []
         """The band of each node by slot; ``None``: the node has room, or cannot be used."""
         self._ages: list[int] = []
@@ -183,46 +202,78 @@ class Prospects:
 
     @property
     def work_left(self) -> int:
-        """The number of nodes that still have to be judged."""
-        return len(self._stale)
+        """An upper bound for the number of nodes that still have to be judged; a stale one may be judged twice."""
+        return 2 * len(self._stale) + len(self._rough)
+
+    @property
+    def is_behind(self) -> bool:
+        """Tells whether nodes have changed that were not judged since."""
+        return bool(self._stale)
 
     @property
     def bytes_held(self) -> int:
         """About the memory that the bounds take."""
         return _QUESTION_BYTES + _NODE_BYTES * len(self._ages) + _LEAF_BYTES * len(self._leaves)
 
-    def refresh(self, leaves: Iterable[LeafTerms], laws: Terms, effort: int) -> bool:
-        """Updates the bounds after changes, for about *effort* glances at nodes. Returns whether all are up to date.
-
-        *leaves*: the leaves that the laws of this attempt do not protect as a whole.
-        """
+    def begin_attempt(self, leaves: Iterable[LeafTerms], laws: Terms, most_effort: int) -> NodeJudge:
+        """Gives nodes that have changed their rough bounds, and returns the judge of this attempt, which may spend
+        *most_effort* in all. *leaves*: the leaves that the laws of the attempt do not protect as a whole."""
         # Changes are only noted when all nodes that are known to have changed are done.
         if not self._stale:
             self._note_changes()
         terms_of = {terms.leaf: terms for terms in leaves}
         self._note_leaves(terms_of, laws)
-        judge = NodeJudge(self._demand, self._unowed, terms_of, laws)
-        self._judge_stale(judge, effort)
+        judge = NodeJudge(self._demand, self._unowed, terms_of, laws, self._blocked, most_effort)
+        self._judge_stale(judge)
         if not self._stale:
             self._note_changes()
-            self._judge_stale(judge, effort)
-        for leaf, shapes in judge.blocked.items():
-            self._blocked.setdefault(leaf, {}).update(shapes)
-        return not self._stale
+            self._judge_stale(judge)
+        return judge
 
-    def in_order(self) -> Iterator[tuple[Cost, int, Node]]:
-        """Yields the nodes where victims may make enough room, the most promising first, each with its bound."""
-        nodes, ages = self._watched.nodes, self._ages
-        for cost in sorted(self._bands):
-            band = self._bands[cost]
-            if not band.is_sorted:
-                band.slots.sort(key=self._node_id)
-                band.slots.sort(key=ages.__getitem__)
-                band.is_sorted = True
-            for slot in band.slots:
-                node = nodes[slot]
-                assert node is not None, "nodes that have gone are dropped from all bands"
-                yield cost, ages[slot], node
+    def in_order(self, judge: NodeJudge) -> Iterator[tuple[Cost, int, Node]]:
+        """Yields the nodes where victims may make enough room, the most promising first, each with its fine bound.
+
+        Raises :class:`Unprepared` if *judge* would have to spend more effort than it may.
+        """
+        # A fine bound is never less than the rough one, so a node only moves on, to where the walk has not been yet.
+        at = 0
+        while at < len(self._costs):
+            cost = self._costs[at]
+            slots = self._read_band(self._bands[cost])
+            place = 0
+            while place < len(slots):
+                slot = slots[place]
+                if slot in self._rough:
+                    self._refine(slot, judge)
+                    continue
+                place += 1
+                yield cost, self._ages[slot], self._node_in(slot)
+            if slots:
+                at += 1
+            else:
+                self._drop_band(cost)
+
+    def _read_band(self, band: Band) -> list[int]:
+        if not band.is_sorted:
+            band.slots.sort(key=self._node_id)
+            band.slots.sort(key=self._ages.__getitem__)
+            band.is_sorted = True
+        return band.slots
+
+    def _refine(self, slot: int, judge: NodeJudge) -> None:
+        """Replaces the rough bound of the node in *slot*, which is the next one in order, by a finer one."""
+        if judge.is_tired:
+            raise Unprepared
+        node, band = self._node_in(slot), self._band_of[slot]
+        assert band is not None, "a rough bound is a bound"
+        several = self._rough.pop(slot)
+        bound = None if several else judge.find_single(node)
+        if bound is None and not several and band.cost < _SEVERAL:
+            self._rough[slot] = True
+            bound = max((band.cost, self._ages[slot]), (_SEVERAL, _LEAST_AGE))
+        elif bound is None:
+            bound = judge.find_several(node)
+        self._replace_bound(slot, bound)
 
     def doubt_node(self, node: Node) -> None:
         """Makes the bound of *node*, whose solution was worse than the bound, be computed again before the next
@@ -233,6 +284,7 @@ class Prospects:
         """Forgets the node that had *slot* and has gone."""
         self._stale.pop(slot, None)
         self._roomy.pop(slot, None)
+        self._rough.pop(slot, None)
         if slot < len(self._band_of) and (band := self._band_of[slot]) is not None:
             self._band_of[slot] = None
             band.slots.remove(slot)
@@ -278,25 +330,27 @@ class Prospects:
                 if allocation.node is not None and (slot := slots.get(allocation.node)) is not None:
                     self._stale[slot] = None
 
-    def _judge_stale(self, judge: NodeJudge, effort: int) -> None:
-        """Judges nodes that have changed, until *judge* has spent *effort*."""
+    def _judge_stale(self, judge: NodeJudge) -> None:
+        """Finds the rough bounds of nodes that have changed, until *judge* is tired."""
         missing = len(self._watched.nodes) - len(self._band_of)
         self._band_of.extend([None] * missing)
         self._ages.extend([0] * missing)
         done: list[int] = []
         for slot in self._stale:
-            if judge.effort >= effort:
+            if judge.is_tired:
                 break
             done.append(slot)
-            node = self._watched.nodes[slot]
-            assert node is not None, "nodes that have gone are dropped from what has to be judged"
+            node = self._node_in(slot)
+            self._roomy.pop(slot, None)
+            self._rough.pop(slot, None)
             bound: Bound | None = None
             if judge.has_room(node):
                 judge.effort += 1
                 self._roomy[slot] = None
             else:
-                self._roomy.pop(slot, None)
-                bound = judge.find_bound(node)
+                bound = judge.find_rough(node, self._watched.shares_on(slot))
+                if bound is not None:
+                    self._rough[slot] = bound[0][:3] > ALONE
             self._replace_bound(slot, bound)
         for slot in done:
             del self._stale[slot]
@@ -311,27 +365,49 @@ class Prospects:
             else:
                 before.slots.remove(slot)
             self._band_of[slot] = None
-            if not before.slots:
-                del self._bands[before.cost]
         if bound is None:
             return
         cost, self._ages[slot] = bound
         band = self._bands.get(cost)
         if band is None:
             band = self._bands[cost] = Band(cost)
+            insort(self._costs, cost)
         self._band_of[slot] = band
         if band.is_sorted:
             band.slots.insert(bisect_left(band.slots, self._age_key(slot), key=self._age_key), slot)
         else:
             band.slots.append(slot)
 
+    def _drop_band(self, cost: Cost) -> None:
+        """Drops the band of *cost*, which is empty."""
+        del self._bands[cost]
+        del self._costs[bisect_left(self._costs, cost)]
+
     def _age_key(self, slot: int) -> tuple[int, str]:
         return self._ages[slot], self._node_id(slot)
 
     def _node_id(self, slot: int) -> str:
+        return self._node_in(slot).node_id
+
+    def _node_in(self, slot: int) -> Node:
         node = self._watched.nodes[slot]
-        assert node is not None, "nodes that have gone are dropped from all bands"
-        return node.node_id
+        assert node is not None, "nodes that have gone are dropped at once"
+        return node
+
+
+class Prospects:
+    """The bounds for one question, as one attempt sees them."""
+
+    def __init__(self, bounds: KeptBounds, judge: NodeJudge) -> None:
+        self._bounds = bounds
+        self._judge = judge
+        self.roomy: Final = bounds.roomy
+        self.doubt_node: Final = bounds.doubt_node
+        self.count_verdicts: Final = bounds.count_verdicts
+
+    def in_order(self) -> Iterator[tuple[Cost, int, Node]]:
+        """Yields nodes with their bounds, as :meth:`KeptBounds.in_order` does."""
+        return self._bounds.in_order(self._judge)
 
 
 def _unowed_types(needs: Needs) -> frozenset[int]:

@@ -188,6 +188,7 @@ def _advance_search(
     try:
         found = search.take_step(state, tools, now_ns)
     except Unprepared:
+        state.guarantee.prospects.behind = True
         return None
     if not isinstance(found, UnitPlan):
         return found
