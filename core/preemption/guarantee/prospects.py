@@ -42,14 +42,16 @@ MOST_BYTES: Final = 64 << 20
 first, but one that is being worked on only after all others."""
 
 _QUESTION_BYTES: Final = 1 << 10
-_NODE_BYTES: Final = 64
-"""The memory that one bound takes: three references, and the age, which is a number of its own."""
+_NODE_BYTES: Final = 40
+"""The memory that one bound takes: four references, and for a few fine ones the age, which is a number of its own."""
 _LEAF_BYTES: Final = 160
 
-_SEVERAL: Final[Cost] = (False, False, 2, -HIGHEST)
-"""Less than the cost of any solution in which one ordinary victim is not enough."""
+FINE, ROUGH, SEVERAL = 0, 1, 2
+"""The stages of a bound: it is a fine one, or there is none; only sums were compared; besides, it is known that one
+ordinary victim is not enough."""
 
-_LEAST_AGE: Final = -HIGHEST
+_LEAST_OF_SEVERAL: Final[Bound] = ((False, False, 2, -HIGHEST), -HIGHEST)
+"""Less than the bound of any node on which one ordinary victim is not enough."""
 
 _Rules = tuple[int | None, Adjustment, frozenset[int]]
 """The rules for a leaf at the last look: (highest priority that may go, adjustment of priorities, types declared)."""
@@ -183,8 +185,10 @@ class KeptBounds:
         self._leaves: dict[Queue, _Rules] = {}
         self._blocked: dict[Queue, dict[Shape, None]] = {}
         """By leaf, the shapes that bounds leave out because a law protected them."""
-        self._rough: dict[int, bool] = {}
-        """The slots of the nodes whose bounds are rough, and whether one victim is known not to be enough there."""
+        self._stages: list[int] = []
+        """The stage of each bound by slot, one of those above."""
+        self._unrefined = 0
+        """The number of bounds that are not fine."""
         self._bands: dict[Cost, Band] = {}
         self._costs: list[Cost] = []
         """The costs of all bands, in order."""
@@ -203,7 +207,7 @@ class KeptBounds:
     @property
     def work_left(self) -> int:
         """An upper bound for the number of nodes that still have to be judged; a stale one may be judged twice."""
-        return 2 * len(self._stale) + len(self._rough)
+        return 2 * len(self._stale) + self._unrefined
 
     @property
     def is_behind(self) -> bool:
@@ -243,7 +247,7 @@ class KeptBounds:
             place = 0
             while place < len(slots):
                 slot = slots[place]
-                if slot in self._rough:
+                if self._stages[slot] is not FINE:
                     self._refine(slot, judge)
                     continue
                 place += 1
@@ -266,14 +270,13 @@ class KeptBounds:
             raise Unprepared
         node, band = self._node_in(slot), self._band_of[slot]
         assert band is not None, "a rough bound is a bound"
-        several = self._rough.pop(slot)
+        several = self._stages[slot] is SEVERAL
         bound = None if several else judge.find_single(node)
-        if bound is None and not several and band.cost < _SEVERAL:
-            self._rough[slot] = True
-            bound = max((band.cost, self._ages[slot]), (_SEVERAL, _LEAST_AGE))
-        elif bound is None:
-            bound = judge.find_several(node)
-        self._replace_bound(slot, bound)
+        if bound is None and not several:
+            bound, stage = max((band.cost, self._ages[slot]), _LEAST_OF_SEVERAL), SEVERAL
+        else:
+            bound, stage = bound or judge.find_several(node), FINE
+        self._replace_bound(slot, bound, stage)
 
     def doubt_node(self, node: Node) -> None:
         """Makes the bound of *node*, whose solution was worse than the bound, be computed again before the next
@@ -284,9 +287,9 @@ class KeptBounds:
         """Forgets the node that had *slot* and has gone."""
         self._stale.pop(slot, None)
         self._roomy.pop(slot, None)
-        self._rough.pop(slot, None)
         if slot < len(self._band_of) and (band := self._band_of[slot]) is not None:
             self._band_of[slot] = None
+            self._set_stage(slot, FINE)
             band.slots.remove(slot)
 
     def count_verdicts(self) -> Counter[str]:
@@ -335,6 +338,7 @@ class KeptBounds:
         missing = len(self._watched.nodes) - len(self._band_of)
         self._band_of.extend([None] * missing)
         self._ages.extend([0] * missing)
+        self._stages.extend([FINE] * missing)
         done: list[int] = []
         for slot in self._stale:
             if judge.is_tired:
@@ -342,20 +346,23 @@ class KeptBounds:
             done.append(slot)
             node = self._node_in(slot)
             self._roomy.pop(slot, None)
-            self._rough.pop(slot, None)
-            bound: Bound | None = None
             if judge.has_room(node):
                 judge.effort += 1
                 self._roomy[slot] = None
-            else:
-                bound = judge.find_rough(node, self._watched.shares_on(slot))
-                if bound is not None:
-                    self._rough[slot] = bound[0][:3] > ALONE
-            self._replace_bound(slot, bound)
+                self._replace_bound(slot, None, FINE)
+                continue
+            bound = judge.find_rough(node, self._watched.shares_on(slot))
+            stage = FINE if bound is None else SEVERAL if bound[0][:3] > ALONE else ROUGH
+            self._replace_bound(slot, bound, stage)
         for slot in done:
             del self._stale[slot]
 
-    def _replace_bound(self, slot: int, bound: Bound | None) -> None:
+    def _set_stage(self, slot: int, stage: int) -> None:
+        self._unrefined += (stage is not FINE) - (self._stages[slot] is not FINE)
+        self._stages[slot] = stage
+
+    def _replace_bound(self, slot: int, bound: Bound | None, stage: int) -> None:
+        self._set_stage(slot, stage)
         before = self._band_of[slot]
         if before is not None:
             if bound == (before.cost, self._ages[slot]):
