@@ -116,17 +116,20 @@ class Frontier:
             pool = at.pool[: level + 1]
             victims = self._solver.first_come(at.needs, pool)
             if victims is not None:
-                self._note_freed(at.node, victims)
+                solution = self._note_freed(at.node, victims)
+                if at.node is not self._own and not any(candidate[5].uses for part in pool for candidate in part):
+                    self._prospects.note_solution(at.node, solution.key)
                 return
             if _is_enough(at.needs, pool):
                 key = max(floor, (*MILDEST[level], 1, _LOWEST, _LOWEST, _LOWEST, at.node.node_id))
                 self._push(key, at._replace(level=level))
                 return
 
-    def _note_freed(self, node: Node, victims: list[Candidate]) -> None:
+    def _note_freed(self, node: Node, victims: list[Candidate]) -> Solution:
         self.found += 1
         solution = Solution.of(node, victims)
         self._push(solution.key, solution)
+        return solution
 
     def _push(self, key: SolutionKey, what: Solution | _Impasse) -> None:
         self._number += 1

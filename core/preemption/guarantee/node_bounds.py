@@ -142,6 +142,10 @@ class NodeJudge:
                 return False
         return True
 
+    def is_bounded(self, shares: Iterable[LeafShare]) -> bool:
+        """Tells whether a guarantee bounds what any leaf of *shares* may give up."""
+        return any(share.leaf in self._leaves and self._leaves[share.leaf].rooms for share in shares)
+
     def find_rough(self, node: Node, shares: Iterable[LeafShare]) -> Bound | None:
         """Returns the rough bound of *node*, which lacks room; ``None``: it is too small, or would lack room even
         without all *shares* of leaves that may give anything up."""

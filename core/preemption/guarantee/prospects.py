@@ -22,6 +22,7 @@ from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.node_bounds import ALONE, GLANCES, HIGHEST, Bound, Cost, NodeJudge
+from kornel.core.preemption.guarantee.order import SolutionKey
 from kornel.core.preemption.guarantee.watched_nodes import WatchedNodes
 from kornel.core.preemption.priorities import Adjustment, adjustment_of
 
@@ -53,8 +54,9 @@ ordinary victim is not enough."""
 _LEAST_OF_SEVERAL: Final[Bound] = ((False, False, 2, -HIGHEST), -HIGHEST)
 """Less than the bound of any node on which one ordinary victim is not enough."""
 
-_Rules = tuple[int | None, Adjustment, frozenset[int]]
-"""The rules for a leaf at the last look: (highest priority that may go, adjustment of priorities, types declared)."""
+_Rules = tuple[int | None, Adjustment, frozenset[int], frozenset[int]]
+"""The rules for a leaf at the last look: (highest priority that may go, adjustment of priorities, types declared, types
+that a guarantee on its path bounds)."""
 
 
 class Unprepared(Exception):
@@ -106,7 +108,8 @@ class KnownProspects:
         # What a gang has on paper changes with every step, so it must not use up what a step may judge.
         most_effort = (NODES_AT_ONCE + self._doubted) * GLANCES
         self._doubted = 0
-        prospects = Prospects(bounds, bounds.begin_attempt(leaves, laws, most_effort))
+        everywhere = needs.needs_victims_everywhere()
+        prospects = Prospects(bounds, bounds.begin_attempt(leaves, laws, most_effort), keeps_solutions=not everywhere)
         if is_new:
             self._forget_oldest(bounds)
         if bounds.is_behind:
@@ -250,8 +253,10 @@ class KeptBounds:
                 if self._stages[slot] is not FINE:
                     self._refine(slot, judge)
                     continue
-                place += 1
                 yield cost, self._ages[slot], self._node_in(slot)
+                # Its bound may have been raised meanwhile, so that it stands further on.
+                if place < len(slots) and slots[place] == slot:
+                    place += 1
             if slots:
                 at += 1
             else:
@@ -277,6 +282,16 @@ class KeptBounds:
         else:
             bound, stage = bound or judge.find_several(node), FINE
         self._replace_bound(slot, bound, stage)
+
+    def raise_bound(self, node: Node, bound: Bound, judge: NodeJudge) -> None:
+        """Replaces the fine bound of *node* by *bound*, the cost of its solution, unless a guarantee bounds what some
+        leaf may give up there: with more or less to give, the solution is another one."""
+        slot = self._watched.slots[node]
+        band = self._band_of[slot]
+        if band is None or slot in self._stale or (band.cost, self._ages[slot]) >= bound:
+            return
+        if not judge.is_bounded(self._watched.shares_on(slot)):
+            self._replace_bound(slot, bound, FINE)
 
     def doubt_node(self, node: Node) -> None:
         """Makes the bound of *node*, whose solution was worse than the bound, be computed again before the next
@@ -311,7 +326,7 @@ class KeptBounds:
         known: dict[Queue, _Rules] = {}
         outdated: list[Queue] = []
         for leaf, terms in terms_of.items():
-            rules = (terms.highest, terms.adjusted, terms.declared)
+            rules = (terms.highest, terms.adjusted, terms.declared, frozenset(terms.rooms))
             blocked = self._blocked.get(leaf, ())
             before = self._leaves.get(leaf)
             if before == rules and all(isinstance(laws.kind_of(terms, shape), str) for shape in blocked):
@@ -405,16 +420,28 @@ class KeptBounds:
 class Prospects:
     """The bounds for one question, as one attempt sees them."""
 
-    def __init__(self, bounds: KeptBounds, judge: NodeJudge) -> None:
+    def __init__(self, bounds: KeptBounds, judge: NodeJudge, *, keeps_solutions: bool) -> None:
+        """*keeps_solutions*: whether the solutions of this attempt depend on nothing but the node and the laws."""
         self._bounds = bounds
         self._judge = judge
+        self._keeps_solutions = keeps_solutions
+        self._solved: set[Node] = set()
         self.roomy: Final = bounds.roomy
         self.doubt_node: Final = bounds.doubt_node
         self.count_verdicts: Final = bounds.count_verdicts
 
     def in_order(self) -> Iterator[tuple[Cost, int, Node]]:
-        """Yields nodes with their bounds, as :meth:`KeptBounds.in_order` does."""
-        return self._bounds.in_order(self._judge)
+        """Yields nodes with their bounds, as :meth:`KeptBounds.in_order` does, each once."""
+        for cost, age, node in self._bounds.in_order(self._judge):
+            if node not in self._solved:
+                yield cost, age, node
+
+    def note_solution(self, node: Node, key: SolutionKey) -> None:
+        """Notes the *key* of the solution on *node* as its bound, if it stays the same until the node or the rules
+        change."""
+        if self._keeps_solutions:
+            self._solved.add(node)
+            self._bounds.raise_bound(node, (key[:4], key[4]), self._judge)
 
 
 def _unowed_types(needs: Needs) -> frozenset[int]:
