@@ -472,7 +472,8 @@ PREEMPTION: Final = (
     Kept(KnownProspects, "_by_question _doubted _watched behind"),
     Kept(
         KeptBounds,
-        "_demand _unowed _watched _seen _stale _leaves _blocked _stages _unrefined _bands _costs _band_of _ages _roomy",
+        "_demand _unowed _watched _seen _stale _doubted _leaves _blocked _stages _unrefined _bands _costs _band_of"
+        " _ages _roomy",
     ),
     Kept(Dialogue, "_answers _ask _now_ns _open _state rounds"),
     Kept(Adjustment, "fixed offset"),

@@ -192,8 +192,10 @@ class Conversation:
             call.cancel()
 
     async def send(self, *requests: Any) -> None:
+        """Sends *requests*. If the core has ended the stream before, :meth:`receive` and :meth:`end` say how."""
         for request in requests:
-            await asyncio.wait_for(self.call.write(request), PATIENCE_S)
+            with suppress(grpc.aio.AioRpcError):
+                await asyncio.wait_for(self.call.write(request), PATIENCE_S)
 
     async def receive(self) -> Any:
         """The next response. Fails if there is none."""

@@ -120,7 +120,8 @@ async def run_until_killed(
         await asyncio.to_thread(kill_program, process)
         await waiting
         busy.cancel()
-        with suppress(asyncio.CancelledError, grpc.aio.AioRpcError):
+        # A stream that has ended with the core takes no more.
+        with suppress(asyncio.CancelledError, asyncio.InvalidStateError, grpc.aio.AioRpcError):
             await busy
 
 

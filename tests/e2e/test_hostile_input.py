@@ -1,8 +1,8 @@
 """What a core puts up with: bytes that mean nothing, floods, and clients that come and go by the thousand.
 
 One core in a process of its own serves all these tests, and one shim stays connected to it all the time. After every
-attack each of that shim's streams, never reopened, is still answered, health is SERVING, and the memory of the process
-is back where it was.
+attack each of that shim's streams, never reopened, is still answered, and health is SERVING. What attacks cost in
+memory is judged in ``tests/hostile``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from tests.waiting import wait_until
 
 OWN_FILES: Final = 3
 """Files that gRPC may open for itself meanwhile; every test leaves more connections behind than that, or none."""
-TOLERANCE_MIB: Final = 80
-"""What allocators may keep of memory that was freed: up to one message of the largest size, in pieces."""
 
 ALLOCATION = "/si.v1.Scheduler/UpdateAllocation"
 NODE = "/si.v1.Scheduler/UpdateNode"
@@ -55,9 +53,9 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bystander]:
 
 @pytest.fixture(autouse=True)
 def unharmed(shim: Bystander) -> Iterator[None]:
-    """Around each test: the bystander is served before and after, and connections and memory come back."""
+    """Around each test: the bystander is served before and after, and connections come back."""
     shim.works()
-    open_before, memory_before = shim.connections(), shim.memory_mib()
+    open_before = shim.connections()
     yield
     wait_until(
         lambda: shim.connections() <= open_before + OWN_FILES,
@@ -66,10 +64,6 @@ def unharmed(shim: Bystander) -> Iterator[None]:
     # The core has seen the attackers go; a call takes its turn after what that left to be done.
     shim.status()
     shim.works()
-    wait_until(
-        lambda: shim.memory_mib() <= memory_before + TOLERANCE_MIB,
-        lambda: f"memory to fall from {shim.memory_mib():.0f} to {memory_before:.0f} MiB",
-    )
 
 
 def started(path: str = ALLOCATION) -> bytes:

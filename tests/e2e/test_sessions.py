@@ -6,7 +6,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,10 @@ def application(name: str) -> si.AddApplicationRequest:
 
 
 async def ending(call: Any) -> tuple[grpc.StatusCode, str]:
-    """How *call* ends."""
+    """How *call* ends. What comes before the status is read first, because gRPC keeps the status back until then."""
+    with suppress(grpc.aio.AioRpcError):
+        while await asyncio.wait_for(call.read(), PATIENCE_S) is not grpc.aio.EOF:
+            pass
     code = await asyncio.wait_for(call.code(), PATIENCE_S)
     return code, await call.details()
 

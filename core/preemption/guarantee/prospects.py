@@ -47,9 +47,9 @@ _NODE_BYTES: Final = 40
 """The memory that one bound takes: four references, and for a few fine ones the age, which is a number of its own."""
 _LEAF_BYTES: Final = 160
 
-FINE, ROUGH, SEVERAL = 0, 1, 2
-"""The stages of a bound: it is a fine one, or there is none; only sums were compared; besides, it is known that one
-ordinary victim is not enough."""
+FINE, SEVERAL, ROUGH, STALE = 0, 1, 2, 3
+"""The stages of a bound, each with the number of judgements left: it is a fine one, or there is none; it is known that
+one ordinary victim is not enough; only sums were compared; nothing is known any more."""
 
 _LEAST_OF_SEVERAL: Final[Bound] = ((False, False, 2, -HIGHEST), -HIGHEST)
 """Less than the bound of any node on which one ordinary victim is not enough."""
@@ -131,7 +131,7 @@ class KnownProspects:
             self._watched = None
 
     def work_left(self) -> int:
-        """Returns an upper bound for the number of nodes that still have to be judged, for all questions."""
+        """Returns an upper bound for the number of judgements of nodes that are left, for all questions."""
         return sum(known.work_left for known in self._by_question.values())
 
     def _watch(self, nodes: Mapping[str, Node]) -> WatchedNodes:
@@ -185,13 +185,15 @@ class KeptBounds:
         """The number of the last look whose changes are noted."""
         self._stale: dict[int, None] = {}
         """The slots of the nodes that still have to be judged."""
+        self._doubted: dict[int, None] = {}
+        """The slots of the nodes that were looked at in vain, because their bounds promised too much."""
         self._leaves: dict[Queue, _Rules] = {}
         self._blocked: dict[Queue, dict[Shape, None]] = {}
         """By leaf, the shapes that bounds leave out because a law protected them."""
         self._stages: list[int] = []
         """The stage of each bound by slot, one of those above."""
         self._unrefined = 0
-        """The number of bounds that are not fine."""
+        """The sum of all stages."""
         self._bands: dict[Cost, Band] = {}
         self._costs: list[Cost] = []
         """The costs of all bands, in order."""
@@ -209,8 +211,8 @@ class KeptBounds:
 
     @property
     def work_left(self) -> int:
-        """An upper bound for the number of nodes that still have to be judged; a stale one may be judged twice."""
-        return 2 * len(self._stale) + self._unrefined
+        """An upper bound for the number of judgements that are left."""
+        return STALE * len(self._stale) + self._unrefined
 
     @property
     def is_behind(self) -> bool:
@@ -235,6 +237,7 @@ class KeptBounds:
         if not self._stale:
             self._note_changes()
             self._judge_stale(judge)
+        self._judge_doubted(judge)
         return judge
 
     def in_order(self, judge: NodeJudge) -> Iterator[tuple[Cost, int, Node]]:
@@ -294,13 +297,14 @@ class KeptBounds:
             self._replace_bound(slot, bound, FINE)
 
     def doubt_node(self, node: Node) -> None:
-        """Makes the bound of *node*, whose solution was worse than the bound, be computed again before the next
+        """Makes the bound of *node*, where victims do not make enough room after all, be computed again before the next
         attempt."""
-        self._stale[self._watched.slots[node]] = None
+        self._doubted[self._watched.slots[node]] = None
 
     def drop_slot(self, slot: int) -> None:
         """Forgets the node that had *slot* and has gone."""
         self._stale.pop(slot, None)
+        self._doubted.pop(slot, None)
         self._roomy.pop(slot, None)
         if slot < len(self._band_of) and (band := self._band_of[slot]) is not None:
             self._band_of[slot] = None
@@ -372,8 +376,19 @@ class KeptBounds:
         for slot in done:
             del self._stale[slot]
 
+    def _judge_doubted(self, judge: NodeJudge) -> None:
+        """Finds the fine bounds of doubted nodes. The same ones may be doubted in every attempt, so this costs no
+        effort, which would be missing for the others."""
+        spent = judge.effort
+        for slot in self._doubted:
+            if slot not in self._stale and self._band_of[slot] is not None:
+                node = self._node_in(slot)
+                self._replace_bound(slot, judge.find_single(node) or judge.find_several(node), FINE)
+        self._doubted.clear()
+        judge.effort = spent
+
     def _set_stage(self, slot: int, stage: int) -> None:
-        self._unrefined += (stage is not FINE) - (self._stages[slot] is not FINE)
+        self._unrefined += stage - self._stages[slot]
         self._stages[slot] = stage
 
     def _replace_bound(self, slot: int, bound: Bound | None, stage: int) -> None:
