@@ -121,6 +121,13 @@ class Bystander:
         """Open files of the core's process, the sockets of its clients among them."""
         return len(list(Path(f"/proc/{self._pid}/fd").iterdir()))
 
+    def memory_mib(self) -> float:
+        """Resident memory of the core's process."""
+        for line in Path(f"/proc/{self._pid}/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+        raise AssertionError("no VmRSS")
+
     def close(self) -> None:
         for talk in (self.nodes, self._applications, self._allocations):
             talk.close()

@@ -192,8 +192,11 @@ class Conversation:
             call.cancel()
 
     async def send(self, *requests: Any) -> None:
-        """Sends *requests*. If the core has ended the stream before, :meth:`receive` and :meth:`end` say how."""
+        """Sends *requests*. If the core has ended the stream before it reads them, :meth:`end` says how, and
+        :meth:`receive` fails."""
         for request in requests:
+            if self.call.done():
+                return
             with suppress(grpc.aio.AioRpcError):
                 await asyncio.wait_for(self.call.write(request), PATIENCE_S)
 
@@ -216,7 +219,10 @@ class Conversation:
         await self.call.done_writing()
 
     async def end(self) -> tuple[grpc.StatusCode, str]:
-        """How the stream ends, and the text that comes with it; responses before the end are kept in ``got``."""
+        """How the stream ends, and the text that comes with it; responses before the end are kept in ``got``.
+
+        gRPC tells nobody how a stream has ended who has not read all of its responses.
+        """
         try:
             while (response := await asyncio.wait_for(self.call.read(), PATIENCE_S)) is not grpc.aio.EOF:
                 self.got.append(response)

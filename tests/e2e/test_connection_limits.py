@@ -46,19 +46,16 @@ async def test_a_connection_with_its_share_of_calls_gets_no_other_one() -> None:
     """Its calls are refused; a connection that has few is served all the same."""
     async with running_core(calls=CallLimits(calls=20, host_calls=8)) as core, AsyncExitStack() as open_:
         await core.register()
-        calls = []
+        streams: list[Conversation] = []
         async with grpc.aio.insecure_channel(core.address, options=[("grpc.use_local_subchannel_pool", 1)]) as greedy:
             for number in range(1, 13):
                 call = greedy.stream_stream("/si.v1.Scheduler/UpdateNode")()
                 stream = await open_.enter_async_context(Conversation.open(call))
-                calls.append(call)
+                streams.append(stream)
                 await until(lambda: core.server.admission.open == number or call.done(), "an answer")  # noqa: B023
-                # A client that is just writing when it is refused says INTERNAL of its own accord.
-                if not call.done():
-                    await stream.send(si.NodeRequest(rmID="rm-1").SerializeToString())
-            ended = [call for call in calls if call.done()]
-            assert [await call.code() for call in ended] == [Code.RESOURCE_EXHAUSTED] * 4
-            assert ended == calls[-4:]
+                await stream.send(si.NodeRequest(rmID="rm-1").SerializeToString())
+            assert [(await stream.end())[0] for stream in streams[-4:]] == [Code.RESOURCE_EXHAUSTED] * 4
+            assert not any(stream.call.done() for stream in streams[:-4])
             assert await healthy(core)
             await core.serves()
 

@@ -23,10 +23,17 @@ from kornel.core.domain.commands import UpdateAllocations
 from kornel.core.domain.effects import Allocated
 from kornel.core.journal.reading import read_records, verify_store
 from kornel.core.journal.replay import Replay
-from kornel.shim_client.call_status import StatusKeeper
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
-from tests.e2e.harness import CONFIG, allocation_request, application_request, ask, create, node_request
+from tests.e2e.harness import (
+    CONFIG,
+    Conversation,
+    allocation_request,
+    application_request,
+    ask,
+    create,
+    node_request,
+)
 from tests.history_databases import database, postgres, postgres_server
 from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
@@ -214,17 +221,17 @@ async def wait_for_health(channel: grpc.aio.Channel, expected: int) -> None:
 async def end_of(channel: grpc.aio.Channel) -> grpc.StatusCode:
     """Returns how a stream ends on which asks are sent until it does: one ask may still find room on a full disk."""
     scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
-    call = scheduler.UpdateAllocation()
-    status = StatusKeeper(call)
     numbers = itertools.count()
+    async with Conversation.open(scheduler.UpdateAllocation()) as stream:
+        ending = asyncio.create_task(stream.end())
 
-    async def has_ended() -> bool:
-        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await call.write(allocation_request(ask(f"refused-{next(numbers)}", "app", vcore=1)))
-        return call.done()
+        async def has_ended() -> bool:
+            await stream.send(allocation_request(ask(f"refused-{next(numbers)}", "app", vcore=1)))
+            return ending.done()
 
-    await until(has_ended, "the stream to end")
-    return (await status.wait_for_status()).code
+        await until(has_ended, "the stream to end")
+        code, _ = await ending
+    return code
 
 
 async def test_a_database_that_is_away_stops_the_intake(postgres: Postgres, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc
 from tests.e2e.cores import PLANTED, CoreProcess, cores_on
-from tests.e2e.harness import CONFIG, Conversation, allocation_request, ask, create
+from tests.e2e.harness import CONFIG, Conversation, allocation_request, ask, create, node_request
 from tests.e2e.test_journal import Shim, decided_in
 from tests.history_databases import postgres, postgres_server
 from tests.patience import PATIENCE_S
@@ -182,13 +182,11 @@ async def test_an_entry_that_nobody_answers_ends_the_stream(tmp_path: Path) -> N
         core, shim = await cores.start(bugs=True), Shim()
         await shim.prepare(core.channel)
         scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(core.channel)
-        drain = si.NodeInfo(nodeID="n2", action=si.NodeInfo.DRAIN_NODE)
         async with Conversation.open(scheduler.UpdateNode()) as nodes:
-            await nodes.send(si.NodeRequest(rmID="rm-1", nodes=[drain]))
-            # gRPC tells the status only after what has come before it was read.
-            code, details = await nodes.end()
+            await nodes.send(node_request(si.NodeInfo(nodeID="n2", action=si.NodeInfo.DRAIN_NODE)))
+            code, said = await nodes.end()
         assert code is grpc.StatusCode.INTERNAL
-        assert "set aside" in details
+        assert "set aside" in said
         assert (await send_asks(core, "a-1"))[0] == {"a-1"}
         await check_books(core, 1)
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from kornel.shim_client import (
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from tests.e2e import rolling_shim
-from tests.e2e.harness import CONFIG, Core, running_core
+from tests.e2e.harness import CONFIG, Conversation, Core, running_core
 from tests.e2e.test_command import serving
 from tests.patience import PATIENCE_S
 from tests.prepared import PATHS, python
@@ -67,15 +67,6 @@ def application(name: str) -> si.AddApplicationRequest:
     return si.AddApplicationRequest(applicationID=name, queueName="root.a", ugi=si.UserGroupInformation(user="u"))
 
 
-async def ending(call: Any) -> tuple[grpc.StatusCode, str]:
-    """How *call* ends. What comes before the status is read first, because gRPC keeps the status back until then."""
-    with suppress(grpc.aio.AioRpcError):
-        while await asyncio.wait_for(call.read(), PATIENCE_S) is not grpc.aio.EOF:
-            pass
-    code = await asyncio.wait_for(call.code(), PATIENCE_S)
-    return code, await call.details()
-
-
 async def test_the_older_client_ends_with_a_clear_error_and_does_not_come_back() -> None:
     async with running_core() as core, client(core) as older, client(core) as younger:
         await older.register(config=CONFIG)
@@ -103,14 +94,14 @@ async def test_what_the_older_sends_late_is_refused_and_changes_nothing() -> Non
     async with running_core() as core, client(core) as younger:
         session = (("kornel-session", "older"),)
         await core.scheduler.RegisterResourceManager(registration(), metadata=session)
-        stream = core.scheduler.UpdateApplication(metadata=session)
-        await stream.write(si.ApplicationRequest(rmID=RM))
+        stream = Conversation(core.scheduler.UpdateApplication(metadata=session))
+        await stream.send(si.ApplicationRequest(rmID=RM))
         await core.settle()
         await younger.register(config=CONFIG)
-        assert (await ending(stream))[0] is grpc.StatusCode.ABORTED
-        late = core.scheduler.UpdateApplication(metadata=session)
-        await late.write(si.ApplicationRequest(rmID=RM, new=[application("late")]))
-        code, details = await ending(late)
+        assert (await stream.end())[0] is grpc.StatusCode.ABORTED
+        late = Conversation(core.scheduler.UpdateApplication(metadata=session))
+        await late.send(si.ApplicationRequest(rmID=RM, new=[application("late")]))
+        code, details = await late.end()
         assert code is grpc.StatusCode.ABORTED
         assert details.startswith("superseded")
         # Had it been applied, the same name of the younger would be refused as a duplicate.
@@ -133,44 +124,44 @@ async def test_who_registers_again_keeps_its_streams_on_whatever_connection() ->
     async with running_core() as core, stub(core) as other:
         session = (("kornel-session", "one"),)
         await core.scheduler.RegisterResourceManager(registration(), metadata=session)
-        stream = core.scheduler.UpdateApplication(metadata=session)
-        await stream.write(si.ApplicationRequest(rmID=RM))
+        stream = Conversation(core.scheduler.UpdateApplication(metadata=session))
+        await stream.send(si.ApplicationRequest(rmID=RM))
         await core.settle()
         await other.RegisterResourceManager(registration(), metadata=session)
-        await stream.write(si.ApplicationRequest(rmID=RM, new=[application("app")]))
-        answer: Any = await asyncio.wait_for(stream.read(), PATIENCE_S)
+        await stream.send(si.ApplicationRequest(rmID=RM, new=[application("app")]))
+        answer = await stream.receive()
         assert [accepted.applicationID for accepted in answer.accepted] == ["app"]
 
 
 async def test_without_a_name_the_connection_is_the_session() -> None:
     async with running_core() as core, stub(core) as other:
         await core.scheduler.RegisterResourceManager(registration())
-        stream = core.scheduler.UpdateApplication()
-        await stream.write(si.ApplicationRequest(rmID=RM))
+        stream = Conversation(core.scheduler.UpdateApplication())
+        await stream.send(si.ApplicationRequest(rmID=RM))
         await core.settle()
         await core.scheduler.RegisterResourceManager(registration())
-        await stream.write(si.ApplicationRequest(rmID=RM, new=[application("app")]))
-        answer: Any = await asyncio.wait_for(stream.read(), PATIENCE_S)
+        await stream.send(si.ApplicationRequest(rmID=RM, new=[application("app")]))
+        answer = await stream.receive()
         assert [accepted.applicationID for accepted in answer.accepted] == ["app"]
         await other.RegisterResourceManager(registration())
-        code, details = await ending(stream)
+        code, details = await stream.end()
         assert code is grpc.StatusCode.ABORTED
         assert details.startswith("superseded")
-        again = core.scheduler.UpdateApplication()
-        await again.write(si.ApplicationRequest(rmID=RM))
-        assert (await ending(again))[0] is grpc.StatusCode.ABORTED
+        again = Conversation(core.scheduler.UpdateApplication())
+        await again.send(si.ApplicationRequest(rmID=RM))
+        assert (await again.end())[0] is grpc.StatusCode.ABORTED
 
 
 async def test_a_nameless_connection_of_the_same_address_that_never_registered_stays() -> None:
     """A program may register over one connection and have its streams on another one."""
     async with running_core() as core, stub(core) as second, stub(core) as third:
         await core.scheduler.RegisterResourceManager(registration())
-        stream = second.UpdateApplication()
-        await stream.write(si.ApplicationRequest(rmID=RM))
+        stream = Conversation(second.UpdateApplication())
+        await stream.send(si.ApplicationRequest(rmID=RM))
         await core.settle()
         await third.RegisterResourceManager(registration())
-        await stream.write(si.ApplicationRequest(rmID=RM, new=[application("app")]))
-        answer: Any = await asyncio.wait_for(stream.read(), PATIENCE_S)
+        await stream.send(si.ApplicationRequest(rmID=RM, new=[application("app")]))
+        answer = await stream.receive()
         assert [accepted.applicationID for accepted in answer.accepted] == ["app"]
 
 

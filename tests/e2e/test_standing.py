@@ -235,11 +235,11 @@ async def test_a_standby_changes_nothing(postgres: Postgres) -> None:
                 await call
             assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
             assert dict(refused.value.trailing_metadata() or ())["kornel-leader"] == "one:1"
-        stream = callbacks.Attach()
-        await stream.write(
-            callback_pb2.AttachRequest(subscription=callback_pb2.Subscription(rm_id="rm-1", predicates=True))
-        )
-        assert await asyncio.wait_for(stream.code(), PATIENCE_S) is grpc.StatusCode.UNAVAILABLE
+        async with Conversation.open(callbacks.Attach()) as stream:
+            await stream.send(
+                callback_pb2.AttachRequest(subscription=callback_pb2.Subscription(rm_id="rm-1", predicates=True))
+            )
+            assert (await stream.end())[0] is grpc.StatusCode.UNAVAILABLE
         await followed(standby, leader)
         assert (await status_of(standby))[0].partitions[0].allocation_count == 4
 
