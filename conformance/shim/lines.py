@@ -71,8 +71,8 @@ class Lines(si_pb2_grpc.SchedulerServicer):
         self.half_closed: Final[set[Kind]] = set()
         self.deaf = False
         """Tells whether requests are lost, as if the core were killed before it recorded them."""
-        self.unheard = 0
-        """The number of requests that were lost while ``deaf`` was set."""
+        self.unheard: Final[set[str]] = set()
+        """The keys of the allocations whose ends were lost while ``deaf`` was set."""
         self.resumes = False
         """Tells whether the shim says what it has received, and sends again what the core has not applied."""
         self._core = core
@@ -182,7 +182,8 @@ class Lines(si_pb2_grpc.SchedulerServicer):
                 self._backlog[line.kind].clear()
                 line.news.set()
             if self.deaf:
-                self.unheard += 1
+                if isinstance(request, si.AllocationRequest):
+                    self.unheard.update(end.allocationKey for end in request.releases.allocationsToRelease)
                 self._core.news.set()
                 continue
             self._applied[line.kind] += count_entries(request)

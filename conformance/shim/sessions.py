@@ -169,7 +169,7 @@ async def lost_confirmation(stage: Stage) -> None:
     lines = stage.core.lines
     lines.deaf = True
     stage.demand_release(run, si.PREEMPTED_BY_SCHEDULER)
-    if not await stage.wait_until(lambda: lines.unheard):
+    if not await stage.wait_until(lambda: run.key in lines.unheard):
         stage.findings.mark_broken("S28", f"the end of {run.key} was not confirmed")
         return
     await stage.stop_serving()

@@ -16,7 +16,7 @@ ELSEWHERE: Final = ("bench", "hostile", "kubernetes")
 """Folders that `make test` leaves out."""
 STOPWATCHES: Final = {
     "paced_time", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns", "thread_time", "tracemalloc",
-    "getrusage",
+    "getrusage", "timeit",
 }  # fmt: skip
 MARKS: Final = {"long", "alone"}
 FILES: Final = [path for path in sorted(TESTS.rglob("test_*.py")) if path.relative_to(TESTS).parts[0] not in ELSEWHERE]

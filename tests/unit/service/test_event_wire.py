@@ -106,6 +106,7 @@ def test_filters(wanted: pb.EventFilter, matching: str) -> None:
     )
 
 
+@pytest.mark.long
 def test_encoding_is_cheap() -> None:
     """Writing bytes must be faster than building messages, or it is not worth its lines."""
     encoder = EventEncoder()
