@@ -152,8 +152,6 @@ class NodeJudge:
         self.effort += 1
         if not node.could_hold(self._demand):
             return None
-        room = node.beside
-        short = [(t, amount - room[t]) for t, amount in self._demand if amount > room[t]]
         allowed: list[LeafShare] = []
         level, lowest, first = CLASSES[-1], HIGHEST, 0
         for share in shares:
@@ -165,7 +163,8 @@ class NodeJudge:
             lowest = min(lowest, terms.adjusted.of(share.lowest))
             first = min(first, share.age)
         least = 1
-        for t, amount in short:
+        for at, amount in self._find_short(node):
+            t = self._demand[at][0]
             if sum([share.total.get(t, 0) for share in allowed]) < amount:
                 return None
             least = max(least, -(-amount // max([share.largest.get(t, 0) for share in allowed])))
@@ -175,8 +174,7 @@ class NodeJudge:
         """Returns the fine bound of *node*, which lacks room, if one ordinary victim is enough there; otherwise
         ``None``."""
         self.effort += SINGLE
-        room = node.beside
-        short = [(at, amount - room[t]) for at, (t, amount) in enumerate(self._demand) if amount > room[t]]
+        short = self._find_short(node)
         sought = self._sought_types(short) if self._unowed else None
         leaves, known = self._leaves, self._amounts
         best: tuple[int, int] | None = None
@@ -207,8 +205,7 @@ class NodeJudge:
         """Returns the fine bound of *node*, on which one ordinary victim is not enough; ``None``: those who may leave
         do not make enough room."""
         self.effort += GLANCES
-        room = node.beside
-        short = [(at, amount - room[t]) for at, (t, amount) in enumerate(self._demand) if amount > room[t]]
+        short = self._find_short(node)
         by_class = self._victims_on(node, self._sought_types(short))
         pool: list[_Victim] = []
         for level in CLASSES:
@@ -230,6 +227,11 @@ class NodeJudge:
             oldest = sorted(victim[1] for victim in pool if victim[0] <= highest)[least - 1]
             return (*MILDEST[level], least, highest), oldest
         return None
+
+    def _find_short(self, node: Node) -> list[tuple[int, int]]:
+        """Returns what *node* is short of, as (place in the demand, amount)."""
+        room = node.beside
+        return [(at, amount - room[t]) for at, (t, amount) in enumerate(self._demand) if amount > room[t]]
 
     def _amounts_of(self, shape: Shape) -> tuple[int, ...]:
         amounts = self._amounts.get(shape)

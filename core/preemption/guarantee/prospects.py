@@ -5,7 +5,7 @@ Most asks are equal to many others, and little changes between two attempts. So 
 lower bound of the key of their solution (:mod:`.node_bounds`), and only those that have changed are judged again. Their
 bound is a rough one at first; it is made a fine one when the walk over the nodes reaches it. A question that is new
 takes several steps, one in each slice. While it does, no other ask searches in that slice: the first ask in order goes
-on until its question is answered, however many questions wait (preemption.md F).
+on until its question is answered, however many questions wait (preemption.md B.1).
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ one ordinary victim is not enough; only sums were compared; nothing is known any
 _LEAST_OF_SEVERAL: Final[Bound] = ((False, False, 2, -HIGHEST), -HIGHEST)
 """Less than the bound of any node on which one ordinary victim is not enough."""
 
-_Rules = tuple[int | None, Adjustment, frozenset[int], frozenset[int]]
-"""The rules for a leaf at the last look: (highest priority that may go, adjustment of priorities, types declared, types
-that a guarantee on its path bounds)."""
+_Rules = tuple[int | None, Adjustment, frozenset[int], bool]
+"""The rules for a leaf at the last look: (highest priority that may go, adjustment of priorities, types declared,
+whether a guarantee on its path bounds what it may give up)."""
 
 
 class Unprepared(Exception):
@@ -108,13 +108,12 @@ class KnownProspects:
         # What a gang has on paper changes with every step, so it must not use up what a step may judge.
         most_effort = (NODES_AT_ONCE + self._doubted) * GLANCES
         self._doubted = 0
-        everywhere = needs.needs_victims_everywhere()
-        prospects = Prospects(bounds, bounds.begin_attempt(leaves, laws, most_effort), keeps_solutions=not everywhere)
+        judge = bounds.begin_attempt(leaves, laws, most_effort)
         if is_new:
             self._forget_oldest(bounds)
         if bounds.is_behind:
             raise Unprepared
-        return prospects
+        return Prospects(bounds, judge, keeps_solutions=not needs.needs_victims_everywhere())
 
     def doubt_nodes(self, nodes: Collection[Node]) -> None:
         """Makes the bounds of *nodes* be computed again, because they were computed while hypothetical changes were
@@ -330,7 +329,7 @@ class KeptBounds:
         known: dict[Queue, _Rules] = {}
         outdated: list[Queue] = []
         for leaf, terms in terms_of.items():
-            rules = (terms.highest, terms.adjusted, terms.declared, frozenset(terms.rooms))
+            rules = (terms.highest, terms.adjusted, terms.declared, bool(terms.rooms))
             blocked = self._blocked.get(leaf, ())
             before = self._leaves.get(leaf)
             if before == rules and all(isinstance(laws.kind_of(terms, shape), str) for shape in blocked):
