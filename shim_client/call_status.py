@@ -15,8 +15,15 @@ from typing import Any, Final, NamedTuple, TypeVar
 import grpc
 import grpc.aio
 
-STATUS_S: Final = 1.0
-"""The time to wait for the core's status after gRPC has ended the call with an error of its own."""
+STATUS_S: Final = 10.0
+"""The time to wait for the core's status after gRPC has ended the call with an error of its own.
+
+If all responses have been read, the status is there at once but on a starved machine. gRPC gives none while one is
+unread.
+"""
+
+_LOOK_S: Final = 0.01
+"""The time between two looks for it."""
 
 _WRITE_FAILED: Final = "Internal error from Core"
 """The details of the status that gRPC makes itself when it cannot write a message."""
@@ -34,32 +41,40 @@ class CallStatus(NamedTuple):
 
 
 class StatusKeeper:
-    """Keeps the status of one call, which must not have ended yet."""
+    """Keeps the status of one call, which must not have ended yet.
+
+    The responses must be read with ``async for`` and to their end: after a failed write ``call.read`` gives no more of
+    them.
+    """
 
     def __init__(self, call: grpc.aio.StreamStreamCall[Any, Any]) -> None:
         self._call = call
         self._kept: CallStatus | None = None
-        self._known = asyncio.Event()
         call.add_done_callback(self._keep_status)
 
     async def wait_for_status(self) -> CallStatus:
         """Returns the status once the call has ended."""
         await self._call.code()
-        if self._kept is None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._known.wait(), STATUS_S)
-        return self._kept or CallStatus(
-            await self._call.code(), await self._call.details() or "", await self._call.trailing_metadata()
-        )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STATUS_S):
+                # gRPC tells nobody when the core's status takes the place of its own.
+                while self._kept is None:
+                    self._keep_status(self._call)
+                    await asyncio.sleep(_LOOK_S)
+        return self._kept or _read_status(self._call)
 
     def _keep_status(self, call: grpc.aio.StreamStreamCall[Any, Any]) -> None:
         """Keeps the first status that gRPC has not made because of a write."""
-        status = CallStatus(
-            _read_result(call.code()), _read_result(call.details()) or "", _read_result(call.trailing_metadata())
-        )
+        status = _read_status(call)
         if self._kept is None and (status.code, status.details) != (grpc.StatusCode.INTERNAL, _WRITE_FAILED):
             self._kept = status
-            self._known.set()
+
+
+def _read_status(call: grpc.aio.StreamStreamCall[Any, Any]) -> CallStatus:
+    """Returns the status that a *call* that has ended has now."""
+    return CallStatus(
+        _read_result(call.code()), _read_result(call.details()) or "", _read_result(call.trailing_metadata())
+    )
 
 
 def _read_result(coroutine: Coroutine[Any, Any, Result]) -> Result:

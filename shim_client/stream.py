@@ -137,7 +137,7 @@ class DuplexStream(Generic[Entry, Request, Response]):
                 await self._reopened()
             async for response in call:
                 if self._call is not call:
-                    break
+                    continue  # gRPC tells the status of a call only when all of its responses have been read.
                 heard = True
                 if self._progress is not None:
                     self._progress.note_received(response)

@@ -181,6 +181,8 @@ class Conversation:
 
     def __post_init__(self) -> None:
         self._status = StatusKeeper(self.call)
+        # After a failed write ``call.read`` gives no more responses, and so gRPC tells no status; this goes on.
+        self._responses = aiter(self.call)
 
     @classmethod
     @asynccontextmanager
@@ -202,7 +204,7 @@ class Conversation:
 
     async def receive(self) -> Any:
         """The next response. Fails if there is none."""
-        response = await asyncio.wait_for(self.call.read(), PATIENCE_S)
+        response = await asyncio.wait_for(self._read(), PATIENCE_S)
         assert response is not grpc.aio.EOF, f"the stream ended: {self.call}"
         self.got.append(response)
         return response
@@ -224,7 +226,7 @@ class Conversation:
         gRPC tells nobody how a stream has ended who has not read all of its responses.
         """
         try:
-            while (response := await asyncio.wait_for(self.call.read(), PATIENCE_S)) is not grpc.aio.EOF:
+            while (response := await asyncio.wait_for(self._read(), PATIENCE_S)) is not grpc.aio.EOF:
                 self.got.append(response)
         except grpc.aio.AioRpcError:
             pass
@@ -233,7 +235,7 @@ class Conversation:
 
     async def silent(self, core: Core) -> bool:
         """Whether no response comes although everything that can happen now has happened."""
-        reading = asyncio.ensure_future(self.call.read())
+        reading = asyncio.create_task(self._read())
         await core.settle()
         quiet = not reading.done()
         if quiet:
@@ -241,6 +243,9 @@ class Conversation:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
         return quiet
+
+    async def _read(self) -> Any:
+        return await anext(self._responses, grpc.aio.EOF)
 
 
 def resource(**amounts: int) -> si.Resource:

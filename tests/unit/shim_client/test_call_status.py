@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -24,7 +25,10 @@ METHOD = "/si.v1.Scheduler/UpdateNode"
 
 
 class RefusingCore:
-    """A core in threads of its own, which refuses a stream when the test says so, and meanwhile reads nothing."""
+    """A core in threads of its own, which refuses a stream when the test says so, and meanwhile reads nothing.
+
+    Each stream hears two responses first.
+    """
 
     def __init__(self) -> None:
         self.refuse = threading.Event()
@@ -37,10 +41,11 @@ class RefusingCore:
 
     def _serve(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         context.send_initial_metadata(())
+        yield b"first"
+        yield b"second"
         self.refuse.wait(PATIENCE_S)
         context.set_trailing_metadata((("kornel-leader", "elsewhere:1"),))
         context.abort(grpc.StatusCode.PERMISSION_DENIED, "not yours")
-        yield b""
 
     def stop(self) -> None:
         self.refuse.set()
@@ -84,6 +89,11 @@ async def test_the_status_of_the_core_outlives_a_write(core: RefusingCore) -> No
                 await call.write(b"")
             except grpc.aio.AioRpcError as error:
                 seen.add(error.code())
+            heard: list[bytes] = []
+            with suppress(grpc.aio.AioRpcError):
+                async for response in call:
+                    heard += [response]
+            assert heard == [b"first", b"second"]
             status = await asyncio.wait_for(keeper.wait_for_status(), PATIENCE_S)
             assert status[:2] == (grpc.StatusCode.PERMISSION_DENIED, "not yours")
             assert dict(status.trailing) == {"kornel-leader": "elsewhere:1"}
