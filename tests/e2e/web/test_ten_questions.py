@@ -132,6 +132,8 @@ async def test_ten_questions(browser: Browser, tmp_path: Path) -> None:
 
             await reader.begin()
             await reader.tab("Configuration")
+            # The list of problems moves what is below it, and with it what a click would hit.
+            await expect(page.get_by_role("status").filter(has_text="1 warning")).to_be_visible()
             versions = page.get_by_role("grid", name="Versions").get_by_role("row")
             await expect(versions.filter(has_text="In force")).to_contain_text("anonymous@")
             await versions.filter(has_text="Registration").click()
