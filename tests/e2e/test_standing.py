@@ -157,15 +157,22 @@ async def test_a_standby_that_finds_something_whenever_it_looks_is_not_behind_fo
     """Its lag counts from the last look whose records it has replayed, even if the leader never pauses."""
     monkeypatch.setattr(standby_module, "POLL_S", 0.01)
     fetch, in_a_row, empty_s = Follower.fetch_blocks, 0, 0.0
-    placed = threading.Event()
+    placed, seen, changed = 0, 0, threading.Condition()
 
     def fetch_counted(follower: Follower) -> list[FetchedBlock]:
-        nonlocal in_a_row, empty_s
-        placed.wait(PATIENCE_S)
-        placed.clear()
+        """Looks only when something has been placed since the last look ended."""
+        nonlocal in_a_row, empty_s, seen
+        with changed:
+            changed.wait_for(lambda: placed > seen, PATIENCE_S)
         began, found = time.monotonic(), fetch(follower)
-        in_a_row, empty_s = (in_a_row + 1, empty_s) if found else (0, began)
+        in_a_row, empty_s, seen = (in_a_row + 1, empty_s, placed) if found else (0, began, placed)
         return found
+
+    def note_placed() -> None:
+        nonlocal placed
+        with changed:
+            placed += 1
+            changed.notify_all()
 
     async with sharing_core(postgres) as leader, sharing_core(postgres) as standby:
         await fill_cluster(leader)
@@ -177,7 +184,7 @@ async def test_a_standby_that_finds_something_whenever_it_looks_is_not_behind_fo
             number = 1_000
             while True:
                 await place(leader, f"ask-{number}")
-                placed.set()
+                note_placed()
                 number += 1
 
         placing = asyncio.create_task(place_for_ever())
@@ -186,7 +193,7 @@ async def test_a_standby_that_finds_something_whenever_it_looks_is_not_behind_fo
         placing.cancel()
         await asyncio.gather(placing, return_exceptions=True)
         monkeypatch.setattr(Follower, "fetch_blocks", fetch)
-        placed.set()
+        note_placed()
 
 
 async def test_a_standby_does_not_pause_while_it_is_behind(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
