@@ -502,7 +502,7 @@ PREEMPTION: Final = (
     Kept(Window, "taken totals"),
     Kept(PaceOfKind, "held_ns resume waiting window"),
     Kept(Pace, "_by_kind wakes_ns woke_ns"),
-    Kept(Remainder, "ending look_ns numbers pause_ns protected unmet"),
+    Kept(Remainder, "look_ns numbers pause_ns protected unmet"),
     Kept(Standing, "began_again reached rest since_ns", defaults={"began_again": False}),
     Kept(Enforcement, "above armed deferred due postponed replacing served ticking", under_way="run"),
     Kept(Protection, "reason t amount queue of guaranteed held smallest"),

@@ -40,6 +40,8 @@ class Cluster:
     made: int = 0
     stubborn: bool = False
     """Victims do not leave for the time being."""
+    replaced: dict[str, str] = field(default_factory=dict)
+    """The placeholders that give way to real tasks, each with its application, until the shim confirms it."""
 
     @property
     def state(self) -> PartitionState:
@@ -62,7 +64,7 @@ class Cluster:
             lines += ["node n1 f=10000", *(f"app {path} queue=root.{path}" for path in LEAVES)]
         else:
             lines.append("update-config")
-        self.stage.play(lines)
+        self.play(lines)
 
     def run(self) -> None:
         leaf = self.rng.choice([path for path in LEAVES if path in self.listed] or ["p.a"])
@@ -71,8 +73,38 @@ class Cluster:
         self.made += 1
         key = f"k{self.made:03}"
         bound = " required=n1" if self.rng.random() < 0.1 else ""
-        self.stage.play([f"run {key} app={leaf} node=n1 f={self.rng.randint(1, 9)}{bound}"])
+        self.play([f"run {key} app={leaf} node=n1 f={self.rng.randint(1, 9)}{bound}"])
         self.tasks[key] = leaf
+
+    def run_gang(self) -> None:
+        """Place a gang whose placeholders give way at once, or when real tasks come, as far as there is room."""
+        leaf = self.rng.choice([path for path in LEAVES if path in self.listed] or ["p.a"])
+        if leaf not in self.listed:
+            return
+        self.made += 1
+        size, count, name = self.rng.randint(1, 9), self.rng.randint(1, 4), f"g{self.made:03}"
+        style = self.rng.choice(["Soft", "Hard"])
+        asks = [f"ask {name}-p{at} placeholder app={name} f={size} group=g" for at in range(count)]
+        real = [f"ask {name}-r{at} app={name} f={size} group=g" for at in range(self.rng.randint(0, count))]
+        self.play([f"app {name} queue=root.{leaf} gang={{f={size * count}}} style={style}", *asks, "cycle", *real])
+        self.play(["cycle"])
+
+    def play(self, lines: list[str]) -> list[str]:
+        """Play *lines*, and note which tasks of gangs run, and which placeholders give way."""
+        answers = self.stage.play(lines)
+        for words in map(str.split, answers):
+            if words[0].startswith("@"):
+                del words[0]
+            if words[0] == "allocate" and words[1] not in self.tasks:
+                self.tasks[words[1]] = words[1].partition("-")[0]
+            elif words[0] == "release" and words[2] == "PLACEHOLDER_REPLACED":
+                self.replaced[words[1]] = self.tasks.pop(words[1])
+        return answers
+
+    def confirm(self) -> None:
+        """Confirm that some placeholders are gone, so that the real tasks run in their places."""
+        for key in self.rng.sample(sorted(self.replaced), self.rng.randint(0, len(self.replaced))):
+            self.play([f"release {key} app={self.replaced.pop(key)} type=PLACEHOLDER_REPLACED"])
 
     def end(self) -> None:
         if self.tasks:
@@ -81,7 +113,7 @@ class Cluster:
 
     def _gone(self, key: str) -> None:
         kind = " type=PREEMPTED_BY_SCHEDULER" if key in self.leaving else ""
-        self.stage.play([f"release {key} app={self.tasks.pop(key)}{kind}"])
+        self.play([f"release {key} app={self.tasks.pop(key)}{kind}"])
         if key in self.leaving:
             self.leaving.remove(key)
 
@@ -137,7 +169,7 @@ class Cluster:
         """Second by second; whoever is told to leave does, unless nobody does for now. Each decision is checked."""
         for _ in range(seconds):
             unlisted = {queue.path for queue in self.state.queues.values() if queue.draining}
-            lines = self.stage.play([f"cycle at={self.stage.now_ns // 10**9 + 1}s"])
+            lines = self.play([f"cycle at={self.stage.now_ns // 10**9 + 1}s"])
             for line in lines:
                 words = line.split()
                 if words[0] == "release" and words[2] == "PREEMPTED_BY_SCHEDULER":
@@ -164,8 +196,8 @@ def history(seed: int) -> Cluster:
         terms.delay = rng.choice([0, 1, 1])
     cluster.configure(begin=True)
     for _ in range(rng.randint(6, 16)):
-        cluster.run()
-    acts = [cluster.run, cluster.end, cluster.change, cluster.change, cluster.change, cluster.change, cluster.switch]
+        rng.choice([cluster.run, cluster.run, cluster.run_gang])()
+    acts = [cluster.run, cluster.run_gang, cluster.end, *[cluster.change] * 4, cluster.switch, *[cluster.confirm] * 2]
     for _ in range(rng.randint(4, 14)):
         cluster.stubborn = rng.random() < 0.15
         rng.choice([*acts, cluster.drop] if rng.random() < 0.5 else acts)()
@@ -178,12 +210,20 @@ def history(seed: int) -> Cluster:
 @given(SEEDS)
 def test_maxima_through_a_history(seed: int) -> None:
     """FULL is true, what is not configured loses nobody, the sign stands for exactly the queues above their max, and
-    when all guarantees fall nothing is left that a run would still free."""
+    when all guarantees fall and gangs have changed places nothing is left that a run would still free."""
     cluster = history(seed)
     cluster.pass_time(3)
     for terms in cluster.listed.values():
-        terms.guaranteed = 0
+        terms.guaranteed, terms.most, terms.delay = 0, None, 1
+    cluster.enabled = True
     cluster.configure()
+    cluster.run_gang()
+    for path, terms in cluster.listed.items():
+        terms.most = cluster.rng.choice([terms.most, cluster.rng.randint(0, cluster.used(path))])
+    cluster.configure()
+    while cluster.replaced:
+        cluster.pass_time(3)
+        cluster.confirm()
     cluster.pass_time(70)
     state = cluster.state
     assert state.law_violations == 0

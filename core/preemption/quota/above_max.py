@@ -22,8 +22,6 @@ from kornel.core.preemption.quota.shares import Amounts, find_attainable, find_e
 FIRST_PAUSE_NS: Final = 10**9
 MOST_PAUSE_NS: Final = 60 * 10**9
 """The longest pause between two attempts: the pause doubles each time a queue gave nothing."""
-ENDING_REMEMBERED: Final = 256
-"""The most ending tasks of one queue that are remembered, because the next try waits for the end of one of them."""
 
 
 def is_enforceable(state: PartitionState, queue: Queue) -> bool:
@@ -71,12 +69,19 @@ def staying_amounts(state: PartitionState, queue: Queue) -> Amounts:
 
 
 def numbers_of(queue: Queue) -> Numbers:
-    """Returns the numbers that decide how far *queue* can be enforced: amounts and guarantees on its path and below."""
+    """Returns the numbers that decide how far *queue* can be enforced: amounts and guarantees on its path and below,
+    and the tasks and placeholders of each leaf.
+
+    Whenever a task that was on its way out is gone, one of them has changed: a task that takes the place of a
+    placeholder may be a victim, although the amounts are as before.
+    """
     found: list[object] = []
     for level in (*queue.lineage()[1:], *_queues_below(queue)):
         held = [used - leaving for used, leaving in zip(level.used, level.preempting, strict=True)]
-        count = sum(len(application.allocations) for application in level.applications.values()) if level.leaf else 0
-        found.append((level.path, held, level.guaranteed, count))
+        applications = level.applications.values() if level.leaf else ()
+        tasks = sum(len(application.allocations) for application in applications)
+        placeholders = sum(application.placeholder_count for application in applications)
+        found.append((level.path, held, level.guaranteed, tasks, placeholders))
     return found
 
 
@@ -87,33 +92,15 @@ def _queues_below(queue: Queue) -> Iterator[Queue]:
 
 
 def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amounts, now_ns: int) -> Remainder:
-    """Returns the amounts that *run* left above a max. They are tried again when the numbers have changed, with growing
-    pauses while the tries are in vain."""
-    in_vain = not run.records
+    """Returns the amounts that *run* left above a max. They are tried again when the numbers are others than when the
+    run began, with growing pauses while the tries are in vain.
+
+    Its own victims have changed the numbers, so a run that took some is always followed by a try: tasks may have
+    changed places while it was planned.
+    """
+    in_vain = before is not None and not run.records
     pause_ns = min(2 * before.pause_ns, MOST_PAUSE_NS) if before is not None and in_vain else FIRST_PAUSE_NS
-    return Remainder(
-        run.numbers if in_vain else numbers_of(run.queue),
-        pause_ns,
-        now_ns + pause_ns,
-        dict(unmet),
-        plan.protected,
-        tuple(_ending_tasks(plan, run.queue)),
-    )
-
-
-def _ending_tasks(plan: QuotaPlan, queue: Queue) -> list[Allocation]:
-    """Returns some of the tasks that are being replaced or ended. Once they have left, other choices become
-    possible."""
-    found: list[Allocation] = []
-    if any(protection.reason is ProtectedBy.ENDING for protection in plan.protected):
-        for leaf in _queues_below(queue):
-            for application in leaf.applications.values():
-                for task in application.allocations.values():
-                    if task.released:
-                        found.append(task)
-                        if len(found) == ENDING_REMEMBERED:
-                            return found
-    return found
+    return Remainder(run.numbers, pause_ns, now_ns + pause_ns, dict(unmet), plan.protected)
 
 
 def wants_another_look(state: PartitionState, queue: Queue, standing: Standing, now_ns: int) -> bool:
@@ -121,11 +108,10 @@ def wants_another_look(state: PartitionState, queue: Queue, standing: Standing, 
     rest = standing.rest
     if rest is None or now_ns < rest.look_ns:
         return False
-    if not any(task.node is None for task in rest.ending):
-        found = numbers_of(queue)
-        if found == rest.numbers:
-            return False
-        rest.numbers = found
+    found = numbers_of(queue)
+    if found == rest.numbers:
+        return False
+    rest.numbers = found
     return bool(
         leaf_shares(queue, find_attainable(queue, find_excess(queue, queue.max, staying_amounts(state, queue))))
     )

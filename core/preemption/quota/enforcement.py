@@ -65,15 +65,14 @@ class QuotaRun:
 class Remainder:
     """The amounts that the last run left above a max, and when to try them again.
 
-    numbers    the queue's numbers at that run, or at the latest check since
+    numbers    the queue's numbers when that run began, or at the latest check since
     pause_ns   the time from that check to the next
     look_ns    the earliest time of the next check
     unmet      the amounts that are left, by type index
     protected  what protected them
-    ending     tasks that are ending: when one of them is gone, there is more to choose from
     """
 
-    __slots__ = ("ending", "look_ns", "numbers", "pause_ns", "protected", "unmet")
+    __slots__ = ("look_ns", "numbers", "pause_ns", "protected", "unmet")
 
     def __init__(
         self,
@@ -82,14 +81,12 @@ class Remainder:
         look_ns: int,
         unmet: Mapping[int, int],
         protected: tuple[Protection, ...],
-        ending: tuple[Allocation, ...],
     ) -> None:
         self.numbers = numbers
         self.pause_ns: Final = pause_ns
         self.look_ns: Final = look_ns
         self.unmet: Final = unmet
         self.protected: Final = protected
-        self.ending: Final = ending
 
 
 class Standing:

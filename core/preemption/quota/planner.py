@@ -150,9 +150,9 @@ def _find_protections(
 def _kept_by(task: Allocation, spare: SpareMembers) -> ProtectedBy:
     if task.spec.required_node:
         return ProtectedBy.REQUIRED_NODE
-    if not spare.may_leave(task):
-        return ProtectedBy.GANG
-    return ProtectedBy.ENDING if task.released else ProtectedBy.GUARANTEE
+    if task.released:
+        return ProtectedBy.ENDING
+    return ProtectedBy.GUARANTEE if spare.may_leave(task) else ProtectedBy.GANG
 
 
 def _leaves_below(queue: Queue) -> Iterator[Queue]:
