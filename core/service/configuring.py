@@ -40,7 +40,7 @@ from kornel.core.service.configuration_keeping import ConfigurationNote, Configu
 from kornel.core.service.configuration_wire import impact_message
 from kornel.core.service.garbage import GarbageKeeper
 from kornel.core.service.judging import MOST_PREVIEWS, SMALL, Judge, Judgement, TextRooms
-from kornel.core.service.preview_process import read_answer, request_frames
+from kornel.core.service.preview_process import Untried, read_answer, request_frames
 from kornel.core.service.reading_process import ReadingProcess
 from kornel.core.service.rollbacks import Fate, Rollback, Verdict, judge_text
 from kornel.core.service.runner import PartitionRunner
@@ -418,20 +418,25 @@ class Configurator:
 
     async def _preview(self, text: str) -> bytes:
         async with self._one_previews:
-            if len(text) > SMALL:
-                in_force, preview = await self._take_moment()
-                return read_answer(await self._large_previews.ask(request_frames(in_force, text, preview)))
-            configuration = await asyncio.to_thread(self._preview_reader.load, text)
-            await self._runner.questions.wait_settled()
-            preview = self._runner.reader.configuration_preview()
-            return await asyncio.to_thread(_try_on, preview, configuration)
+            large = len(text) > SMALL
+            configuration = None if large else await asyncio.to_thread(self._preview_reader.load, text)
+            watched: Untried = {}
+            while True:
+                in_force, preview = await self._take_moment(watched)
+                if configuration is None:
+                    found = read_answer(await self._large_previews.ask(request_frames(in_force, text, preview)))
+                else:
+                    found = await asyncio.to_thread(_try_on, preview, configuration)
+                if isinstance(found, bytes):
+                    return found
+                watched = found  # Without the tasks of these queues nobody can tell who would have to leave.
 
-    async def _take_moment(self) -> tuple[str, ConfigurationPreview]:
-        """Returns the partitions at one moment, and the text in force then."""
+    async def _take_moment(self, watched: Untried) -> tuple[str, ConfigurationPreview]:
+        """Returns the partitions at one moment, with the tasks of the queues *watched*, and the text in force then."""
         while True:
             self._manager_id()
             await self._runner.questions.wait_settled()
-            preview = self._runner.reader.configuration_preview()
+            preview = self._runner.reader.configuration_preview(watched)
             version = self.version(0)
             if preview.configuration is not None and preview.configuration.checksum == version.checksum:
                 return version.text, preview
@@ -600,9 +605,10 @@ def _refuse_marks(extra_config: Iterable[tuple[str, str]]) -> None:
         raise InvalidRequest(f"{setting} has {HIDDEN}, which is shown instead of a secret: send the secret itself")
 
 
-def _try_on(preview: ConfigurationPreview, configuration: Configuration) -> bytes:
-    """Returns what a configuration would change, encoded, which takes a while as well because thousands of queues may
-    change."""
+def _try_on(preview: ConfigurationPreview, configuration: Configuration) -> bytes | Untried:
+    """Returns what a configuration would change, encoded, or the queues whose tasks are needed as well. Encoding
+    takes a while too, because thousands of queues may change."""
     if preview.configuration is not None:
         configuration = share_equal_parts(configuration, preview.configuration)
-    return impact_message(preview.impact_of(configuration), configuration.warnings).SerializeToString()
+    impact = preview.impact_of(configuration)
+    return impact.untried or impact_message(impact, configuration.warnings).SerializeToString()

@@ -1,7 +1,8 @@
 """The process in which large configurations are tried: ``python -m kornel.core.service.preview_process``.
 
 A request consists of the text in force, the text to be tried, and the state of the partitions in pieces, so that its
-sender can do other work in between; an empty frame ends it. The answer is a refusal or the encoded response.
+sender can do other work in between; an empty frame ends it. The answer is a refusal, the queues whose tasks are needed
+as well, or the encoded response.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import copyreg
 import io
 import json
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
@@ -27,7 +28,12 @@ ROWS: Final = 200
 """The number of queues or applications in one piece, which takes a millisecond or two."""
 _IMPACT: Final = b"i"
 _REFUSAL: Final = b"r"
+_UNTRIED: Final = b"u"
 _PARTS: Final = ("queues", "subjects", "holders")
+_PARTS_OF_TASKS: Final = ("groups", "tasks")
+
+Untried = Mapping[str, Sequence[str]]
+"""The queues, by partition, without whose tasks a preview is not complete."""
 
 
 def request_frames(in_force: str, text: str, preview: ConfigurationPreview) -> Iterator[bytes]:
@@ -36,18 +42,24 @@ def request_frames(in_force: str, text: str, preview: ConfigurationPreview) -> I
     yield text.encode("utf-8", "surrogatepass")
     yield preview.rm_id.encode("utf-8", "surrogatepass")
     for moment in preview.moments.values():
-        yield _pickle_value(moment._replace(queues=(), subjects=(), holders=()))
-        for part in _PARTS:
-            rows: Sequence[Any] = getattr(moment, part)
+        watched = moment.watched._replace(groups=(), tasks=())
+        yield _pickle_value(moment._replace(queues=(), subjects=(), holders=(), watched=watched))
+        parts: list[tuple[str, Sequence[Any]]] = [(part, getattr(moment, part)) for part in _PARTS]
+        parts += [(part, getattr(moment.watched, part)) for part in _PARTS_OF_TASKS]
+        for part, rows in parts:
             for begin in range(0, len(rows), ROWS):
                 yield _pickle_value((moment.name, part, rows[begin : begin + ROWS]))
     yield b""
 
 
-def read_answer(answer: bytes) -> bytes:
-    """Returns the encoded response. Raises ConfigError for a text that cannot be used."""
+def read_answer(answer: bytes) -> bytes | Untried:
+    """Returns the encoded response, or the queues whose tasks are needed as well. Raises ConfigError for a text that
+    cannot be used."""
     if answer[:1] == _REFUSAL:
         raise ConfigError(read_verdict(answer[1:])[1])
+    if answer[:1] == _UNTRIED:
+        untried: Untried = json.loads(answer[1:])
+        return untried
     return answer[1:]
 
 
@@ -61,6 +73,8 @@ def answer_request(reader: ConfigurationReader, in_force: str, source: BinaryIO)
     except ConfigError as error:
         return _REFUSAL + refusal_of(error)
     impact = ConfigurationPreview(rm_id, before, moments).impact_of(configuration)
+    if impact.untried:
+        return _UNTRIED + json.dumps(impact.untried).encode()
     return _IMPACT + impact_message(impact, configuration.warnings).SerializeToString()
 
 
@@ -78,11 +92,13 @@ def _read_moments(source: BinaryIO) -> dict[str, PartitionMoment]:
         else:
             name, part, some = found
             rows.setdefault((name, part), []).extend(some)
+
+    def rows_of(name: str, parts: Sequence[str]) -> dict[str, Any]:
+        return {part: rows.get((name, part), ()) for part in parts}
+
     return {
         name: moment._replace(
-            queues=rows.get((name, "queues"), ()),
-            subjects=rows.get((name, "subjects"), ()),
-            holders=rows.get((name, "holders"), ()),
+            **rows_of(name, _PARTS), watched=moment.watched._replace(**rows_of(name, _PARTS_OF_TASKS))
         )
         for name, moment in moments.items()
     }

@@ -191,11 +191,17 @@ class Reader:
         reader = self.get(partition)
         return reader.resolver if reader is not None else ""
 
-    def configuration_preview(self) -> ConfigurationPreview:
-        """Copies all that a configuration can change, for a preview. The cost is linear in queues and applications."""
+    def configuration_preview(
+        self, watched: Mapping[str, Sequence[str]] = MappingProxyType({})
+    ) -> ConfigurationPreview:
+        """Copies all that a configuration can change, for a preview. The cost is linear in queues and applications, and
+        in the tasks of the queues *watched*, given as paths by partition."""
         engine = self._engine
         states = {name: engine.partition(name) for name in engine.partition_names()}
-        moments = {name: moment_of(state) for name, state in states.items() if state is not None}
+        now_ns = self._now_ns()
+        moments = {
+            name: moment_of(state, now_ns, watched.get(name, ())) for name, state in states.items() if state is not None
+        }
         return ConfigurationPreview(engine.rm_id, engine.configuration, moments)
 
     def _reader_of(self, state: PartitionState) -> PartitionReader:

@@ -91,6 +91,19 @@ class Shim:
         while placed < len(asks):
             placed += len(next(answers).new)
 
+    def run(self, name: str, path: str, sizes: list[int], style: str = "") -> None:
+        """An application of ann's with one task of each size; with a style they are placeholders of one gang."""
+        request = application_request(name, queue=path)
+        request.new[0].gangSchedulingStyle = style
+        assert self.submit(request).accepted
+        asks = [ask(f"{name}-{at}", name, vcore=size) for at, size in enumerate(sizes)]
+        for one in asks if style else ():
+            one.placeholder, one.taskGroupName = True, "g"
+        self.decisions = self.allocations(allocation_request(*asks))
+        placed = 0
+        while placed < len(asks):
+            placed += len(next(self.decisions).new)
+
 
 @contextmanager
 def working_core(tmp_path: Path) -> Iterator[tuple[Running, Shim, grpc.Channel]]:
@@ -187,6 +200,67 @@ def test_what_was_told_is_what_happens(tmp_path: Path) -> None:
         assert [found.already for found in later.limit_excesses] == [True]
         assert not later.unplaced_applications, "it has lost its place already"
         assert not later.enforcements, "the timer runs already"
+
+
+QUOTAS: Final = """
+partitions:
+  - name: default
+    preemption: {quotapreemptionenabled: true}
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - name: p
+            resources: {max: {vcore: MOST}}
+            properties: {quota.preemption.delay: 1s}
+            queues:
+              - {name: a, resources: {max: {vcore: LEAF}}}
+              - {name: b}
+          - name: c
+            resources: {guaranteed: {vcore: 1}, max: {vcore: OWN}}
+            properties: {quota.preemption.delay: 1s}
+"""
+
+
+def quotas(most: int, leaf: int, own: int) -> str:
+    return QUOTAS.replace("MOST", str(most)).replace("LEAF", str(leaf)).replace("OWN", str(own))
+
+
+def test_who_would_have_to_leave_is_asked_to(tmp_path: Path) -> None:
+    """Several queues due at once, a gang that leaves as a whole, and a queue that nobody can leave: the command names
+    those whom the core then asks to leave, from which leaf, and what stays and why."""
+    file, in_force = tmp_path / "after.yaml", tmp_path / "queues.yaml"
+    in_force.write_text(quotas(60, 20, 20), encoding="utf-8")
+    file.write_text(quotas(18, 4, 2), encoding="utf-8")
+    with following(tmp_path, file=in_force) as core, grpc.insecure_channel(core.address) as channel:
+        shim = Shim(channel)
+        assert next(shim.nodes(node_request(create("n1", vcore=100_000)))).accepted
+        shim.run("a", "root.p.a", [4_000, 4_000])
+        shim.run("gang", "root.p.b", [10_000] * 4, style="Hard")
+        shim.run("c", "root.c", [3_000])
+
+        told = core.command("config", "preview", str(file)).stdout
+        found = preview(core, file).enforcements
+        assert [(one.path, one.amounts["vcore"], one.freed["vcore"], one.unmet["vcore"]) for one in found] == [
+            ("root.p.a", 4_000, 4_000, 0),
+            ("root.c", 1_000, 0, 1_000),
+            ("root.p", 26_000, 40_000, 0),
+        ]
+        for line in (
+            "root.p.a: a-0 would have to leave",
+            "root.p: gang-0, gang-1, gang-2, gang-3 of root.p.b would have to leave",
+            "root.c stays above its max: root.c is guaranteed vcore=1 and holds vcore=3",
+        ):
+            assert line in told
+
+        in_force.write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+        core.process.send_signal(signal.SIGHUP)
+        released: list[str] = []
+        while len(released) < 5:
+            released += [one.allocationKey for one in next(shim.decisions).released]
+        assert released == [victim.key for one in found for victim in one.victims]
+        shim.close()
+        stopped(core.process, signal.SIGTERM)
 
 
 def test_a_wider_file_tells_of_no_harm(tmp_path: Path) -> None:

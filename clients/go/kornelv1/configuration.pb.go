@@ -678,7 +678,7 @@ type PreviewConfigurationResponse struct {
 	LimitExcesses []*LimitExcess `protobuf:"bytes,7,rep,name=limit_excesses,json=limitExcesses,proto3" json:"limit_excesses,omitempty"`
 	// Live applications that placement takes today and would turn away, were they submitted then. They go on running.
 	UnplacedApplications []*UnplacedApplication `protobuf:"bytes,8,rep,name=unplaced_applications,json=unplacedApplications,proto3" json:"unplaced_applications,omitempty"`
-	// Queues whose lowered limit preemption would enforce.
+	// Queues whose lowered limit preemption would enforce, in the order in which it would.
 	Enforcements []*QuotaEnforcement `protobuf:"bytes,9,rep,name=enforcements,proto3" json:"enforcements,omitempty"`
 	// Problems of severity WARNING. Empty: none.
 	Warnings      []*ConfigurationProblem `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
@@ -1294,10 +1294,18 @@ type QuotaEnforcement struct {
 	Partition string `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
 	// Full path.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// What preemption would aim at, were it to act now.
+	// What the queue would hold above its limit when its turn comes.
 	Amounts map[string]int64 `protobuf:"bytes,3,rep,name=amounts,proto3" json:"amounts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// How long the queue is given to shrink by itself, in nanoseconds.
-	DelayNs       int64 `protobuf:"varint,4,opt,name=delay_ns,json=delayNs,proto3" json:"delay_ns,omitempty"`
+	DelayNs int64 `protobuf:"varint,4,opt,name=delay_ns,json=delayNs,proto3" json:"delay_ns,omitempty"`
+	// Who would be told to leave, in order, as things stand.
+	Victims []*ForecastVictim `protobuf:"bytes,5,rep,name=victims,proto3" json:"victims,omitempty"`
+	// What they hold, of all types.
+	Freed map[string]int64 `protobuf:"bytes,6,rep,name=freed,proto3" json:"freed,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// What would stay above the limit.
+	Unmet map[string]int64 `protobuf:"bytes,7,rep,name=unmet,proto3" json:"unmet,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Why that would stay.
+	Reasons       []string `protobuf:"bytes,8,rep,name=reasons,proto3" json:"reasons,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1358,6 +1366,34 @@ func (x *QuotaEnforcement) GetDelayNs() int64 {
 		return x.DelayNs
 	}
 	return 0
+}
+
+func (x *QuotaEnforcement) GetVictims() []*ForecastVictim {
+	if x != nil {
+		return x.Victims
+	}
+	return nil
+}
+
+func (x *QuotaEnforcement) GetFreed() map[string]int64 {
+	if x != nil {
+		return x.Freed
+	}
+	return nil
+}
+
+func (x *QuotaEnforcement) GetUnmet() map[string]int64 {
+	if x != nil {
+		return x.Unmet
+	}
+	return nil
+}
+
+func (x *QuotaEnforcement) GetReasons() []string {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
 }
 
 // No choice so far.
@@ -1857,7 +1893,7 @@ var File_kornel_v1_configuration_proto protoreflect.FileDescriptor
 
 const file_kornel_v1_configuration_proto_rawDesc = "" +
 	"\n" +
-	"\x1dkornel/v1/configuration.proto\x12\tkornel.v1\"\x87\x02\n" +
+	"\x1dkornel/v1/configuration.proto\x12\tkornel.v1\x1a\x17kornel/v1/explain.proto\"\x87\x02\n" +
 	"\x1aUpdateConfigurationRequest\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x12!\n" +
 	"\fpolicy_group\x18\x02 \x01(\tR\vpolicyGroup\x12\x16\n" +
@@ -1953,13 +1989,25 @@ const file_kornel_v1_configuration_proto_rawDesc = "" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12%\n" +
 	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xdf\x01\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x9e\x04\n" +
 	"\x10QuotaEnforcement\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12B\n" +
 	"\aamounts\x18\x03 \x03(\v2(.kornel.v1.QuotaEnforcement.AmountsEntryR\aamounts\x12\x19\n" +
-	"\bdelay_ns\x18\x04 \x01(\x03R\adelayNs\x1a:\n" +
+	"\bdelay_ns\x18\x04 \x01(\x03R\adelayNs\x123\n" +
+	"\avictims\x18\x05 \x03(\v2\x19.kornel.v1.ForecastVictimR\avictims\x12<\n" +
+	"\x05freed\x18\x06 \x03(\v2&.kornel.v1.QuotaEnforcement.FreedEntryR\x05freed\x12<\n" +
+	"\x05unmet\x18\a \x03(\v2&.kornel.v1.QuotaEnforcement.UnmetEntryR\x05unmet\x12\x18\n" +
+	"\areasons\x18\b \x03(\tR\areasons\x1a:\n" +
 	"\fAmountsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"FreedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"UnmetEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"5\n" +
 	"\x1eGetConfigurationHistoryRequest\x12\x13\n" +
@@ -2024,7 +2072,7 @@ func file_kornel_v1_configuration_proto_rawDescGZIP() []byte {
 }
 
 var file_kornel_v1_configuration_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_kornel_v1_configuration_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_kornel_v1_configuration_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_kornel_v1_configuration_proto_goTypes = []any{
 	(ConfigurationProblem_Severity)(0),      // 0: kornel.v1.ConfigurationProblem.Severity
 	(QueueChange_Kind)(0),                   // 1: kornel.v1.QueueChange.Kind
@@ -2053,6 +2101,9 @@ var file_kornel_v1_configuration_proto_goTypes = []any{
 	(*RollbackConfigurationResponse)(nil),   // 24: kornel.v1.RollbackConfigurationResponse
 	nil,                                     // 25: kornel.v1.UpdateConfigurationRequest.ExtraConfigEntry
 	nil,                                     // 26: kornel.v1.QuotaEnforcement.AmountsEntry
+	nil,                                     // 27: kornel.v1.QuotaEnforcement.FreedEntry
+	nil,                                     // 28: kornel.v1.QuotaEnforcement.UnmetEntry
+	(*ForecastVictim)(nil),                  // 29: kornel.v1.ForecastVictim
 }
 var file_kornel_v1_configuration_proto_depIdxs = []int32{
 	25, // 0: kornel.v1.UpdateConfigurationRequest.extra_config:type_name -> kornel.v1.UpdateConfigurationRequest.ExtraConfigEntry
@@ -2071,27 +2122,30 @@ var file_kornel_v1_configuration_proto_depIdxs = []int32{
 	1,  // 13: kornel.v1.QueueChange.kind:type_name -> kornel.v1.QueueChange.Kind
 	11, // 14: kornel.v1.QueueChange.settings:type_name -> kornel.v1.SettingChange
 	26, // 15: kornel.v1.QuotaEnforcement.amounts:type_name -> kornel.v1.QuotaEnforcement.AmountsEntry
-	22, // 16: kornel.v1.GetConfigurationHistoryResponse.versions:type_name -> kornel.v1.ConfigurationVersion
-	22, // 17: kornel.v1.GetConfigurationResponse.version:type_name -> kornel.v1.ConfigurationVersion
-	2,  // 18: kornel.v1.ConfigurationVersion.origin:type_name -> kornel.v1.ConfigurationVersion.Origin
-	8,  // 19: kornel.v1.ConfigurationVersion.problems:type_name -> kornel.v1.ConfigurationProblem
-	3,  // 20: kornel.v1.ConfigurationService.UpdateConfiguration:input_type -> kornel.v1.UpdateConfigurationRequest
-	5,  // 21: kornel.v1.ConfigurationService.ValidateConfiguration:input_type -> kornel.v1.ValidateConfigurationRequest
-	9,  // 22: kornel.v1.ConfigurationService.PreviewConfiguration:input_type -> kornel.v1.PreviewConfigurationRequest
-	18, // 23: kornel.v1.ConfigurationService.GetConfigurationHistory:input_type -> kornel.v1.GetConfigurationHistoryRequest
-	20, // 24: kornel.v1.ConfigurationService.GetConfiguration:input_type -> kornel.v1.GetConfigurationRequest
-	23, // 25: kornel.v1.ConfigurationService.RollbackConfiguration:input_type -> kornel.v1.RollbackConfigurationRequest
-	4,  // 26: kornel.v1.ConfigurationService.UpdateConfiguration:output_type -> kornel.v1.UpdateConfigurationResponse
-	6,  // 27: kornel.v1.ConfigurationService.ValidateConfiguration:output_type -> kornel.v1.ValidateConfigurationResponse
-	10, // 28: kornel.v1.ConfigurationService.PreviewConfiguration:output_type -> kornel.v1.PreviewConfigurationResponse
-	19, // 29: kornel.v1.ConfigurationService.GetConfigurationHistory:output_type -> kornel.v1.GetConfigurationHistoryResponse
-	21, // 30: kornel.v1.ConfigurationService.GetConfiguration:output_type -> kornel.v1.GetConfigurationResponse
-	24, // 31: kornel.v1.ConfigurationService.RollbackConfiguration:output_type -> kornel.v1.RollbackConfigurationResponse
-	26, // [26:32] is the sub-list for method output_type
-	20, // [20:26] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	29, // 16: kornel.v1.QuotaEnforcement.victims:type_name -> kornel.v1.ForecastVictim
+	27, // 17: kornel.v1.QuotaEnforcement.freed:type_name -> kornel.v1.QuotaEnforcement.FreedEntry
+	28, // 18: kornel.v1.QuotaEnforcement.unmet:type_name -> kornel.v1.QuotaEnforcement.UnmetEntry
+	22, // 19: kornel.v1.GetConfigurationHistoryResponse.versions:type_name -> kornel.v1.ConfigurationVersion
+	22, // 20: kornel.v1.GetConfigurationResponse.version:type_name -> kornel.v1.ConfigurationVersion
+	2,  // 21: kornel.v1.ConfigurationVersion.origin:type_name -> kornel.v1.ConfigurationVersion.Origin
+	8,  // 22: kornel.v1.ConfigurationVersion.problems:type_name -> kornel.v1.ConfigurationProblem
+	3,  // 23: kornel.v1.ConfigurationService.UpdateConfiguration:input_type -> kornel.v1.UpdateConfigurationRequest
+	5,  // 24: kornel.v1.ConfigurationService.ValidateConfiguration:input_type -> kornel.v1.ValidateConfigurationRequest
+	9,  // 25: kornel.v1.ConfigurationService.PreviewConfiguration:input_type -> kornel.v1.PreviewConfigurationRequest
+	18, // 26: kornel.v1.ConfigurationService.GetConfigurationHistory:input_type -> kornel.v1.GetConfigurationHistoryRequest
+	20, // 27: kornel.v1.ConfigurationService.GetConfiguration:input_type -> kornel.v1.GetConfigurationRequest
+	23, // 28: kornel.v1.ConfigurationService.RollbackConfiguration:input_type -> kornel.v1.RollbackConfigurationRequest
+	4,  // 29: kornel.v1.ConfigurationService.UpdateConfiguration:output_type -> kornel.v1.UpdateConfigurationResponse
+	6,  // 30: kornel.v1.ConfigurationService.ValidateConfiguration:output_type -> kornel.v1.ValidateConfigurationResponse
+	10, // 31: kornel.v1.ConfigurationService.PreviewConfiguration:output_type -> kornel.v1.PreviewConfigurationResponse
+	19, // 32: kornel.v1.ConfigurationService.GetConfigurationHistory:output_type -> kornel.v1.GetConfigurationHistoryResponse
+	21, // 33: kornel.v1.ConfigurationService.GetConfiguration:output_type -> kornel.v1.GetConfigurationResponse
+	24, // 34: kornel.v1.ConfigurationService.RollbackConfiguration:output_type -> kornel.v1.RollbackConfigurationResponse
+	29, // [29:35] is the sub-list for method output_type
+	23, // [23:29] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_configuration_proto_init() }
@@ -2099,13 +2153,14 @@ func file_kornel_v1_configuration_proto_init() {
 	if File_kornel_v1_configuration_proto != nil {
 		return
 	}
+	file_kornel_v1_explain_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_configuration_proto_rawDesc), len(file_kornel_v1_configuration_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

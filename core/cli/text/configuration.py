@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import format_quantities, format_quantity
@@ -10,6 +11,9 @@ from kornel.core.cli.text.tables import format_table, wrap_text
 from kornel.core.cli.text.times import format_duration, format_time
 from kornel.core.domain.readable_amounts import format_count
 from kornel.v1 import configuration_pb2 as pb
+
+MOST_KEYS: Final = 20
+"""The most tasks of one leaf that are named; ``--json`` names all."""
 
 
 def render_history(versions: Sequence[tuple[str, pb.ConfigurationVersion]]) -> str:
@@ -99,9 +103,20 @@ def _render_impact_lines(impact: pb.PreviewConfigurationResponse) -> Iterator[st
     )
     yield from _render_section(
         "quotas that preemption would enforce",
-        ("queue", "takes up to", "after"),
-        [(e.path, format_quantities(e.amounts), format_duration(e.delay_ns)) for e in impact.enforcements],
+        ("queue", "above", "after", "goes", "stays above"),
+        [
+            (
+                e.path,
+                format_quantities(e.amounts) or "-",
+                format_duration(e.delay_ns) if e.delay_ns else "at once",
+                f"{format_count(len(e.victims), 'task')}: {format_quantities(e.freed)}" if e.victims else "nobody",
+                format_quantities(e.unmet) or "-",
+            )
+            for e in impact.enforcements
+        ],
     )
+    for e in impact.enforcements:
+        yield from _render_victims(e)
     if not (impact.partitions or impact.queues):
         yield "nothing would change but the text"
 
@@ -111,6 +126,19 @@ def _render_section(title: str, heading: Sequence[str], rows: Sequence[Sequence[
         yield ""
         yield f"{title}:"
         yield from format_table([heading, *rows])
+
+
+def _render_victims(found: pb.QuotaEnforcement) -> Iterator[str]:
+    """Yields who would have to leave for the max of one queue, by leaf, and why the rest stays."""
+    leaves: dict[str, list[str]] = {}
+    for victim in found.victims:
+        leaves.setdefault(victim.queue, []).append(victim.key)
+    for leaf, keys in leaves.items():
+        more = f" and {len(keys) - MOST_KEYS:,} more" if len(keys) > MOST_KEYS else ""
+        where = f" of {leaf}" if leaf != found.path else ""
+        yield from wrap_text(f"{found.path}: {', '.join(keys[:MOST_KEYS])}{more}{where} would have to leave")
+    for reason in found.reasons:
+        yield from wrap_text(f"{found.path} stays above its max: {reason}")
 
 
 def _partition_row(found: pb.PartitionChange) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kornel.core.domain.readable_amounts import format_quantities
-from kornel.core.model.allocations import Allocation, sum_amounts
+from kornel.core.model.allocations import sum_amounts
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.quota.enforcement import Numbers, QuotaRun, Remainder, Standing

@@ -184,9 +184,14 @@ def _tick_soon(state: PartitionState, now_ns: int) -> None:
 
 
 def _look_at_queues(state: PartitionState, now_ns: int) -> None:
+    state.enforcement.ticking = False
+    line_up_due(state, now_ns)
+    _tick_soon(state, now_ns)
+
+
+def line_up_due(state: PartitionState, now_ns: int) -> None:
     """Drop queues that came below their max by themselves, and line up those that are due, the deepest first."""
     enforcement = state.enforcement
-    enforcement.ticking = False
     running = enforcement.run.queue if enforcement.run is not None else None
     above_max.note_changes(state, list(enforcement.above), now_ns)
     _look_again(state, now_ns)
@@ -198,7 +203,6 @@ def _look_at_queues(state: PartitionState, now_ns: int) -> None:
         elif now_ns >= start_ns:
             enforcement.due.append(queue)
     enforcement.due.sort(key=lambda queue: (-queue.depth, queue.path))
-    _tick_soon(state, now_ns)
 
 
 def _is_over(state: PartitionState, queue: Queue) -> bool:

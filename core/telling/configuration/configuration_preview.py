@@ -1,14 +1,16 @@
 """Previews a configuration by the real update, applied to a copy that is not used for scheduling.
 
-The copy has the queues with their amounts, and what placement and limits need of each application
-(:mod:`kornel.core.telling.configuration.partition_moment`). It shares no mutable value with the partition, so the
+The copy has the queues with their amounts, what placement and limits need of each application
+(:mod:`kornel.core.telling.configuration.partition_moment`), and the tasks of queues whose lowered max is to be
+enforced. Which queues these are is only known once the update was applied to a copy: ``Impact.untried`` names them, and
+the preview is to be made again with their tasks. The copy shares no mutable value with the partition, so the
 preview may be computed while the partition changes, even in another process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from kornel.core.config.model import Configuration, PartitionConfig, QueueConfig
 from kornel.core.domain.commands import ApplicationSpec
@@ -19,8 +21,7 @@ from kornel.core.partition.configuration import configure
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.placement.applicant import applicant_of
 from kornel.core.policies.placement.decide import Unplaced, place_applicant
-from kornel.core.preemption.quota import shares as quota_shares
-from kornel.core.telling.configuration import limit_usage, setting_changes
+from kornel.core.telling.configuration import enforcement_trial, limit_usage, setting_changes
 from kornel.core.telling.configuration.impact import (
     Impact,
     LimitExcess,
@@ -32,6 +33,8 @@ from kornel.core.telling.configuration.impact import (
 )
 from kornel.core.telling.configuration.partition_moment import PartitionMoment, restore_partition
 from kornel.core.telling.configuration.setting_changes import Terms
+
+_NOT_TRIED: Final = "there are too many tasks to tell who would leave"
 
 
 class _Copy(NamedTuple):
@@ -91,6 +94,7 @@ class ConfigurationPreview:
             tuple(found.limit_excesses),
             tuple(found.unplaced),
             tuple(found.enforcements),
+            found.untried,
         )
 
 
@@ -102,6 +106,7 @@ class _Findings:
         self.limit_excesses: list[LimitExcess] = []
         self.unplaced: list[UnplacedApplication] = []
         self.enforcements: list[QuotaEnforcement] = []
+        self.untried: dict[str, Sequence[str]] = {}
 
 
 def _change_copy(name: str, copy: _Copy, config: PartitionConfig, found: _Findings) -> None:
@@ -112,7 +117,7 @@ def _change_copy(name: str, copy: _Copy, config: PartitionConfig, found: _Findin
         subject.spec.application_id for subject in copy.moment.subjects if _find_refusal(state, subject.spec) is None
     }
     armed = dict(state.enforcement.armed)
-    configure.update(state, config, 0)
+    configure.update(state, config, copy.moment.at_ns)
     settings = setting_changes.partition_settings(old, config)
     if settings:
         found.partitions.append(PartitionChange(name, False, False, len(copy.moment.subjects), settings))
@@ -122,7 +127,7 @@ def _change_copy(name: str, copy: _Copy, config: PartitionConfig, found: _Findin
     found.quota_excesses += _quota_excesses(state, before)
     found.limit_excesses += limit_usage.find_excesses(name, copy.moment.holders, old.root, config.root)
     found.unplaced += _find_unplaced(state, copy, placed)
-    found.enforcements += _find_enforcements(state, armed)
+    _try_enforcements(copy, armed, found)
 
 
 def _quota_excesses(state: PartitionState, before: Mapping[str, Terms]) -> Iterator[QuotaExcess]:
@@ -149,14 +154,39 @@ def _find_refusal(state: PartitionState, spec: ApplicationSpec) -> str | None:
     return "; ".join(found.outcomes) if isinstance(found, Unplaced) else None
 
 
-def _find_enforcements(state: PartitionState, armed: Mapping[Queue, int]) -> Iterator[QuotaEnforcement]:
-    """Yields the queues whose timers differ from those *armed* before, with what a run could free now (preemption.md
-    D.4, D.6)."""
-    for queue, start_ns in state.enforcement.armed.items():
-        target = quota_shares.find_attainable(queue, quota_shares.find_excess(queue, queue.max))
-        if armed.get(queue) != start_ns and target:
-            delay_ns = queue.properties.quota_preemption_delay_ns
-            yield QuotaEnforcement(state.name, queue.path, state.types.to_resources(target), delay_ns)
+def _try_enforcements(copy: _Copy, armed: Mapping[Queue, int], found: _Findings) -> None:
+    """Adds to *found* what becomes of the queues whose timers differ from those *armed* before, and of those of which a
+    remainder is tried again (preemption.md D.4, D.5)."""
+    state, moment = copy
+    to_try, now_ns = enforcement_trial.queues_to_try(state), moment.at_ns
+    starts = {queue: at_ns for queue, at_ns in state.enforcement.armed.items() if armed.get(queue) != at_ns}
+    if not to_try:
+        return
+    if not moment.watched.complete or not moment.watched.paths_include(queue.path for queue in to_try):
+        if moment.watched.complete:
+            found.untried[state.name] = [queue.path for queue in to_try]
+        for queue, at_ns in starts.items():
+            amounts = state.types.to_resources(queue.above_max())
+            found.enforcements.append(
+                QuotaEnforcement(state.name, queue.path, amounts, at_ns - now_ns, unmet=amounts, reasons=(_NOT_TRIED,))
+            )
+        return
+    for trial in enforcement_trial.try_enforcement(state, now_ns):
+        queue = trial.queue
+        if queue in starts or (trial.victims and queue not in armed):
+            delay_ns = max(0, starts.get(queue, now_ns) - now_ns)
+            found.enforcements.append(
+                QuotaEnforcement(
+                    state.name,
+                    queue.path,
+                    trial.target,
+                    delay_ns,
+                    trial.victims,
+                    trial.freed,
+                    trial.unmet,
+                    trial.reasons,
+                )
+            )
 
 
 def _queues_by_path(root: QueueConfig) -> dict[str, QueueConfig]:

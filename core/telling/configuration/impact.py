@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
-from kornel.core.domain.resources import Resources
+from kornel.core.domain.effects import VictimRecord
+from kornel.core.domain.resources import NOTHING, Resources
 
 
 class QueueChangeKind(StrEnum):
@@ -92,16 +95,31 @@ class UnplacedApplication(NamedTuple):
 
 
 class QuotaEnforcement(NamedTuple):
-    """A queue whose lowered max preemption would enforce, with the amounts that it would take and the delay."""
+    """A queue whose lowered max preemption would enforce after ``delay_ns``, as a trial on a copy found out.
+
+    amounts  what it would hold above its max when its turn comes
+    victims  the tasks that would have to leave
+    freed    what these hold, of all types
+    unmet    what would stay above the max
+    reasons  why that would stay
+    """
 
     partition: str
     path: str
     amounts: Resources
     delay_ns: int
+    victims: tuple[VictimRecord, ...] = ()
+    freed: Resources = NOTHING
+    unmet: Resources = NOTHING
+    reasons: tuple[str, ...] = ()
 
 
 class Impact(NamedTuple):
-    """All changes. ``refused``: why the configuration would not be applied; then there are no changes."""
+    """All changes.
+
+    refused  why the configuration would not be applied; then there are no changes
+    untried  the queues, by partition, whose enforcement cannot be tried before their tasks are known
+    """
 
     changed: bool
     checksum: str
@@ -112,3 +130,4 @@ class Impact(NamedTuple):
     limit_excesses: tuple[LimitExcess, ...] = ()
     unplaced: tuple[UnplacedApplication, ...] = ()
     enforcements: tuple[QuotaEnforcement, ...] = ()
+    untried: Mapping[str, Sequence[str]] = MappingProxyType({})

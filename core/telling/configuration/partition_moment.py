@@ -6,7 +6,7 @@ The configuration in force is not included, because the code that restores a par
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kornel.core.config.model import PartitionConfig
@@ -22,7 +22,9 @@ from kornel.core.model.users import NO_LIMITS, QueueLimits
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.owners import groups_of
 from kornel.core.policies.placement.rules import compile_rules
+from kornel.core.telling.configuration.enforcement_trial import Remainders, remainders_of, restore_remainders
 from kornel.core.telling.configuration.limit_usage import Holder
+from kornel.core.telling.configuration.task_moment import TaskMoments, restore_tasks, tasks_of
 
 
 class QueueMoment(NamedTuple):
@@ -59,25 +61,35 @@ class Subject(NamedTuple):
 
 
 class PartitionMoment(NamedTuple):
-    """A partition. ``queues``: parents before their children; ``armed``: the times from which maxima are enforced, by
-    queue."""
+    """A partition at ``at_ns``.
+
+    queues   parents before their children
+    armed    the times from which maxima are enforced, by queue
+    rests    what the last run of a queue left above its max
+    watched  the tasks of the queues that a preview wants to enforce
+    """
 
     name: str
+    at_ns: int
     types: KnownTypes
     queues: Sequence[QueueMoment]
     armed: Mapping[str, int]
+    rests: Remainders
     subjects: Sequence[Subject]
     holders: Sequence[Holder]
+    watched: TaskMoments = TaskMoments()
 
 
-def moment_of(state: PartitionState) -> PartitionMoment:
-    """Returns the values of *state* as it is now."""
+def moment_of(state: PartitionState, now_ns: int, watched: Collection[str] = ()) -> PartitionMoment:
+    """Returns the values of *state* as it is now, with the tasks of the queues at the paths *watched*."""
     armed = state.enforcement.armed.items()
     return PartitionMoment(
         state.name,
+        now_ns,
         state.types.known_now(),
         [_queue_moment(queue) for queue in _walk_subtree(state.root)],
         {queue.path: at_ns for queue, at_ns in armed if state.queues.get(queue.path) is queue},
+        remainders_of(state),
         [Subject(app.spec, app.queue.path, app.user) for app in state.applications.values()],
         [
             Holder(
@@ -91,12 +103,13 @@ def moment_of(state: PartitionState) -> PartitionMoment:
             )
             for app in state.applications.values()
         ],
+        tasks_of(state, watched),
     )
 
 
 def restore_partition(moment: PartitionMoment, config: PartitionConfig) -> PartitionState:
-    """Returns a partition with the queues of *moment*, at which *config* was in force. It has neither nodes nor
-    applications of its own."""
+    """Returns a partition with the queues of *moment*, at which *config* was in force, and with the tasks that were
+    written down. It has neither nodes nor applications of its own."""
     state = PartitionState(moment.name, moment.queues[0].properties, config.preemption, [])
     state.types.adopt_types(moment.types)
     state.placement_rules = compile_rules(config.placement_rules)
@@ -113,6 +126,8 @@ def restore_partition(moment: PartitionMoment, config: PartitionConfig) -> Parti
         # They are only known to the queue, which uses them to tell whether it is empty.
         queue = state.queues[path]
         queue.applications[spec.application_id] = Application(spec, queue, user, 0, width)
+    restore_tasks(state, moment.watched)
+    restore_remainders(state, moment.rests, moment.at_ns)
     return state
 
 

@@ -336,5 +336,6 @@ encode_impact: Final = ENCODERS.add(
     impact.Impact,
     configuration_pb2.PreviewConfigurationResponse,
     {"refusals": "refused", "unplaced_applications": "unplaced"},
+    left_out=("untried",),
     given=("warnings",),
 )

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from kornel.v1 import explain_pb2 as _explain_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -328,7 +329,7 @@ class PreviewConfigurationResponse(_message.Message):
 
     @_builtins.property
     def enforcements(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaEnforcement]:
-        """Queues whose lowered limit preemption would enforce."""
+        """Queues whose lowered limit preemption would enforce, in the order in which it would."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigurationProblem]:
@@ -661,10 +662,54 @@ class QuotaEnforcement(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class FreedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class UnmetEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     PARTITION_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
     AMOUNTS_FIELD_NUMBER: _builtins.int
     DELAY_NS_FIELD_NUMBER: _builtins.int
+    VICTIMS_FIELD_NUMBER: _builtins.int
+    FREED_FIELD_NUMBER: _builtins.int
+    UNMET_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
     partition: _builtins.str
     """"[rm_id]name"."""
     path: _builtins.str
@@ -673,7 +718,23 @@ class QuotaEnforcement(_message.Message):
     """How long the queue is given to shrink by itself, in nanoseconds."""
     @_builtins.property
     def amounts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """What preemption would aim at, were it to act now."""
+        """What the queue would hold above its limit when its turn comes."""
+
+    @_builtins.property
+    def victims(self) -> _containers.RepeatedCompositeFieldContainer[_explain_pb2.ForecastVictim]:
+        """Who would be told to leave, in order, as things stand."""
+
+    @_builtins.property
+    def freed(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What they hold, of all types."""
+
+    @_builtins.property
+    def unmet(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What would stay above the limit."""
+
+    @_builtins.property
+    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why that would stay."""
 
     def __init__(
         self,
@@ -682,10 +743,14 @@ class QuotaEnforcement(_message.Message):
         path: _builtins.str = ...,
         amounts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         delay_ns: _builtins.int = ...,
+        victims: _abc.Iterable[_explain_pb2.ForecastVictim] | None = ...,
+        freed: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        unmet: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        reasons: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["amounts", b"amounts", "delay_ns", b"delay_ns", "partition", b"partition", "path", b"path"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amounts", b"amounts", "delay_ns", b"delay_ns", "freed", b"freed", "partition", b"partition", "path", b"path", "reasons", b"reasons", "unmet", b"unmet", "victims", b"victims"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

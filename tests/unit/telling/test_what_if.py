@@ -28,7 +28,9 @@ from kornel.core.domain.resources import Resources
 from kornel.core.partition.engine import Engine
 from kornel.core.service.configuration_wire import impact_message
 from kornel.core.service.judge_process import add_length, read_frame
-from kornel.core.service.preview_process import answer_request, read_answer, request_frames
+from kornel.core.service.preview_process import Untried, answer_request, read_answer, request_frames
+from kornel.core.telling.configuration import task_moment
+from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
 from kornel.core.telling.configuration.impact import Impact, QueueChange, QueueChangeKind, SettingChange
 from kornel.core.telling.explain import UserNamed
 from kornel.core.telling.queues.headroom import Bound
@@ -90,15 +92,25 @@ class Core:
         """What *config* would change; fails if asking changes anything."""
         before = digest(self.engine)
         configuration = load(config)
-        preview = Reader(self.engine).configuration_preview()
+        reader = Reader(self.engine)
+        preview = reader.configuration_preview()
+        untried = preview.impact_of(configuration).untried
+        if untried:
+            assert self.ask_elsewhere(preview, config) == untried
+            preview = reader.configuration_preview(untried)
         impact = preview.impact_of(configuration)
         assert digest(self.engine) == before, "a preview changes nothing"
+        elsewhere = self.ask_elsewhere(preview, config)
+        assert isinstance(elsewhere, bytes)
+        assert PreviewConfigurationResponse.FromString(elsewhere) == impact_message(impact, configuration.warnings)
+        return impact
+
+    def ask_elsewhere(self, preview: ConfigurationPreview, config: str) -> bytes | Untried:
+        """The answer of the process for large texts."""
         request = io.BytesIO(b"".join(map(add_length, request_frames(self.config, config, preview))))
         in_force = read_frame(request)
         assert in_force is not None
-        elsewhere = read_answer(answer_request(ConfigurationReader(), in_force.decode(), request))
-        assert PreviewConfigurationResponse.FromString(elsewhere) == impact_message(impact, configuration.warnings)
-        return impact
+        return read_answer(answer_request(ConfigurationReader(), in_force.decode(), request))
 
     def update(self, config: str) -> None:
         self.config = config
@@ -314,6 +326,8 @@ def test_work_that_quota_enforcement_would_preempt() -> None:
     switched = text(prod, OLD[1], OLD[2], preemption={"quotapreemptionenabled": True})
     (found,) = core.preview(switched).enforcements
     assert (found.path, found.amounts, found.delay_ns) == ("root.prod.web", amounts(vcore=2_000), 90 * SECOND)
+    assert [victim.key for victim in found.victims] == ["web-0-1000", "web-1-1000"]
+    assert (found.freed, found.unmet, found.reasons) == (amounts(vcore=2_000), amounts(), ())
 
 
 def test_guarantees_bound_what_is_enforced() -> None:
@@ -322,7 +336,41 @@ def test_guarantees_bound_what_is_enforced() -> None:
     web = queue("web", m={"vcore": "10"}, properties={"quota.preemption.delay": "90"})
     prod = queue("prod", web, queue("batch"), g={"vcore": "17"}, m={"vcore": "30"})
     (found,) = core.preview(text(prod, preemption={"quotapreemptionenabled": True})).enforcements
-    assert found.amounts == amounts(vcore=1_000)
+    assert (found.amounts, found.freed) == (amounts(vcore=2_000), amounts(vcore=1_000))
+    assert found.unmet == amounts(vcore=1_000)
+    assert found.reasons == ("root.prod is guaranteed vcore=17 and holds vcore=17",)
+
+
+def test_queues_that_are_due_at_once_and_whom_nobody_may_leave() -> None:
+    """A parent only takes what its child has not given already (D.5); where nobody can go, that is said with the
+    reason (D.9)."""
+    core = Core()
+    delay = {"properties": {"quota.preemption.delay": "90"}}
+    web, batch = queue("web", m={"vcore": "10"}, **delay), queue("batch")
+    prod = queue("prod", web, batch, m={"vcore": "15"}, **delay)
+    empty = queue("empty", g={"vcore": "1"}, m={"vcore": "2"}, **delay)
+    core.submit("large", "root.empty", user="ann")
+    core.ask("large", 1, vcore=3_000)
+    core.engine.cycle(SECOND, 1_000)
+    found = core.preview(text(prod, empty, preemption={"quotapreemptionenabled": True})).enforcements
+    assert [(one.path, one.amounts["vcore"], len(one.victims), dict(one.unmet)) for one in found] == [
+        ("root.prod.web", 2_000, 2, {}),
+        ("root.empty", 1_000, 0, {"vcore": 1_000}),
+        ("root.prod", 1_000, 1, {}),
+    ]
+    assert found[1].reasons == (
+        "root.empty is guaranteed vcore=1 and holds vcore=3, the smallest task there has vcore=3",
+    )
+
+
+def test_too_many_tasks_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the preview names the queue and its excess, and says why it names nobody."""
+    monkeypatch.setattr(task_moment, "MOST_TASKS", 5)
+    core = Core()
+    web = queue("web", m={"vcore": "10"}, properties={"quota.preemption.delay": "90"})
+    (found,) = core.preview(text(queue("prod", web), preemption={"quotapreemptionenabled": True})).enforcements
+    assert (found.amounts, found.victims, found.unmet) == (amounts(vcore=2_000), (), amounts(vcore=2_000))
+    assert found.reasons == ("there are too many tasks to tell who would leave",)
 
 
 def test_what_would_be_refused() -> None:

@@ -7,6 +7,9 @@ import { link } from "./links.js";
 import { amount, amounts, clock, count, counted, nameOf, readable, span, words } from "./units.js";
 import { meaningOf, wordLink } from "./word_links.js";
 
+/** The most tasks of one queue that are named in a table. */
+const MOST_NAMED = 20;
+
 const SHOWN = 50;
 
 const victimsOf = (found) => found.victims.map((one) => ({ allocationKey: one.key, queueName: one.queue, nodeID: one.nodeId, resource: one.resources }));
@@ -75,6 +78,12 @@ function wordFirst(group, text) {
 /** Supposed objects cannot be looked up. */
 const named = (key, kind = "ask") => (!key || key.startsWith("what-if") ? el("span", { class: "mono", text: key || "–" }) : link(kind, key));
 
+/** Names the first of the tasks that would have to leave. */
+function leavers(victims) {
+  const named = victims.slice(0, MOST_NAMED).map((victim) => victim.key).join(", ");
+  return victims.length > MOST_NAMED ? `${named} and ${count(victims.length - MOST_NAMED)} more` : named || "nobody";
+}
+
 /** Shows what a configuration would change on the running core. */
 export function impactReport(found) {
   if (found.refusals.length) return [el("p", { class: "verdict bad", text: "It would be refused:" }), el("ul", { class: "bullets" }, ...found.refusals.map((text) => el("li", { text })))];
@@ -85,7 +94,7 @@ export function impactReport(found) {
     el("p", { class: "verdict", text: `${counted(found.queues.length, "queue")} would change${losers.length ? `; ${counted(new Set(losers).size, "queue")} would lose` : "; no queue would lose anything"}.` }),
     found.partitions.length > 0 && section("Partitions", shortTable(["Partition", "What", "Applications"], found.partitions.map((one) => [one.name, one.added ? "would be created" : one.removed ? "would be removed, with everything in it" : settings(one.settings), count(one.applicationCount)]), [2])),
     found.queues.length > 0 && section("Queues", shortTable(["Queue", "What", "Settings", "Applications"], found.queues.map((one) => [one.kind === "added" ? el("span", { class: "mono", text: one.path }) : link("queue", one.path), badge(one.kind, { removed: "bad", drained: "warn", added: "good" }[one.kind]), settings(one.settings), count(one.applicationCount)]), [3])),
-    found.enforcements.length > 0 && section("Which allocations would leave, and when", shortTable(["Queue", "Gives back", "Not before"], found.enforcements.map((one) => [link("queue", one.path), amounts(one.amounts), one.delayNs ? `${span(one.delayNs / 1e6)} after it takes effect` : "at once"]))),
+    found.enforcements.length > 0 && section("Which allocations would leave, and when", shortTable(["Queue", "Above its max", "Gives back", "Who", "Stays above", "Not before"], found.enforcements.map((one) => [link("queue", one.path), amounts(one.amounts), amounts(one.freed), leavers(one.victims), Object.keys(one.unmet).length ? el("span", {}, amounts(one.unmet), `: ${one.reasons.join("; ")}`) : "", one.delayNs ? `${span(one.delayNs / 1e6)} after it takes effect` : "at once"]))),
     found.quotaExcesses.length > 0 && section("Queues above their max", shortTable(["Queue", "Type", "Uses", "Would be allowed", ""], found.quotaExcesses.map((one) => [link("queue", one.path), nameOf(one.type), amount(one.type, one.used), amount(one.type, one.max), one.already ? "is already" : ""]), [2, 3])),
     found.limitExcesses.length > 0 && section("Users and groups above their limit", shortTable(["Who", "Queue", "Type", "Uses", "Would be allowed"], found.limitExcesses.map((one) => [link(one.kind, one.name), link("queue", one.path), one.type ? nameOf(one.type) : "applications", one.type ? amount(one.type, one.used) : count(one.used), one.type ? amount(one.type, one.limit) : count(one.limit)]), [3, 4])),
     found.unplacedApplications.length > 0 && section("Applications that would be rejected if they were submitted again", shortTable(["Application", "Queue", "Because"], found.unplacedApplications.map((one) => [link("application", one.applicationId), link("queue", one.queue), one.reason]))),
