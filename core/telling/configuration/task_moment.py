@@ -17,7 +17,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.task_groups import TaskGroup
 from kornel.core.partition.state import PartitionState
 
-MOST_TASKS: Final = 50_000
+MOST_TASKS: Final = 20_000
 """The most tasks of a partition that are written down, which takes about 50 ms."""
 
 
