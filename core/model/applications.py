@@ -81,6 +81,7 @@ class Application:
         "preempted_count",
         "priority",
         "queue",
+        "rank",
         "real",
         "recorded_held_by_queue",
         "recorded_held_by_quota",
@@ -127,7 +128,9 @@ class Application:
         """
         self.placeholder: Vector = [0] * width
         self.priority = NOTHING_WAITS
-        """The highest priority that its asks lend it (preemption.md G)."""
+        """The highest priority that its asks lend it, as it is shown (preemption.md G.1)."""
+        self.rank = NOTHING_WAITS
+        """The highest priority of its asks that are left to try, by which it is ordered among those that have some."""
         self.set_back = False
         """Tells whether none of its asks may be tried for now, so that it lends its queue no priority."""
         self.asks_in_turn = False
@@ -224,9 +227,22 @@ class Application:
             elif before == self.priority:
                 self._set_priority(max(counts))
 
+    def update_rank(self) -> None:
+        """Determine the rank again, because other groups of it are active or begin with another ask than before."""
+        first = self.order.first_group()
+        rank = NOTHING_WAITS if first is None else first.first_ask().spec.priority
+        if rank != self.rank:
+            self.queue.order.mark_changed(self)
+            self.set_rank(rank)
+
+    def set_rank(self, rank: int) -> None:
+        """Rank its leaf by *rank* from now on. Its own place there is marked by the caller, as it usually comes or goes
+        at the same time."""
+        before, self.rank = self.rank, rank
+        self.queue.update_rank(before, rank)
+
     def _set_priority(self, priority: int) -> None:
         before, self.priority = self.priority, priority
-        self.queue.order.mark_changed(self)
         if not self.set_back:
             self.queue.update_shown(before, priority)
 

@@ -3,13 +3,13 @@ placed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kornel.core.domain.access import NOBODY, AccessList
 from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority
-from kornel.core.domain.settings import PriorityPolicy, QueueProperties, SortPolicy
+from kornel.core.domain.settings import PriorityPolicy, QueueProperties
 from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
 from kornel.core.model.users import NO_LIMITS, Account, AccountKind, QueueLimits
@@ -51,12 +51,12 @@ class Queue:
     """
 
     __slots__ = (
-        "_lineage", "_priorities", "accounts", "admin_acl", "allocating", "applications", "ceilings", "children",
-        "claimed", "claims", "depth", "draining", "dynamic_terms", "fair_terms", "guaranteed", "held_back", "leaf",
-        "limits", "managed", "max", "max_applications", "name", "newcomers", "order", "parent", "parked", "path",
-        "pending",
-        "preempted_count", "preempted_total", "preempting", "priority", "promised", "properties", "running", "siblings",
-        "submit_acl", "used", "waiting", "with_due",
+        "_guaranteed_below", "_lineage", "_priorities", "_ranks", "accounts", "admin_acl", "allocating", "applications",
+        "ceilings", "children", "claimed", "claims", "counted", "depth", "draining", "dynamic_terms", "fair_max",
+        "fair_terms", "guaranteed", "held_back", "leaf", "limits", "managed", "max", "max_applications", "name",
+        "newcomers", "order", "parent", "parked", "path", "pending", "preempted_count", "preempted_total", "preempting",
+        "priority", "promised", "properties", "rank", "running", "siblings", "submit_acl", "used", "waiting",
+        "with_due",
     )  # fmt: skip
 
     def __init__(
@@ -90,9 +90,14 @@ class Queue:
         self.ceilings: Pairs = ()
         """``max`` as pairs, for the scheduling loop. It is empty at the root, whose max is the size of the cluster and
         not a quota."""
+        self.counted: dict[int, int] = {}
+        """The guarantee with which it counts in the order of queues: its own, or for types of which it declares none,
+        what its children count with together (scheduling.md 2.5)."""
+        self._guaranteed_below: dict[int, int] = {}
+        self.fair_max: Pairs = ()
+        """The maximum that it has or inherits, as pairs; at the root, the size of the cluster."""
         self.fair_terms: Pairs = ()
-        """The denominators of the fair share as (type, denominator): the guarantee or the inherited maximum
-        (scheduling.md 2.5, 5.1)."""
+        """The denominators of its fair share: ``counted``, otherwise ``fair_max``."""
         self.used: Vector = [0] * width
         self.pending: Vector = [0] * width
         self.preempting: Vector = [0] * width
@@ -112,8 +117,6 @@ class Queue:
         self.newcomers: KeyedHeap[Application] | None = None
         """The applications of a leaf sorted ``stateaware`` that could start but have not started. Only one of them may
         start at a time."""
-        if leaf and properties.sort_policy is SortPolicy.STATE_AWARE:
-            self.newcomers = KeyedHeap(order_key)
         self.parked: dict[Shape, Room] = {}
         """The groups that this queue's max keeps back, by shape."""
         self.max_applications = 0
@@ -129,11 +132,14 @@ class Queue:
         self.accounts: dict[tuple[AccountKind, str], Account] = {}
         """The users and groups that a limit of this queue binds at present."""
         self.priority = NOTHING_WAITS
-        """The priority that this queue shows its parent (preemption.md G)."""
+        """The priority that is shown for this queue (preemption.md G.1)."""
+        self.rank = NOTHING_WAITS
+        """The priority with which it is ordered among its siblings: that of asks below that are left to try."""
         self.with_due: dict[Application, None] = {}
         """The applications of a leaf of which an attempt to preempt may be due, and perhaps others. A round looks at no
         others, because nearly all applications of a large cluster have none."""
         self._priorities: dict[int, int] = {}
+        self._ranks: dict[int, int] = {}
         self._lineage: tuple[Queue, ...] = (self, *(parent.lineage() if parent is not None else ()))
 
     def __repr__(self) -> str:
@@ -200,6 +206,26 @@ class Queue:
         self.guaranteed = {t: amount for t, amount in guaranteed.items() if amount > 0}
         self.max = maximum
         self.ceilings = tuple(maximum.items()) if self.parent is not None else ()
+        self._count_guarantees()
+
+    def set_fair_max(self, fair_max: Mapping[int, int]) -> None:
+        """Replace the maximum that it has or inherits, to which its usage is compared where nobody guarantees
+        anything."""
+        self.fair_max = tuple(sorted(fair_max.items()))
+        self.fair_terms = tuple(sorted({**fair_max, **self.counted}.items()))
+
+    def _count_guarantees(self) -> None:
+        """Determine again the guarantee with which it counts, and that of its ancestors as far as it changes."""
+        before, self.counted = self.counted, {**self._guaranteed_below, **self.guaranteed}
+        parent = self.parent
+        if self.counted == before or parent is None:
+            return
+        self.set_fair_max(dict(self.fair_max))
+        parent.order.mark_changed(self)
+        sums = parent._guaranteed_below
+        below = {t: sums.get(t, 0) - before.get(t, 0) + self.counted.get(t, 0) for t in {**sums, **self.counted}}
+        parent._guaranteed_below = {t: amount for t, amount in below.items() if amount}
+        parent._count_guarantees()
 
     def above_max(self) -> dict[int, int]:
         """Returns what the queue holds above its max, including victims that have not left yet."""
@@ -218,30 +244,64 @@ class Queue:
     def update_shown(self, before: int, now: int) -> None:
         """Update the priority that a child (or application) shows from *before* to *now*, and the priorities above as
         far as they change."""
+        # All asks pass here and below, nearly always with a priority that others have too: what occurs stays the same.
         counts = self._priorities
-        kinds = len(counts)
-        if now != NOTHING_WAITS:
-            counts[now] = counts.get(now, 0) + 1
-        changed = len(counts) > kinds
-        if before != NOTHING_WAITS:
-            left = counts[before] - 1
-            if left:
-                counts[before] = left
-            else:
-                del counts[before]
-                changed = True
-        if changed:
-            self.refresh_priority()
+        if before == NOTHING_WAITS and now in counts:
+            counts[now] += 1
+        elif now == NOTHING_WAITS and counts.get(before, 0) > 1:
+            counts[before] -= 1
+        else:
+            _exchange_priority(counts, before, now)
+            self._refresh_shown()
 
-    def refresh_priority(self) -> None:
-        """Compute the exposed priority again, and that of ancestors as far as it changes."""
-        shown = exposed_priority(
-            max(self._priorities, default=NOTHING_WAITS),
-            self.properties.priority_offset,
-            fenced=self.properties.priority_policy is PriorityPolicy.FENCE,
-        )
+    def update_rank(self, before: int, now: int) -> None:
+        """Update the rank of a child (or application) from *before* to *now*, and the ranks above as far as they
+        change."""
+        counts = self._ranks
+        if before == NOTHING_WAITS and now in counts:
+            counts[now] += 1
+        elif now == NOTHING_WAITS and counts.get(before, 0) > 1:
+            counts[before] -= 1
+        else:
+            _exchange_priority(counts, before, now)
+            self._refresh_rank()
+
+    def refresh_priorities(self) -> None:
+        """Compute the priority that is shown and the rank again, and those of ancestors as far as they change."""
+        self._refresh_shown()
+        self._refresh_rank()
+
+    def _refresh_shown(self) -> None:
+        shown = self.expose_priority(self._priorities)
         if shown != self.priority:
             before, self.priority = self.priority, shown
             if self.parent is not None:
-                self.parent.order.mark_changed(self)
                 self.parent.update_shown(before, shown)
+
+    def _refresh_rank(self) -> None:
+        rank = self.expose_priority(self._ranks)
+        if rank != self.rank:
+            before, self.rank = self.rank, rank
+            if self.parent is not None:
+                self.parent.order.mark_changed(self)
+                self.parent.update_rank(before, rank)
+
+    def expose_priority(self, priorities: Iterable[int]) -> int:
+        """Returns the priority that others see of this queue if *priorities* are those below (preemption.md G)."""
+        return exposed_priority(
+            max(priorities, default=NOTHING_WAITS),
+            self.properties.priority_offset,
+            fenced=self.properties.priority_policy is PriorityPolicy.FENCE,
+        )
+
+
+def _exchange_priority(counts: dict[int, int], before: int, now: int) -> None:
+    """Replaces one *before* by one *now* in *counts*, in which nothing is not counted."""
+    if now != NOTHING_WAITS:
+        counts[now] = counts.get(now, 0) + 1
+    if before != NOTHING_WAITS:
+        left = counts[before] - 1
+        if left:
+            counts[before] = left
+        else:
+            del counts[before]

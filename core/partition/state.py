@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.effects import Effect, PreemptionDecided
 from kornel.core.domain.reasons import Ignored
-from kornel.core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProperties
+from kornel.core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProperties, SortPolicy
 from kornel.core.model.allocations import SEPARATOR, Allocation, Reservation, Room
 from kornel.core.model.applications import Application
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.domains import Topology
+from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
@@ -27,10 +28,10 @@ from kornel.core.partition.history.events import Recorder
 from kornel.core.partition.history.past import Past
 from kornel.core.partition.history.recent_victims import RecentVictims
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
-from kornel.core.policies.application_order import application_key
+from kornel.core.policies.application_order import application_key, application_turn_key
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
-from kornel.core.policies.queue_order import queue_key
+from kornel.core.policies.queue_order import queue_turn_key
 from kornel.core.preemption.governor.books import GovernorBooks
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
@@ -263,8 +264,10 @@ class PartitionState:
             leaf=leaf,
             properties=properties,
             width=len(self.types.names),
-            order_key=application_key if leaf else queue_key,
+            order_key=application_turn_key if leaf else queue_turn_key,
         )
+        if leaf and properties.sort_policy is SortPolicy.STATE_AWARE:
+            queue.newcomers = KeyedHeap(application_key)
         if parent is not None:
             parent.children[name] = queue
         self.queues[queue.path] = queue

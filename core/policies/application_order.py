@@ -29,10 +29,18 @@ def usage_shares(application: Application) -> tuple[float, ...]:
     return tuple(shares)
 
 
-def application_key(application: Application) -> tuple[Any, ...]:
-    """Returns the sort key of *application* within its leaf, by the policy of the leaf; the smallest comes first."""
+def application_turn_key(application: Application) -> tuple[Any, ...]:
+    """Returns the sort key of *application* among those of its leaf that have asks left to try, by the policy of the
+    leaf; the smallest comes first."""
     properties = application.queue.properties
-    priority = -application.priority if properties.sort_by_priority else 0
+    rank = -application.rank if properties.sort_by_priority else 0
     if properties.sort_policy is _FAIR:
-        return (priority, usage_shares(application), application.submitted_ns, application.application_id)
-    return (priority, application.submitted_ns, application.application_id)
+        return (rank, usage_shares(application), application.submitted_ns, application.application_id)
+    return (rank, application.submitted_ns, application.application_id)
+
+
+def application_key(application: Application) -> tuple[Any, ...]:
+    """Returns the sort key of *application* among those of its leaf that wait or hold room, by the priority that it
+    shows instead of its rank."""
+    _, *policy = application_turn_key(application)
+    return (-application.priority if application.queue.properties.sort_by_priority else 0, *policy)

@@ -174,7 +174,7 @@ CONSTANTS: Final = {
 """Objects that are compared by identity, and empty containers that many records share."""
 
 FUNCTIONS: Final = {
-    **named_of(application_order, "application_key"),
+    **named_of(application_order, "application_key", "application_turn_key"),
     **named_of(approval, "_decide_pairs", "_drop_question", "_name_nodes"),
     **named_of(autoscaling, "_look_regularly"),
     **named_of(backoff, "_begin_anew"),
@@ -190,7 +190,7 @@ FUNCTIONS: Final = {
     **named_of(pacing, "_offer_again"),
     **named_of(pausing, "_end_pause", "_end_start_pause"),
     **named_of(placeholders, "_note_timeout"),
-    **named_of(queue_order, "queue_key"),
+    **named_of(queue_order, "queue_turn_key"),
     **named_of(quota_timers, "_look_at_queues", "_look_at_victims"),
     **named_of(reserving, "_decide_reservation", "_drop_question"),
     **named_of(task_groups, "_by_age", "by_order"),
@@ -346,7 +346,7 @@ MODEL: Final = (
         "_group_numbers _priorities accounts allocating allocations application_id asks asks_in_turn"
         " backoff_room backoff_until_ns entered groups held_at held_count held_groups leaves_whole"
         " limit_group offered_by order peak pending placeholder placeholder_count"
-        " placeholder_deadline_ns preempted_count priority queue real recorded_held_by_queue"
+        " placeholder_deadline_ns preempted_count priority queue rank real recorded_held_by_queue"
         " recorded_held_by_quota set_back spec spent started_ns state submitted_ns task_groups"
         " timer_ns unschedulable user",
     ),
@@ -380,10 +380,10 @@ MODEL: Final = (
     ),
     Kept(
         Queue,
-        "_lineage _priorities accounts admin_acl allocating applications ceilings children claimed"
-        " claims depth draining dynamic_terms fair_terms guaranteed held_back leaf limits managed"
-        " max max_applications name newcomers order parent parked path pending preempted_count"
-        " preempted_total preempting priority promised properties running siblings submit_acl used waiting",
+        "_guaranteed_below _lineage _priorities _ranks accounts admin_acl allocating applications ceilings children"
+        " claimed claims counted depth draining dynamic_terms fair_max fair_terms guaranteed held_back leaf limits"
+        " managed max max_applications name newcomers order parent parked path pending preempted_count"
+        " preempted_total preempting priority promised properties rank running siblings submit_acl used waiting",
         derived={"with_due": _find_due},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),

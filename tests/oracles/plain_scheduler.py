@@ -37,8 +37,6 @@ class PlainAsk:
     """Tried in vain, and what it lacked has not come."""
     lacks: PlainQueue | None = None
     """The queue whose max kept it back; else it lacks room."""
-    hopeless: bool = False
-    """Not for want of room alone: it lends no priority."""
 
 
 @dataclass
@@ -56,8 +54,9 @@ class PlainApplication:
     def waiting(self) -> list[PlainAsk]:
         return [ask for ask in self.pending() if not ask.aside]
 
-    def priority(self) -> int | None:
-        return max((ask.priority for ask in self.pending() if not ask.hopeless), default=None)
+    def rank(self) -> int | None:
+        """The highest priority of what is left to try."""
+        return max((ask.priority for ask in self.waiting()), default=None)
 
 
 @dataclass
@@ -85,8 +84,12 @@ class PlainQueue:
     def waiting(self) -> list[PlainAsk]:
         return [ask for part in self._parts() for ask in part.waiting()]
 
-    def priority(self) -> int | None:
-        below = [part.priority() for part in self._parts()]
+    def counted(self) -> dict[str, int]:
+        """The guarantee of each type that it declares, else what its children count with together."""
+        return {**total(child.counted() for child in self.children), **self.guaranteed}
+
+    def rank(self) -> int | None:
+        below = [part.rank() for part in self._parts()]
         known = [priority for priority in below if priority is not None]
         if not known:
             return None
@@ -115,7 +118,7 @@ class PlainScheduler:
         for application in _applications(self.root):
             for ask in application.asks:
                 if ask.aside and self._may_try_again(ask):
-                    ask.aside = ask.hopeless = False
+                    ask.aside = False
         while self.root.waiting():
             self.root.most = total(node.total for node in self.nodes)
             found = self._walk(self.root, (), {})
@@ -147,15 +150,12 @@ class PlainScheduler:
         ask.aside = True
         ask.lacks = next((queue for queue in reversed(path[1:]) if not self._admits(queue, ask)), None)
         if ask.lacks is not None:
-            ask.hopeless = True
             return None
         for node in sorted(self.nodes, key=lambda n: (self._score(n), n.name)):
             if all(amount <= max(0, node.free(name)) for name, amount in ask.amounts.items()):
                 ask.node = node.name
                 node.used = total([node.used, ask.amounts])
                 return (ask.key, node.name)
-        large_enough = [n for n in self.nodes if all(amount <= n.total.get(t, 0) for t, amount in ask.amounts.items())]
-        ask.hopeless = not large_enough
         return None
 
     def _score(self, node: PlainNode) -> float:
@@ -184,15 +184,17 @@ def _applications(queue: PlainQueue) -> list[PlainApplication]:
 
 
 def _fair_share(queue: PlainQueue, fair_most: Amounts) -> float:
+    counted = queue.counted()
+    owed = any(amount > 0 and counted.get(name) for name, amount in queue.pending().items())
     share = 0.0
     for name, amount in queue.used().items():
         if amount < 0:
             continue
-        whole = queue.guaranteed.get(name) or fair_most.get(name)
+        whole = (owed and counted.get(name)) or fair_most.get(name)
         if whole is None:
             continue
         share = max(share, (1.0 if amount > 0 else 0.0) if whole <= 0 else amount / whole)
-    return share
+    return share if owed else 1 + share
 
 
 def _rank(priority: int | None) -> int:
@@ -202,14 +204,14 @@ def _rank(priority: int | None) -> int:
 
 def _queue_key(queue: PlainQueue, parent: PlainQueue, fair_most: Amounts) -> tuple[int, float, int, str]:
     """Priority, fair share, larger pending, name; pending amounts that no order compares go by their sum."""
-    priority = -_rank(queue.priority()) if parent.by_priority else 0
+    priority = -_rank(queue.rank()) if parent.by_priority else 0
     share = _fair_share(queue, {**fair_most, **queue.most})
     return (priority, share, -sum(queue.pending().values()), queue.name)
 
 
 def _in_order(queue: PlainQueue) -> list[PlainApplication]:
     def compare(left: PlainApplication, right: PlainApplication) -> int:
-        ranks = (_rank(left.priority()), _rank(right.priority()))
+        ranks = (_rank(left.rank()), _rank(right.rank()))
         if queue.by_priority and ranks[0] != ranks[1]:
             return -1 if ranks[0] > ranks[1] else 1
         if queue.fair:

@@ -2,7 +2,8 @@
 
 It knows nothing of the engine: no groups, heaps, counters or waiting rooms. Every priority is worked out again from the
 asks for every single choice. Quotations are from the seed. What the seed leaves open is as part G of preemption.md
-decides: an ask that was tried and that no free room alone would help lends nothing to anybody.
+decides: an ask that was tried and found no room lends its rank to nobody, and one that no free room alone would help is
+not shown either.
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ class Owner:
         """'Defined as the maximum priority of all pending asks'; ``None``: there are none that count."""
         return max((ask.priority for ask in self.pending() if not ask.hopeless), default=None)
 
+    def rank(self) -> int | None:
+        """'Attempted to be satisfied before a lower-priority ask': of the asks that are left to try."""
+        return max((ask.priority for ask in self.pending() if not ask.aside), default=None)
+
 
 @dataclass(eq=False)
 class Place:
@@ -73,6 +78,9 @@ class Place:
     def everybody(self) -> list[Owner]:
         return [*self.owners, *(owner for place in self.below for owner in place.everybody())]
 
+    def leaves(self) -> list[Place]:
+        return [leaf for place in self.below for leaf in place.leaves()] if self.below else [self]
+
     def used(self, user: str = "") -> int:
         return sum(owner.used() for owner in self.everybody() if user in ("", owner.user))
 
@@ -82,13 +90,24 @@ class Place:
     def priority(self) -> int | None:
         """'Leaf: the maximum priority of the asks in that queue plus the offset', 'parent: of its child queues'."""
         shown = [place.priority() for place in self.below]
-        shown += [owner.priority() for owner in self.owners if not owner.held]
-        known = [priority for priority in shown if priority is not None]
+        return self._exposed(shown + [owner.priority() for owner in self.owners if not owner.held])
+
+    def rank(self) -> int | None:
+        """The same of the asks that are left to try."""
+        ranks = [place.rank() for place in self.below]
+        return self._exposed(ranks + [owner.rank() for owner in self.owners if not owner.held])
+
+    def _exposed(self, below: list[int | None]) -> int | None:
+        known = [priority for priority in below if priority is not None]
         if not known:
             return None
         if self.fence:  # 'Always set to the default priority or to the priority offset, if specified.'
             return self.offset
         return max(LOWEST, min(HIGHEST, max(known) + self.offset))
+
+    def counted(self) -> int:
+        """The guarantee that it declares, else what its children count with together."""
+        return self.guaranteed or sum(place.counted() for place in self.below)
 
 
 class PriorityOracle:
@@ -127,6 +146,10 @@ class PriorityOracle:
         return held
 
     def _next(self) -> tuple[Owner, Ask, Place] | None:
+        for leaf in self.root.leaves():
+            newcomer = self._newcomer(leaf)
+            if newcomer is not None:
+                newcomer.held = False
         place = self.root
         while place.below:
             open_ = [child for child in place.below if any(self._eligible(owner) for owner in child.everybody())]
@@ -135,12 +158,10 @@ class PriorityOracle:
             place = min(open_, key=lambda child: self._queue_rank(place, child))
         while True:
             newcomer = self._newcomer(place)
-            if newcomer is not None:
-                newcomer.held = False
             owners = [owner for owner in place.owners if self._eligible(owner)]
             if not owners:
                 return self._next() if any(self._eligible(o) for o in self.root.everybody()) else None
-            owner = min(owners, key=lambda owner: self._owner_rank(place, owner))
+            owner = min(owners, key=lambda owner: self._owner_rank(place, owner, owner.rank()))
             if place.sort != "stateaware" or owner.started or owner is newcomer:
                 break
             owner.held = True
@@ -155,12 +176,11 @@ class PriorityOracle:
     def _newcomer(self, leaf: Place) -> Owner | None:
         """'The single "new" application that is considered': by priority, where that counts, then the oldest."""
         new = [owner for owner in leaf.owners if not owner.started and owner.priority() is not None]
-        return min(new, key=lambda owner: self._owner_rank(leaf, owner), default=None)
+        return min(new, key=lambda owner: self._owner_rank(leaf, owner, owner.priority()), default=None)
 
     @staticmethod
-    def _owner_rank(leaf: Place, owner: Owner) -> tuple[object, ...]:
+    def _owner_rank(leaf: Place, owner: Owner, priority: int | None) -> tuple[object, ...]:
         """'The primary sort will be priority and the configured policy will be used as tiebreaker.'"""
-        priority = owner.priority()
         first = 0 if not leaf.prioritised else 1 - LOWEST if priority is None else -priority
         usage = 0.0
         if leaf.sort == "fair":
@@ -168,13 +188,16 @@ class PriorityOracle:
         return (first, usage, owner.number)
 
     def _queue_rank(self, parent: Place, child: Place) -> tuple[object, ...]:
-        """'Priority as the main sorting factor', then 'furthest below its guaranteed first', then 'highest pending'."""
-        priority = child.priority()
+        """'Priority as the main sorting factor', then 'furthest below its guaranteed first', then 'highest pending'.
+
+        One for which nobody declares a guarantee has the share 1 + used / fair max (scheduling.md 2.5).
+        """
+        priority = child.rank()
         first = 0 if not parent.prioritised else 1 - LOWEST if priority is None else -priority
-        whole = child.guaranteed or next((p.most for p in child.path() if p.most is not None), sum(self.nodes.values()))
-        used = child.used()
+        counted, used = child.counted(), child.used()
+        whole = counted or next((p.most for p in child.path() if p.most is not None), sum(self.nodes.values()))
         ratio = 0.0 if not used else used / whole if whole else 1.0
-        return (first, ratio, -child.waiting(), child.name)
+        return (first, ratio if counted else 1 + ratio, -child.waiting(), child.name)
 
     def _try(self, owner: Owner, ask: Ask, leaf: Place) -> bool:
         kept_back = any(

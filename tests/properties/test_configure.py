@@ -14,7 +14,7 @@ from kornel.core.config.model import Configuration, PartitionConfig
 from kornel.core.config.problems import ConfigError
 from kornel.core.partition.configuration import configure
 from kornel.core.partition.state import PartitionState
-from kornel.core.policies.queue_order import fair_terms
+from kornel.core.policies.queue_order import find_fair_max
 from kornel.core.telling.configuration import setting_changes
 from kornel.core.telling.configuration.setting_changes import Terms
 
@@ -72,7 +72,7 @@ def _terms(state: PartitionState) -> dict[str, tuple[Terms, Any]]:
             (
                 named(queue.guaranteed),
                 named(queue.max),
-                {state.types.names[t]: amount for t, amount in fair_terms(queue)},
+                {state.types.names[t]: amount for t, amount in queue.fair_terms},
                 queue.priority,
                 queue.dynamic_terms is not None
                 and (named(queue.dynamic_terms.max), queue.dynamic_terms.leaf_properties),
@@ -102,4 +102,4 @@ def test_following_changes_leads_where_building_leads(trees: list[list[Any]], sh
         configure.update(state, _only(before), 0)
         fresh = configure.build_partition("[rm]default", _only(configuration), 0, [])
         assert _terms(state) == _terms(fresh)
-        assert all(queue.fair_terms == fair_terms(queue) for queue in state.queues.values())
+        assert all(dict(queue.fair_max) == find_fair_max(queue) for queue in state.queues.values())

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority
-from kornel.core.domain.settings import PriorityPolicy
+from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.allocations import LEAVING, Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.keyed_heap import KeyedHeap
@@ -125,6 +124,9 @@ def _check_applications(state: PartitionState) -> list[Broken]:
         highest = max((ask.priority for ask in pending.values() if _lends_priority(state, ask)), default=NOTHING_WAITS)
         if highest != application.priority and application.state not in UNSERVED:
             broken.append(Broken("I9", name, f"priority is {application.priority}, asks give {highest}"))
+        rank = max((ask.priority for group in application.order for ask in group.asks()), default=NOTHING_WAITS)
+        if rank != application.rank:
+            broken.append(Broken("I9", name, f"rank is {application.rank}, asks left to try give {rank}"))
         resting = application.held_at is not None or application.backoff_until_ns or application.state in UNSERVED
         if application.set_back is not bool(resting):
             broken.append(Broken("I9", name, f"lends its queue {'nothing' if application.set_back else 'a priority'}"))
@@ -179,16 +181,27 @@ def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
     if queue.waiting != len(waiting):
         broken.append(Broken("I1", queue.path, f"counts {queue.waiting} asks, has {len(waiting)}"))
     below = queue.applications.values() if queue.leaf else queue.children.values()
-    priority = exposed_priority(
-        max((member.priority for member in below if not getattr(member, "set_back", False)), default=NOTHING_WAITS),
-        queue.properties.priority_offset,
-        fenced=queue.properties.priority_policy is PriorityPolicy.FENCE,
-    )
+    priority = queue.expose_priority([member.priority for member in below if not getattr(member, "set_back", False)])
     if priority != queue.priority:
         broken.append(Broken("I9", queue.path, f"priority is {queue.priority}, should be {priority}"))
+    rank = queue.expose_priority([member.rank for member in below])
+    if rank != queue.rank:
+        broken.append(Broken("I9", queue.path, f"rank is {queue.rank}, should be {rank}"))
+    counted = {**_sum_counted(queue), **queue.guaranteed}
+    if counted != queue.counted and queue.parent is not None:
+        broken.append(Broken("I1", queue.path, f"counts with a guarantee of {queue.counted}, should be {counted}"))
     for child in queue.children.values():
         broken += _check_queue(state, child)
     return broken
+
+
+def _sum_counted(queue: Queue) -> dict[int, int]:
+    """Returns the guarantee with which the children of *queue* count together."""
+    sums: dict[int, int] = {}
+    for child in queue.children.values():
+        for t, amount in child.counted.items():
+            sums[t] = sums.get(t, 0) + amount
+    return sums
 
 
 def _check_reservations(state: PartitionState) -> list[Broken]:

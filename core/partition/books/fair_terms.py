@@ -8,7 +8,6 @@ from itertools import islice
 
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
-from kornel.core.policies.queue_order import fair_terms
 
 
 def refresh_fair_terms(state: PartitionState) -> None:
@@ -52,7 +51,7 @@ def take_fair_terms_steps(top: Queue) -> Iterator[None]:
     while left:
         queue, above = left.pop()
         inherited = {**above, **queue.max} if queue.max else above
-        queue.fair_terms = fair_terms(queue, inherited)
+        queue.set_fair_max(inherited)
         queue.order.mark_all()
         left.extend((child, inherited) for child in queue.children.values())
         yield

@@ -282,7 +282,7 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
             yield from take_fair_terms_steps(queue)
     for queue in touched:
         renew_order(queue)
-        queue.refresh_priority()
+        queue.refresh_priorities()
         filter_newcomers(queue)
         wake_for_queue(state, queue)
         yield
@@ -418,6 +418,7 @@ def _drop_queue(state: PartitionState, queue: Queue) -> None:
         _drop_queue(state, child)
     assert queue.parent is not None, "the root stays as long as its partition"
     queue.parent.order.discard(queue)
+    queue.set_limits({}, {})  # Its ancestors no longer count with its guarantee.
     del queue.parent.children[queue.name]
     del state.queues[queue.path]
     queue.dissolve()

@@ -19,7 +19,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.waking import wake_for_queue
 from kornel.core.policies.placement.decide import Placed
 from kornel.core.policies.placement.namespace_limits import NamespaceLimits
-from kornel.core.policies.queue_order import fair_terms
+from kornel.core.policies.queue_order import find_fair_max
 
 TYPES_LEFT_BY_TAGS: Final = MAX_TYPES // 2
 """The resource types that tags leave to nodes and configurations, because anyone who submits an application writes its
@@ -128,28 +128,28 @@ def _create_leaf(state: PartitionState, placed: Placed, wanted: Prospect) -> Que
         queue = state.new_queue(name, queue, leaf=False, properties=terms.parent_properties)
         queue.managed = False
         queue.dynamic_terms = terms
-        queue.fair_terms = fair_terms(queue)
+        queue.set_fair_max(find_fair_max(queue))
         if state.recording:
             state.events.queues.queue_created(queue)
     leaf = state.new_queue(missing[-1], queue, leaf=True, properties=wanted.properties)
     leaf.managed = False
     leaf.dynamic_terms = _terms_below(queue) if leaf.name != RECOVERY_QUEUE else None
-    leaf.fair_terms = fair_terms(leaf)
+    leaf.set_fair_max(find_fair_max(leaf))
     if state.recording:
         state.events.queues.queue_created(leaf)
     return leaf
 
 
 def _limit_leaf(state: PartitionState, leaf: Queue, wanted: Prospect) -> None:
-    """Puts the amounts of *wanted* into force for *leaf*. No other queue depends on them, so nothing else is computed
-    again."""
+    """Puts the amounts of *wanted* into force for *leaf*. Of other queues, only the guarantees with which its ancestors
+    count depend on them."""
     leaf.max_applications = wanted.max_applications
     guaranteed = {t: amount for t, amount in wanted.guaranteed.items() if amount}
     if leaf.guaranteed == guaranteed and leaf.max == wanted.max:
         return
     leaf.set_limits(guaranteed, dict(wanted.max))
     state.rules_changed()
-    leaf.fair_terms = fair_terms(leaf)
+    leaf.set_fair_max(find_fair_max(leaf))
     if leaf.parent is not None:
         leaf.parent.order.mark_changed(leaf)
     if leaf.applications:

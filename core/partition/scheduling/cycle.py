@@ -10,7 +10,6 @@ from __future__ import annotations
 from heapq import heappop
 from typing import Final
 
-from kornel.core.domain.application_states import AppState
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.model.allocations import AskGroup
 from kornel.core.model.gang_units import GangUnit
@@ -24,7 +23,6 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, dependence, failing
 from kornel.core.partition.waiting.rooms import (
     hold_back,
-    may_start_next,
     park_below_limit,
     park_below_quota,
     park_for_domain,
@@ -35,9 +33,6 @@ from kornel.core.preemption import slices
 
 QUEUES_PER_SLICE: Final = 1_000
 """The most queues whose fair-share denominators one slice computes again while those of all queues are due."""
-
-_ACCEPTED: Final = AppState.ACCEPTED
-"""Kept as a constant, because reading a member from its class costs as much as a call, and every choice needs it."""
 
 
 def run(state: PartitionState, now_ns: int, budget: int) -> tuple[bool, str]:
@@ -125,10 +120,6 @@ def first_group(root: Queue) -> AskGroup | None:
 def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     """Places the first ask of *group*, preempts for an ask of it, or sets the group aside. Returns the cost in
     decisions."""
-    application = group.application
-    if application.state is _ACCEPTED and not may_start_next(application):
-        hold_back(application, application.queue)
-        return 1
     if group.is_unit:
         assert isinstance(group, GangUnit)
         return gang_turns.serve_gang(state, group, now_ns)

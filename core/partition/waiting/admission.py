@@ -14,7 +14,7 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.rooms import Gate, offer_application, offer_slots, review_newcomer
+from kornel.core.partition.waiting.rooms import Gate, may_start_next, offer_application, offer_slots, review_newcomer
 
 _ACCEPTED: Final = AppState.ACCEPTED
 _RUNNING: Final = AppState.RUNNING
@@ -23,8 +23,8 @@ _NOT_RUNNING_YET: Final = frozenset({_ACCEPTED, AppState.RESUMING})
 
 
 def may_run(_state: PartitionState, application: Application) -> Gate | None:
-    """Returns the queue, user or group whose limit keeps *application* from starting, the root first; ``None``: it may
-    run."""
+    """Returns the queue, user or group that keeps *application* from starting: by a limit, the root first, or a leaf
+    sorted ``stateaware`` because it is the turn of another one; ``None``: it may run."""
     if application.state is not _ACCEPTED:
         return None
     # An application that is allocating counts at its queues already and needs no other slot there. The limit of its
@@ -33,6 +33,8 @@ def may_run(_state: PartitionState, application: Application) -> Gate | None:
         for queue in reversed(application.queue.lineage()):
             if not queue.open():
                 return queue
+    if not may_start_next(application):
+        return application.queue
     for account in application.accounts:
         if not account.open() and application not in account.holders:
             return account

@@ -10,9 +10,10 @@ is reached. A slot that becomes free there is offered to the first application o
 slot, the next one gets the offer. In a leaf sorted ``stateaware``, one application at a time may start: the others are
 held back at the leaf itself, and :attr:`Queue.newcomers` tells which of them is next.
 
-An ask lends its priority to its application and queue while the next cycle may try it, or while it waits only for room
-on a node that could hold it. An ask that its own quota keeps back, that no node could hold, or that the shim refuses
-everywhere lends nothing; otherwise lesser asks behind it would come before better asks of other queues.
+The rank of an application and its queues is the highest priority among the active groups only, because lesser asks
+would otherwise come before better asks of other queues. The priority that is shown also counts asks that wait only for
+room on a node that could hold them, but not an ask that its own quota keeps back, that no node could hold, or that the
+shim refuses everywhere.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def activate_group(group: AskGroup) -> None:
     if group in order.groups:
         # The group is offered already, but its first ask may be another one than before.
         order.offer_group(group)
-        application.queue.order.mark_changed(application)
+        application.update_rank()
         return
     if group.parked_at is not None:
         leave_room(group)
@@ -63,6 +64,8 @@ def activate_group(group: AskGroup) -> None:
         _park_for_back_off(group)
         return
     order.offer_group(group)
+    if group.lent > application.rank:
+        application.set_rank(group.lent)
     leaf = application.queue
     leaf.order.add(application)
     for queue in leaf.lineage():
@@ -80,8 +83,10 @@ def retract_group(group: AskGroup) -> None:
     application.order.discard(group)
     queue = application.queue
     if application.order.groups:
-        queue.order.mark_changed(application)
+        application.update_rank()
         return
+    if application.rank != NOTHING_WAITS:
+        application.set_rank(NOTHING_WAITS)
     queue.order.discard(application)
     # No group of the application is offered any more: if its slot is still free, the next application of the leaf gets
     # it.
@@ -271,6 +276,8 @@ def lend_priority(group: AskGroup) -> None:
         group.lent = priority
         application = group.application
         application.update_lent(lent, priority)
+        if lent != NOTHING_WAITS and group in application.order.groups:
+            application.update_rank()
         if application.queue.newcomers is not None:
             review_newcomer(application)
 

@@ -16,8 +16,7 @@ class Round(Protocol):
         ...
 
     def next_batch(self) -> list[Allocation]:
-        """Returns the next batch of aged asks that were not tried in this round yet, beginning with those of the queue
-        that holds least (preemption.md F5)."""
+        """Returns the next batch of aged asks that were not tried in this round yet, in order (preemption.md F5)."""
         ...
 
     def try_allocate(self, ask: Allocation) -> bool:
@@ -27,10 +26,14 @@ class Round(Protocol):
 
 
 def in_batches(round_: Round) -> None:
-    """Tries aged asks in batches, each ask once, until the limit is reached or none is left (preemption.md F4, F6)."""
+    """Tries aged asks in batches, each ask once, until the limit is reached or none is left (preemption.md F4, F6).
+
+    An ask that preempts ends its batch, because what its queue has claimed changes the order (F7).
+    """
     while round_.within_limit():
         batch = round_.next_batch()
         if not batch:
             return
         for ask in batch:
-            round_.try_allocate(ask)
+            if round_.try_allocate(ask):
+                break

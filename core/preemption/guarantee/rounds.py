@@ -5,6 +5,7 @@ A round does not place or preempt in a way of its own: its attempts are those of
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 from kornel.core.model.allocations import Allocation
@@ -13,11 +14,10 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import finding
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import UNSERVED
-from kornel.core.policies.application_order import application_key
+from kornel.core.policies.ask_order import line_up
 from kornel.core.preemption.guarantee import cycle_limit
 from kornel.core.preemption.guarantee import drive as guarantee_drive
 from kornel.core.preemption.guarantee.batches import in_batches
-from kornel.core.preemption.guarantee.fences import project_usage
 
 SEARCHES: Final = 4
 """The most searches for victims in one round, because each takes milliseconds. The other asks stay due, so the slices
@@ -83,20 +83,17 @@ class PartitionRound:
 
 
 def _list_candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:
-    """Returns up to *most* due asks that were not tried in this round yet, from the queues that hold least net of
-    victims first, in each queue in scheduling order (preemption.md F5)."""
+    """Returns up to *most* due asks that were not tried in this round yet, in the order of queues over what is left to
+    try (preemption.md F5, G.2)."""
     found: list[Allocation] = []
     # Most waiting asks were refused and wait for a change, so it is not worth sorting all of them each second.
-    leaves = [queue for queue in state.queues.values() if queue.with_due and queue.waiting and _has_due(queue)]
-    for leaf in sorted(leaves, key=_net_share):
-        served = [a for a in leaf.with_due if a.state not in UNSERVED and not a.backoff_until_ns]
-        for application in sorted(served, key=application_key):
-            groups = [group for group in application.groups.values() if not group.kept_back]
-            due = [ask for group in groups for ask in group.due if ask not in tried]
-            found.extend(sorted(due, key=lambda ask: ask.order))
-            if len(found) >= most:
-                return found[:most]
-    return found
+    for leaf in [queue for queue in state.queues.values() if queue.with_due and queue.waiting and _has_due(queue)]:
+        for application in leaf.with_due:
+            if application.state not in UNSERVED and not application.backoff_until_ns:
+                for group in application.groups.values():
+                    if group.due and not group.kept_back:
+                        found += islice((ask for ask in group.next_due() if ask not in tried), most)
+    return list(islice(line_up(found), most))
 
 
 def _has_due(leaf: Queue) -> bool:
@@ -105,13 +102,3 @@ def _has_due(leaf: Queue) -> bool:
         if not any(group.due for group in application.groups.values()):
             del leaf.with_due[application]
     return bool(leaf.with_due)
-
-
-def _net_share(queue: Queue) -> tuple[float, str]:
-    """Returns the sort key of *queue*: the largest share of (used - preempting + claimed) in its fair-share
-    denominators, then its path, which makes the order total."""
-    share = 0.0
-    for t, denominator in queue.fair_terms:
-        if denominator > 0:
-            share = max(share, project_usage(queue, t) / denominator)
-    return (share, queue.path)

@@ -8,7 +8,7 @@ asked.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from kornel.core.domain.effects import VictimRecord
@@ -22,6 +22,7 @@ from kornel.core.model.shapes import Shape
 from kornel.core.partition.scheduling.reserving import Turns, most_kept_by_age
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import UNSERVED
+from kornel.core.policies.ask_order import line_up
 from kornel.core.preemption import attempts, eviction
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota import planner as quota
@@ -305,18 +306,24 @@ def _holders_apart(equals: list[Allocation]) -> Iterator[list[Allocation]]:
         yield others
 
 
-def _in_turn(sandbox: Sandbox, seeking: Iterable[_Seekers]) -> deque[_Seekers]:
+def _in_turn(sandbox: Sandbox, seeking: Collection[_Seekers]) -> deque[_Seekers]:
     """Returns *seeking* in the order in which they try: by the time from which they may preempt, then those with
-    reservations, then in scheduling order."""
+    reservations, then in the order of queues over those that are left."""
     turns = Turns()
+    due: dict[int, list[Allocation]] = {}
+    for seekers in seeking:
+        ask = seekers.asks[0]
+        if ask.reservation is None:
+            due.setdefault(sandbox.due_ns(ask), []).append(ask)
+        elif seekers.turn is None:
+            seekers.turn = turns.sort_key(ask)
+    places = {ask: place for asks in due.values() for place, ask in enumerate(line_up(asks))}
 
     def order(seekers: _Seekers) -> tuple[object, ...]:
         ask = seekers.asks[0]
-        holds = ask.reservation is not None
-        turn = seekers.turn or turns.sort_key(ask)
-        if holds:
-            seekers.turn = turn
-        return sandbox.due_ns(ask), not holds, turn
+        if ask.reservation is not None:
+            return sandbox.due_ns(ask), False, seekers.turn
+        return sandbox.due_ns(ask), True, places[ask]
 
     return deque(sorted(seeking, key=order))
 

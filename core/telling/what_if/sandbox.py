@@ -24,7 +24,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome, Unschedulable
@@ -46,7 +45,7 @@ from kornel.core.partition.scheduling.reserving import Turns, by_missing_share, 
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.places import refused_asks
-from kornel.core.partition.waiting.rooms import Gate, hold_back, may_start_next, note_lost_capacity
+from kornel.core.partition.waiting.rooms import Gate, note_lost_capacity
 from kornel.core.partition.waiting.waking import wake_for_queue, wake_waiting
 from kornel.core.preemption import attempts, eviction
 from kornel.core.preemption.governor import governing
@@ -233,10 +232,6 @@ class Sandbox:
             group = first_group(state.root)
             if group is None:
                 return
-            application = group.application
-            if application.state is AppState.ACCEPTED and not may_start_next(application):
-                hold_back(application, application.queue)
-                continue
             if isinstance(group, GangUnit):
                 yield from self._place_gang(group)
                 continue

@@ -9,10 +9,8 @@ from kornel.core.config.loader import load
 from kornel.core.config.model import PartitionConfig
 from kornel.core.domain.commands import AllocationSpec, UpdateAllocations
 from kornel.core.model.queues import Queue
-from kornel.core.partition.books import fair_terms as fair_terms_books
 from kornel.core.partition.configuration import configure
 from kornel.core.partition.state import PartitionState
-from kornel.core.policies import queue_order
 from tests.unit.config.reading import only, partition_text, queue, root
 from tests.unit.telling.test_what_if import PARTITION, SECOND, Core, amounts
 
@@ -29,18 +27,18 @@ def test_one_change_costs_one_queue(monkeypatch: pytest.MonkeyPatch, sharing: bo
     state = configure.build_partition("[rm]default", only(old), 0, [])
     touched: list[str] = []
     reckoned: list[str] = []
-    set_limits, fair_terms = Queue.set_limits, queue_order.fair_terms
+    set_limits, set_fair_max = Queue.set_limits, Queue.set_fair_max
 
     def spy(queue: Queue, guaranteed: dict[int, int], maximum: dict[int, int]) -> None:
         touched.append(queue.path)
         set_limits(queue, guaranteed, maximum)
 
-    def counted(queue: Queue, inherited: dict[int, int]) -> tuple[tuple[int, int], ...]:
+    def counted(queue: Queue, fair_max: dict[int, int]) -> None:
         reckoned.append(queue.path)
-        return fair_terms(queue, inherited)
+        set_fair_max(queue, fair_max)
 
     monkeypatch.setattr(Queue, "set_limits", spy)
-    monkeypatch.setattr(fair_terms_books, "fair_terms", counted)
+    monkeypatch.setattr(Queue, "set_fair_max", counted)
     queues[3]["queues"][4] = queue("q4", m={"vcore": "5"})
     new = load(partition_text(root(*queues)))
     configure.update(state, only(share_equal_parts(new, old) if sharing else new), 0)

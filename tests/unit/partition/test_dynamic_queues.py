@@ -14,7 +14,7 @@ from kornel.core.partition.books import audit
 from kornel.core.partition.configuration import dynamic_queues
 from kornel.core.partition.engine import Engine
 from kornel.core.partition.state import PartitionState
-from kornel.core.policies.queue_order import fair_terms
+from kornel.core.policies.queue_order import find_fair_max
 from tests.reading import status_of
 
 PARTITION = "[rm]default"
@@ -51,16 +51,16 @@ def test_shares_of_other_queues_are_not_reckoned_again(monkeypatch: pytest.Monke
     engine, state = running(*(f"ns{number}" for number in range(50)))
     reckoned: list[str] = []
 
-    def counted(queue: Queue) -> tuple[tuple[int, int], ...]:
+    def counted(queue: Queue) -> dict[int, int]:
         reckoned.append(queue.path)
-        return fair_terms(queue)
+        return find_fair_max(queue)
 
-    monkeypatch.setattr(dynamic_queues, "fair_terms", counted)
+    monkeypatch.setattr(dynamic_queues, "find_fair_max", counted)
     submit(engine, "new")
     submit(engine, "ns7", quota=quota(vcore=5))
     assert reckoned == ["root.new", "root.ns7"]
     assert not state.fair_terms_stale
-    assert all(queue.fair_terms == fair_terms(queue) for queue in state.queues.values())
+    assert all(dict(queue.fair_max) == find_fair_max(queue) for queue in state.queues.values())
 
 
 def test_limits_of_one_queue_are_its_own() -> None:

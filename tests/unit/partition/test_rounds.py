@@ -13,8 +13,9 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.partition import lifecycle
 from kornel.core.partition.state import PartitionState
+from kornel.core.policies import ask_order
+from kornel.core.policies.queue_order import QueueKey, queue_turn_key
 from kornel.core.preemption import rounds
-from kornel.core.preemption.guarantee import rounds as guarantee_rounds
 from kornel.core.preemption.guarantee import victim_orders as registry
 from kornel.core.preemption.guarantee.cost import by_comparison, by_cost
 from kornel.core.preemption.guarantee.kind import GUARANTEE
@@ -103,13 +104,12 @@ def test_j_f3_a_policy_meets_each_ask_once_a_round() -> None:
 def test_leaves_whose_asks_sleep_are_not_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand of them each second would be half of what an idle core does."""
     ordered: list[str] = []
-    share = guarantee_rounds._net_share
 
-    def noted(queue: Queue) -> tuple[float, str]:
+    def noted(queue: Queue) -> QueueKey:
         ordered.append(queue.path)
-        return share(queue)
+        return queue_turn_key(queue)
 
-    monkeypatch.setattr(guarantee_rounds, "_net_share", noted)
+    monkeypatch.setattr(ask_order, "queue_turn_key", noted)
     stage = Stage()
     stage.play([line for line in J_B27 if not line.startswith("ask")])
     stage.play(["ask hopeless queue=root.a f=7 other=yes"])
