@@ -34,7 +34,9 @@ def random_queues(rng: random.Random, total: int, *, all_guaranteed: bool = Fals
         if amount is None:
             below = sum(owed[leaf] for leaf in LEAVES if leaf.startswith(f"{path}."))
             amount = below if all_guaranteed or rng.random() < 0.5 else 0
-            if amount and not all_guaranteed:  # More than its leaves declare, which is shared by those that declare none.
+            if (
+                amount and not all_guaranteed
+            ):  # More than its leaves declare, which is shared by those that declare none.
                 amount += {"p": 4, "p.x": 2, "q": 3}[path]
         properties = {}
         if rng.random() < 0.15:

@@ -19,6 +19,8 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import dependence
 
 NO_ANSWER: Final = "the resource manager did not answer in time"
+UNANSWERED: Final = -1
+"""Stands for the index of the last victim when no answer came in time."""
 
 
 def ask_predicates(
@@ -174,7 +176,7 @@ def expire_inquiries(callbacks: Callbacks, now_ns: int) -> None:
         if inquiry.decide is not None:
             inquiry.decide(dict.fromkeys(inquiry.node_ids, NO_ANSWER), now_ns)
         elif inquiry.decide_victims is not None:
-            inquiry.decide_victims(None, now_ns)
+            inquiry.decide_victims(UNANSWERED, now_ns)
 
 
 def next_deadline_ns(callbacks: Callbacks) -> int | None:

@@ -14,10 +14,10 @@ from kornel.core.partition.asks import finding
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies.application_order import application_key
+from kornel.core.preemption.entitlement import project_usage
 from kornel.core.preemption.guarantee import cycle_limit
 from kornel.core.preemption.guarantee import drive as guarantee_drive
 from kornel.core.preemption.guarantee.batches import in_batches
-from kornel.core.preemption.guarantee.fences import project_usage
 
 SEARCHES: Final = 4
 """The most searches for victims in one round, because each takes milliseconds. The other asks stay due, so the slices

@@ -20,8 +20,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.model.users import Account
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.guarantee.entitlement import Entitlement, find_entitlement
-from kornel.core.preemption.guarantee.fences import project_usage
+from kornel.core.preemption.entitlement import Entitlement, find_entitlement, project_usage
 
 Amounts = dict[int, int]
 """Amounts by type index."""

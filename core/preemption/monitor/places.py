@@ -343,7 +343,7 @@ class Planner:
                 needs.append((figures, need))
         entitled = None if self._run.balancing else entitlement_of(self._run.view, ask, self._held_by)
         if entitled is not None:
-            # A guarantee that is spent is shared by those inside it: they make room for each other, not others for them.
+            # Those inside a guarantee that is spent make room for each other; nobody outside makes room for them.
             needs += [(self._run.picture.of[entitled.queues[t]], {t: gone}) for t, gone in entitled.swaps.items()]
         return Want(ask, leaf, needs)
 

@@ -11,8 +11,12 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.guarantee.fences import project_usage
 from kornel.core.preemption.plan import Refusal
+
+
+def project_usage(queue: Queue, t: int) -> int:
+    """Returns ``proj``: what *queue* will use of type *t* once its victims have left and their preemptors run."""
+    return queue.used[t] - queue.preempting[t] + queue.claimed[t]
 
 
 @dataclass(frozen=True, slots=True)
