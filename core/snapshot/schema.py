@@ -492,7 +492,7 @@ PREEMPTION: Final = (
         Notices,
         "checkpoints entries generation held lacking left_out_ns now_ns observed of_application offered open"
         " places rounds settings slices taken",
-        under_way="steps",
+        under_way="steps consultation",
         defaults={"left_out_ns": None},
     ),
     Kept(Place, "ask node victims"),

@@ -21,6 +21,8 @@ from kornel.core.partition.waiting import dependence
 NO_ANSWER: Final = "the resource manager did not answer in time"
 UNANSWERED: Final = -1
 """Stands for the index of the last victim when no answer came in time."""
+REFUSED_WITH_VICTIMS: Final = "it would not run there if victims left"
+"""The reason kept for a node that the shim refused in an answer about victims, which gives none."""
 
 
 def ask_predicates(
@@ -115,6 +117,11 @@ def _open(state: PartitionState, inquiry: Inquiry, now_ns: int) -> Inquiry:
     callbacks.open[inquiry.number] = inquiry
     heappush(callbacks.deadlines, (now_ns + callbacks.timeout_ns, inquiry.number))
     return inquiry
+
+
+def describe_refusal(last: int | None) -> str:
+    """Returns the reason to be kept for the shim's answer *last* that victims would not make room."""
+    return NO_ANSWER if last == UNANSWERED else REFUSED_WITH_VICTIMS
 
 
 def is_open(ask: Allocation, number: int) -> bool:

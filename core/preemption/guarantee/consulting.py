@@ -22,9 +22,6 @@ from kornel.core.preemption.plan import AnswerPending
 MOST_ROUNDS: Final = 32
 """The most times that one attempt may ask the shim again before it is given up."""
 
-REFUSED_WITH_VICTIMS: Final = "it would not run there if victims left"
-"""The reason kept for a node that the shim refused in an answer about victims, which gives none."""
-
 _Question = tuple[str, tuple[str, ...], int]
 """The ID of a node, the keys of the victims in order, and the start index."""
 
@@ -109,15 +106,10 @@ class Dialogue:
             offer_attempt(self._state, ask)
 
 
-def describe_refusal(last: int | None) -> str:
-    """Returns the reason to be kept for the shim's answer *last* that victims would not make room."""
-    return inquiries.NO_ANSWER if last == inquiries.UNANSWERED else REFUSED_WITH_VICTIMS
-
-
 def _decide_victims(dialogue: Dialogue, question: _Question, last: int | None, _now_ns: int) -> None:
     _, victims, start = question
     passed = last is not None and start <= last < len(victims)
-    dialogue.note_answer(question, last if passed else None, describe_refusal(last))
+    dialogue.note_answer(question, last if passed else None, inquiries.describe_refusal(last))
 
 
 def _decide_node(dialogue: Dialogue, question: _Question, refused: Mapping[str, str], _now_ns: int) -> None:

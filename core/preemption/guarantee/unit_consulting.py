@@ -16,7 +16,7 @@ from kornel.core.model.gang_units import UNIT_KEY
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries, pausing
 from kornel.core.partition.waiting.places import offer_attempt
-from kornel.core.preemption.guarantee.consulting import MOST_ROUNDS, describe_refusal
+from kornel.core.preemption.guarantee.consulting import MOST_ROUNDS
 from kornel.core.preemption.plan import Refusal, UnitPlan
 
 _Question = tuple[str, str, tuple[str, ...]]
@@ -119,7 +119,7 @@ class UnitDialogue:
 def _note_last_victim(dialogue: UnitDialogue, question: _Question, last: int | None, now_ns: int) -> None:
     """Notes the answer to *question*. If the shim wants further victims to leave, the member counts as refused."""
     passed = last is not None and 0 <= last < len(question[2])
-    dialogue.note_answer(question, now_ns, reason="" if passed else describe_refusal(last))
+    dialogue.note_answer(question, now_ns, reason="" if passed else inquiries.describe_refusal(last))
 
 
 def _note_refused_nodes(dialogue: UnitDialogue, question: _Question, refused: Mapping[str, str], now_ns: int) -> None:
