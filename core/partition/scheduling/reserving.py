@@ -134,7 +134,8 @@ def _decide_reservation(
     state: PartitionState, ask: Allocation, node: Node, refused: Mapping[str, str], now_ns: int
 ) -> None:
     ask.reserve_after_ns = 0
-    if pausing.leave_out(state, ask, (node.node_id,), refused, now_ns, logged=False):
+    if node.node_id in refused:
+        pausing.leave_out(state, ask, (node.node_id,), refused, now_ns, logged=False)
         state.reserving.call_round(now_ns)
         return
     # Since the question was sent, the node, the quotas or the ask may have changed, so all conditions are tested again.

@@ -42,6 +42,8 @@ def leave_out(
 ) -> bool:
     """Leaves those of the nodes *asked* out for *ask* that the shim *refused*, each for a reason, which is kept in the
     failure log if it is to be *logged*. Returns whether there are any."""
+    if state.requests.get(ask.key) is not ask:
+        return False  # It was withdrawn while the shim was asked.
     named = {node_id: refused[node_id] for node_id in asked if node_id in refused}
     for node_id, reason in named.items():
         _note_refusal(state, ask, node_id, reason, now_ns)
