@@ -50,16 +50,25 @@ _NOT_DUE: Final[dict[Allocation, None]] = {}
 """The empty mapping that all groups without due asks share; never changed."""
 
 
-class StartFailure(NamedTuple):
-    """The number of failures in a row to start an ask on a node, and the time until which that node is left out for
-    it."""
+class NodeRefusal(NamedTuple):
+    """The shim's last no for an ask on a node, the ``times``-th in a row.
 
+    ``of_start``: the ask had been placed there and could not be started, which is remembered until the request ends.
+    The ``node`` is left out until ``until_ns`` or, from ``least_ns`` on, until it has other ``changes``: the number of
+    those that may let the shim answer otherwise.
+    """
+
+    reason: str
     times: int
+    of_start: bool
+    least_ns: int
     until_ns: int
+    node: Node | None
+    changes: int
 
 
-NEVER_FAILED: Final[dict[str, StartFailure]] = {}
-"""The empty mapping that all asks without failed starts share; never changed."""
+NONE_REFUSED: Final[dict[str, NodeRefusal]] = {}
+"""The empty mapping that all asks without such nodes share; never changed."""
 
 V = TypeVar("V")
 
@@ -160,16 +169,14 @@ class Allocation:
     """The placeholder whose place a real ask takes if the shim agrees."""
     proposed_by: _Extra[Allocation | None] = _Extra(None)
     """The ask that a placeholder gives its place to if the shim agrees."""
-    refusals: _Extra[int] = _Extra(0)
-    """The number of refusals everywhere in a row: the pause before the next try grows with it."""
     pause_until_ns: _Extra[int] = _Extra(0)
-    """The time until which an ask that was refused everywhere is not tried, unless another node gains room."""
-    failed_on: _Extra[dict[str, StartFailure]] = _Extra(NEVER_FAILED)
-    """The failed starts by node, kept until the request ends or the node changes."""
+    """The time of the next look at whether the nodes that the shim refused are left out any longer."""
+    tried_last: _Extra[dict[str, NodeRefusal]] = _Extra(NONE_REFUSED)
+    """The nodes that the shim refused once and that are not left out any more: they come after all others."""
     dependent: _Extra[bool] = _Extra(False)
     """Tells whether other placements decide about its nodes, so that the shim is asked about it in turn."""
     reserve_after_ns: _Extra[int] = _Extra(0)
-    """The time before which no node is reserved for it by age, because the shim is being asked or has refused one."""
+    """The time before which no node is reserved for it by age, because the shim is being asked."""
     dialogue: _Extra[Any] = _Extra(None)
     """The shim's answers so far about victims for this ask."""
     failures: _Extra[FailureLog | None] = _Extra(None)
@@ -204,8 +211,8 @@ class Allocation:
         self.reservation: Reservation | None = None
         self.triggered = False
         """Set when the ask has preempted and waits for its victims to leave."""
-        self.refused: dict[str, str] | None = None
-        """The nodes that the shim refused for it lately, each with the reason."""
+        self.refused: dict[str, NodeRefusal] | None = None
+        """The nodes that are left out for it because the shim refused them."""
         self.scale_up = False
         """Tells whether the shim was notified that no node has room for it."""
         self.version = arrival
@@ -215,13 +222,16 @@ class Allocation:
         """The number of times in a row that it was a candidate and was not placed (preemption.md F8)."""
 
     def clear_search(self) -> None:
-        """Clears what was noted during the search for its node."""
+        """Clears what was noted during the search for its node, except where it could not be started."""
         self.missed = 0
-        self.refused = None
         if self.extras is not None:
             self.dialogue = None
             self.attempt_due = False
-            self.refusals = 0
+        if self.refused is not None or self.tried_last is not NONE_REFUSED:
+            known = {**self.tried_last, **(self.refused or {})}
+            failed = {node_id: refusal for node_id, refusal in known.items() if refusal.of_start}
+            self.tried_last = failed or NONE_REFUSED
+            self.refused = None
 
     @property
     def priority(self) -> int:

@@ -22,7 +22,7 @@ Decide = Callable[[Mapping[str, str], int], None]
 """Called with the refusals, node ID to reason, and the time."""
 
 DecideVictims = Callable[[int | None, int], None]
-"""Called with the index of the last victim that has to go, ``None`` for never, and the time."""
+"""Called with the index of the last victim that has to go, ``None`` for never, -1 for no answer, and the time."""
 
 
 class Inquiry:

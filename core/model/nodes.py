@@ -41,9 +41,9 @@ class Node:
     """
 
     __slots__ = (
-        "allocated", "allocations", "attributes", "capacity", "claims", "counted", "devices", "domains",
-        "drained_by_shim", "foreign", "foreign_loads", "free", "held", "instance_type", "node_id", "occupied", "open",
-        "operator_drain", "schedulable", "score", "version",
+        "allocated", "allocations", "attributes", "capacity", "changes", "claims", "counted", "departures", "devices",
+        "domains", "drained_by_shim", "foreign", "foreign_loads", "free", "held", "instance_type", "node_id",
+        "occupied", "open", "operator_drain", "schedulable", "score", "version",
     )  # fmt: skip
 
     def __init__(self, node_id: str, attributes: tuple[tuple[str, str], ...], capacity: Vector) -> None:
@@ -74,6 +74,10 @@ class Node:
         self.score = 0.0
         self.version = 0
         """A number that changes whenever the load or the capacity does."""
+        self.changes = 0
+        """The number of times that the shim has said something else of it: its capacity, its state, its devices."""
+        self.departures = 0
+        """The number of allocations and foreign loads that have left the node."""
         self.domains: tuple[Domain, ...] = ()
         """The domains in which the node is, the outermost first; empty: it is in none."""
         self.counted: Counted = NOTHING_COUNTED
@@ -207,6 +211,7 @@ class Node:
     def unbook_foreign(self, key: str) -> None:
         """Take foreign load off the books; ignore an unknown key."""
         self.version += 1
+        self.departures += key in self.foreign
         self.foreign_loads.pop(key, None)
         for t, amount in self.foreign.pop(key, ()):
             self.occupied[t] -= amount

@@ -99,8 +99,6 @@ class PartitionState:
         self.events: Final = Recorder(EventLog(effects, self.callbacks), self.types)
         self.allocation_count = 0
 
-        self.failed_starts: Final[dict[str, dict[Allocation, None]]] = {}
-        """The asks that the shim could not start on a node, by ID of the node."""
         self.too_large: Final[dict[Shape, None]] = {}
         """Demands that no open node could hold even if it were empty. The entries are made when they are looked up, and
         corrected as nodes come and go."""

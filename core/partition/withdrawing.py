@@ -7,7 +7,6 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.partition.asks import instances, moves, questions
 from kornel.core.partition.gangs import pools, replacement
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import pausing
 from kornel.core.preemption import eviction
 
 
@@ -17,7 +16,6 @@ def withdraw_ask(state: PartitionState, ask: Allocation, *, timed_out: bool = Fa
     The placeholder that it was to replace leaves too (protocol.md DB-10).
     """
     questions.cancel_question(state, ask)
-    pausing.forget_failures(state, ask)
     if ask.place is AskPlace.REPLACING:
         replacement.undo_replacement(state, ask)
     eviction.forget_ask(state, ask)

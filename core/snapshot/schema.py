@@ -80,7 +80,7 @@ from kornel.core.domain.settings import (
 )
 from kornel.core.domain.topology import TopologyLevel, TopologyRequest, Wish
 from kornel.core.model import allocations, applications, domains, gang_units, group_order, task_groups, users
-from kornel.core.model.allocations import Allocation, AskGroup, Reservation, StartFailure
+from kornel.core.model.allocations import Allocation, AskGroup, NodeRefusal, Reservation
 from kornel.core.model.applications import Application, SpentKind
 from kornel.core.model.callbacks import Callbacks, Inquiry, LinedUp
 from kornel.core.model.claims import Claims
@@ -159,7 +159,7 @@ MEMBERS: Final = (
 MAPS: Final = (dict, OrderedDict, Counter, FreedAmounts)
 
 CONSTANTS: Final = {
-    **named_of(allocations, "NEVER_FAILED", "NONE_STUCK", "NO_VICTIMS", "_NOT_DUE"),
+    **named_of(allocations, "NONE_REFUSED", "NONE_STUCK", "NO_VICTIMS", "_NOT_DUE"),
     **named_of(
         applications, "NOBODY_WAITS", "NOTHING_LENT", "NOTHING_SPENT", "NO_GROUPS", "NO_REQUESTS", "NO_TASK_GROUPS"
     ),
@@ -167,7 +167,6 @@ CONSTANTS: Final = {
     **named_of(gang_units, "UNIT_KEY", "UNIT_SHAPE"),
     **named_of(group_order, "NONE_OFFERED", "NO_ENTRIES"),
     **named_of(past, "_NOTHING_SPENT"),
-    **named_of(pausing, "COULD_NOT_START"),
     **named_of(resources, "NOTHING"),
     **named_of(users, "NO_LIMITS"),
 }
@@ -188,7 +187,7 @@ FUNCTIONS: Final = {
     **named_of(lifecycle, "_end_state", "_expire_rejected"),
     **named_of(monitor_drive, "_begin_round", "_look_at_served"),
     **named_of(pacing, "_offer_again"),
-    **named_of(pausing, "_end_pause", "_end_start_pause"),
+    **named_of(pausing, "_look_at_refusals"),
     **named_of(placeholders, "_note_timeout"),
     **named_of(queue_order, "queue_turn_key"),
     **named_of(quota_timers, "_look_at_queues", "_look_at_victims"),
@@ -324,7 +323,7 @@ EFFECTS: Final = (
 """Effects that have not been handed over."""
 
 MODEL: Final = (
-    Kept(StartFailure, "times until_ns"),
+    Kept(NodeRefusal, "reason times of_start least_ns until_ns node changes"),
     Kept(
         Allocation,
         "application arrival bound_ns created_ns extras key missed node place refused reservation"
@@ -374,9 +373,9 @@ MODEL: Final = (
     Kept(ForeignLoad, "spec shape since_ns"),
     Kept(
         Node,
-        "allocated allocations attributes capacity claims counted devices domains drained_by_shim foreign"
-        " foreign_loads free held instance_type node_id occupied open operator_drain schedulable"
-        " score version",
+        "allocated allocations attributes capacity changes claims counted departures devices domains"
+        " drained_by_shim foreign foreign_loads free held instance_type node_id occupied open operator_drain"
+        " schedulable score version",
     ),
     Kept(
         Queue,
@@ -411,7 +410,7 @@ PARTITIONS: Final = (
         PartitionState,
         "name types preemption created_ns config resolver queues root nodes operator_drains"
         " node_order applications past recent_victims requests instances sharing_count foreign"
-        " reservations effects callbacks recording allocation_count failed_starts too_large holders"
+        " reservations effects callbacks recording allocation_count too_large holders"
         " no_room gained waiting_for_node topology waiting_for_domain sharing waiting_for_turn autoscaling"
         " held_count refused reserved_ready reserving gangs fair_terms_stale timers attempts_due"
         " _number guarantee notices changes rules moved stuck ignored unreported enforcement"
@@ -475,7 +474,7 @@ PREEMPTION: Final = (
         "_demand _unowed _watched _seen _stale _doubted _leaves _blocked _stages _unrefined _bands _costs _band_of"
         " _ages _roomy",
     ),
-    Kept(Dialogue, "_answers _ask _now_ns _open _state rounds"),
+    Kept(Dialogue, "_answers _ask _now_ns _open _refused _state rounds"),
     Kept(Adjustment, "fixed offset"),
     Kept(UnitAttempt, "restarts dialogue", under_way="search"),
     Kept(UnitDialogue, "_application _open _passed _rounds _state"),
@@ -493,7 +492,7 @@ PREEMPTION: Final = (
         Notices,
         "checkpoints entries generation held lacking left_out_ns now_ns observed of_application offered open"
         " places rounds settings slices taken",
-        under_way="steps",
+        under_way="steps consultation",
         defaults={"left_out_ns": None},
     ),
     Kept(Place, "ask node victims"),

@@ -17,13 +17,14 @@ MODULES = {
     "plans": ("preemption.plan", "preemption.monitor.plan", "preemption.quota.plan"),
     "laws": ("preemption.guarantee.unit_laws", *(f"preemption.{kind}.laws" for kind in _KINDS)),
     "planners": (
+        "preemption.entitlement",
         "preemption.gang_losses", "preemption.priorities", "preemption.victim_index", "preemption.governor.bounds",
         *(f"preemption.{kind}.planner" for kind in _KINDS),
         *(
             f"preemption.guarantee.{name}"
             for name in (
                 "allowances", "batches", "candidates", "cost", "device_predicate",
-                "entitlement", "fences", "frontier", "gang_victims",
+                "fences", "frontier", "gang_victims",
                 "needs", "node_bounds", "order", "predicates", "prospects", "search", "solve", "unit_domains",
                 "unit_packing", "watched_nodes",
                 "unit_devices", "unit_paper", "unit_reach", "unit_search", "victim_orders",

@@ -154,7 +154,7 @@ class PodShim:
         self.come_to_rest()
 
     def come_to_rest(self) -> None:
-        """Goes on until nothing was placed for longer than the core pauses after refusals."""
+        """Goes on until nothing was placed for longer than the core leaves nodes out after refusals."""
         placed, since_ns = -1, self.now_ns
         while True:
             self.cycle()
@@ -163,7 +163,7 @@ class PodShim:
             if len(self.history) != placed:
                 placed, since_ns = len(self.history), self.now_ns
             wake_ns = self.engine.next_wakeup_ns()
-            if wake_ns is None or wake_ns > since_ns + 2 * pausing.LONGEST_PAUSE_NS:
+            if wake_ns is None or wake_ns > since_ns + 2 * pausing.LEAST_NS:
                 return
             self.now_ns = max(self.now_ns + MILLISECOND, wake_ns)
 

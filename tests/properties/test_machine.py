@@ -84,7 +84,7 @@ def test_ten_thousand_steps() -> None:
         "ApplicationUpdated:Failing": 2, "ApplicationUpdated:Resuming": 1,
         "ApplicationAccepted": 100, "NodeAccepted": 50, "refused:CommandRefused": 10, "refused:ConfigError": 2,
         "NodeRejected:node-exists": 10, "ApplicationRejected:application-exists": 10,
-        "ApplicationRejected:no-queue": 10, "AllocationRejected:key-in-use": 3,
+        "ApplicationRejected:no-queue": 5, "AllocationRejected:key-in-use": 3,
         "AllocationRejected:application-not-found": 50, "AllocationRejected:placeholder-without-group": 5,
         "AllocationRejected:max-allocations": 20,
     }  # fmt: skip

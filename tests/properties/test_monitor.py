@@ -26,12 +26,18 @@ SECOND_NS: Final = 10**9
 def random_queues(rng: random.Random, total: int, *, all_guaranteed: bool = False) -> dict[str, dict[str, Any]]:
     """A valid tree over :data:`LEAVES` whose guarantees are within *total*, or a little above."""
     owed = {leaf: rng.randint(1 if all_guaranteed else 0, total // len(LEAVES) + 1) for leaf in LEAVES}
+    if not all_guaranteed:
+        owed = {leaf: amount if rng.random() < 0.7 else 0 for leaf, amount in owed.items()}
     queues: dict[str, dict[str, Any]] = {}
     for path in (*PARENTS, *LEAVES):
         amount = owed.get(path)
         if amount is None:
             below = sum(owed[leaf] for leaf in LEAVES if leaf.startswith(f"{path}."))
             amount = below if all_guaranteed or rng.random() < 0.5 else 0
+            if (
+                amount and not all_guaranteed
+            ):  # More than its leaves declare, which is shared by those that declare none.
+                amount += {"p": 4, "p.x": 2, "q": 3}[path]
         properties = {}
         if rng.random() < 0.15:
             properties["preemption.policy"] = rng.choice(["fence", "disabled"])

@@ -7,7 +7,7 @@ The allocation cycle, the reserved step and the preemption cycle all call :func:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
 from kornel.core.domain.application_states import AppState
@@ -85,7 +85,10 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
     if not shape.no_room:
         plain = shape.devices is None
         node = state.node_order.first_fit(shape.pairs) if plain else node_devices.first_node(state, ask)
-        if node is not None and ask.refused is not None and node.node_id in ask.refused:
+        if node is not None and (
+            (ask.refused is not None and node.node_id in ask.refused)
+            or (ask.extras is not None and node.node_id in ask.tried_last)
+        ):
             node = next(acceptable_nodes(state, ask), None)
             return node if node is not None else NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
         if node is not None:
@@ -97,10 +100,23 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
 
 
 def acceptable_nodes(state: PartitionState, ask: Allocation) -> Iterator[Node]:
-    """Yields the open nodes, in order, that have room for *ask* and that the shim has not refused for it."""
+    """Yields the open nodes, in order, that have room for *ask* and are not left out for it because the shim refused
+    them; those that it refused once come last."""
     if ask.spec.topology is not None and not ask.spec.required_node:
         return group_domains.nodes_for(state, ask)
     if ask.shape.devices is not None:
-        return node_devices.nodes_for(state, ask)
-    refused = ask.refused or {}
-    return (node for node in state.node_order.fitting_nodes(ask.shape.pairs) if node.node_id not in refused)
+        nodes = node_devices.nodes_for(state, ask)
+    else:
+        refused = ask.refused or {}
+        nodes = (node for node in state.node_order.fitting_nodes(ask.shape.pairs) if node.node_id not in refused)
+    return _order_refused_last(nodes, ask.tried_last) if ask.tried_last else nodes
+
+
+def _order_refused_last(nodes: Iterable[Node], last: Container[str]) -> Iterator[Node]:
+    behind: list[Node] = []
+    for node in nodes:
+        if node.node_id in last:
+            behind.append(node)
+        else:
+            yield node
+    yield from behind

@@ -40,7 +40,6 @@ def check(state: PartitionState) -> list[Broken]:
         *_check_users(state),
         *_check_admission(state),
         *_check_waiting_for_limits(state),
-        *_check_failed_starts(state),
         *_check_notices(state),
         *domain_audit.check(state),
         *device_audit.check(state),
@@ -406,19 +405,6 @@ def _could_start(application: Application) -> bool:
         and not application.backoff_until_ns
         and not isinstance(application.held_at, Account)
     )
-
-
-def _check_failed_starts(state: PartitionState) -> list[Broken]:
-    """Checks that failed starts are kept only for requests that exist, and only at nodes that the request itself has on
-    record (protocol.md 3.6)."""
-    broken: list[Broken] = []
-    for node_id, known in state.failed_starts.items():
-        for request in known:
-            if state.requests.get(request.key) is not request:
-                broken.append(Broken("3.6", node_id, f"{request.key} is gone, and its failure to start is kept"))
-            elif node_id not in request.failed_on:
-                broken.append(Broken("3.6", node_id, f"{request.key} is kept for a failure that it does not know of"))
-    return broken
 
 
 def _check_notices(state: PartitionState) -> list[Broken]:

@@ -237,6 +237,7 @@ def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
     allocation.node = None
     allocation.version = state.next_number()
     del node.allocations[allocation.key]
+    node.departures += 1
     if allocation.preempted:
         node.expect_no_exit(allocation)
     node.refund_pairs(pairs)

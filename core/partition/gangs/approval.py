@@ -20,7 +20,6 @@ from kornel.core.partition.gangs import replacement
 from kornel.core.partition.gangs.replacement import Pair
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import dependence, inquiries, pausing
-from kornel.core.partition.waiting.failing import note_failure
 from kornel.core.partition.waiting.rooms import UNSERVED
 
 MOST_NODES: Final = 64
@@ -88,10 +87,8 @@ def _decide_pairs(
     assert inquiry is not None, "the caller has looked"
     node_ids = inquiry.node_ids
     proposed = part_pair(ask)
-    named = {node_id: refused[node_id] for node_id in node_ids if node_id in refused}
-    for reason in dict.fromkeys(named.values()):
-        note_failure(ask, reason, now_ns)
-    passed = [node_id for node_id in node_ids if node_id not in named]
+    some_refused = pausing.leave_out(state, ask, node_ids, refused, now_ns)
+    passed = [node_id for node_id in node_ids if node_id not in refused]
     if ask.dependent:
         del passed[1:]
         if passed and not dependence.may_act_upon(state.callbacks, inquiry):
@@ -105,11 +102,8 @@ def _decide_pairs(
                 dependence.note_placement(state, ask, now_ns)
             look_for_pairs(state, ask)
             return
-    if named:
-        ask.refused = {**(ask.refused or {}), **named}
-        if state.recording:
-            state.events.refused_everywhere(ask)
-        pausing.pause_ask(state, ask, now_ns)
+    if some_refused and state.recording:
+        state.events.refused_everywhere(ask)
     look_for_pairs(state, ask)
 
 

@@ -113,7 +113,9 @@ class Recorder:
         if recorded.refused_ns is not None and now_ns - recorded.refused_ns < PAUSE_NS:
             return
         recorded.refused_ns = now_ns
-        self._record_about(ask, event_texts.describe_refusals((ask.refused or {}).values()))
+        self._record_about(
+            ask, event_texts.describe_refusals(refusal.reason for refusal in (ask.refused or {}).values())
+        )
 
     def no_victim_on_required_node(self, ask: Allocation) -> None:
         """Records that *ask* requires a node on which no victim could make room for it."""

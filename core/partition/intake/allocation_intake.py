@@ -28,6 +28,7 @@ from kornel.core.partition.gangs import pools
 from kornel.core.partition.intake import device_faults, handshake, removal
 from kornel.core.partition.scheduling import placement
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import pausing
 from kornel.core.partition.waiting.waking import wake_for_node
 from kornel.core.partition.withdrawing import withdraw_ask
 from kornel.core.preemption import attempts, eviction, slices
@@ -393,7 +394,8 @@ def _replace_ask(state: PartitionState, ask: Allocation, spec: AllocationSpec, s
     resized = ask.shape is not shape
     if resized:
         questions.cancel_question(state, ask)
-        state.guarantee.refusals.forget_ask(ask)  # The shim refused nodes for the former size.
+        state.guarantee.refusals.forget_ask(ask)
+        pausing.forgive_refusals(state, ask)  # The shim refused nodes for the former size.
         moves.resize_request(state, ask, shape)
         attempts.watch(state, ask)
         if ask.reservation is not None:

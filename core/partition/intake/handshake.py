@@ -13,7 +13,6 @@ from kornel.core.partition.asks.answers import device_tags
 from kornel.core.partition.books import spent
 from kornel.core.partition.gangs import pools
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import pausing
 
 
 def confirm_replacement(state: PartitionState, placeholder: Allocation, now_ns: int) -> None:
@@ -25,7 +24,6 @@ def swap_in(state: PartitionState, placeholder: Allocation, now_ns: int) -> Allo
     """Book the end of *placeholder* and the start of its replacement. Returns the replacement."""
     spent.note_end(placeholder, now_ns)
     real = moves.confirm_replacement(state, placeholder)
-    pausing.forget_failures(state, placeholder)
     instances.forget_request(state, placeholder)
     pools.placeholder_replaced(state, placeholder)
     return real

@@ -25,7 +25,6 @@ from kornel.core.partition.books import device_books, ledger
 from kornel.core.partition.configuration import offered_types
 from kornel.core.partition.gangs import replacement
 from kornel.core.partition.intake import allocation_intake, handshake, removal
-from kornel.core.partition.scheduling import vetting
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import pausing
 from kornel.core.partition.waiting.rooms import note_lost_capacity, note_new_capacity
@@ -142,7 +141,7 @@ def _follow_schedulable(state: PartitionState, node: Node, *, was: bool) -> None
     node.version += 1
     if node.domains:
         node.tell_domains()
-    pausing.node_changed(state, node.node_id)
+    pausing.node_changed(state, node)
     if node.schedulable:
         _open(state, node)
     else:
@@ -235,7 +234,7 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
         state.foreign[_whole_node_key(node)] = node
     state.changes += 1
     state.node_order.refresh_node(node)
-    pausing.node_changed(state, node.node_id)
+    pausing.node_changed(state, node)
     if capacity is not None:
         note_new_capacity(state, node)
         note_lost_capacity(state, node)
@@ -281,7 +280,7 @@ def _equip_node(state: PartitionState, node: Node, spec: NodeSpec, devices: Sequ
         state.events.devices_changed(node, len(devices))
     node.version += 1
     state.changes += 1
-    pausing.node_changed(state, node.node_id)
+    pausing.node_changed(state, node)
     note_new_capacity(state, node)
     note_lost_capacity(state, node)
     eviction.leave_too_small(state, node, now_ns)
@@ -314,9 +313,8 @@ def _decommission_node(state: PartitionState, node: Node, now_ns: int) -> None:
     gone = [a for a in node.allocations.values() if a.place is not AskPlace.REPLACING]
     del state.nodes[node.node_id]
     note_lost_capacity(state, node)
-    pausing.node_changed(state, node.node_id)
+    pausing.node_changed(state, node)
     state.nodes_removed += 1
-    vetting.forget_node(state, node)
     for ask in arriving:
         replacement.undo_replacement(state, ask)
     confirmed: list[Allocation] = []

@@ -31,7 +31,6 @@ def remove_allocation(state: PartitionState, allocation: Allocation, termination
     node = allocation.node
     spent.note_end(allocation, now_ns)
     moves.free_allocation(state, allocation)
-    pausing.forget_failures(state, allocation)
     instances.forget_request(state, allocation)
     if allocation.spec.placeholder:
         pools.placeholder_gone(state, allocation)
@@ -64,7 +63,7 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
     if state.recording:
         state.events.allocation_returned(allocation, node)
     moves.return_allocation(state, allocation)
-    pausing.avoid_node(state, allocation, node, now_ns)
+    pausing.note_failed_start(state, allocation, node, now_ns)
     if state.notices.open or state.notices.checkpoints:
         state.notices.allocation_left(allocation, by_us=False)
     allocation.outcome = None

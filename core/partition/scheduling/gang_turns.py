@@ -93,7 +93,6 @@ def set_gang_aside(
         if room is None:
             room = state.gangs.rooms[demand] = GangRoom(demand, Candidates(state.node_order, state.nodes))
         park_without_places(unit, room)
-        gang_vetting.pause_refused(state, members, now_ns)
         backoff.count_unplaced(state, unit, now_ns)
 
 

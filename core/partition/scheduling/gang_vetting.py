@@ -7,7 +7,7 @@ same answers, if that completes the gang; otherwise the gang is tried again with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
@@ -21,7 +21,6 @@ from kornel.core.partition.scheduling import vetting
 from kornel.core.partition.scheduling.gang_places import Places, begin_gang, choose_places, exceeded_limit, place_gang
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission, pausing
-from kornel.core.partition.waiting.failing import note_failure
 from kornel.core.partition.waiting.gathering import covers_minimum
 from kornel.core.partition.waiting.rooms import look_again
 
@@ -41,13 +40,6 @@ def ask_about_gang(state: PartitionState, application: Application, places: Plac
         vetting.ask_about_nodes(state, ask, (node.node_id, *others[ask]), _note_answer, now_ns)
 
 
-def pause_refused(state: PartitionState, members: Sequence[Allocation], now_ns: int) -> None:
-    """Makes sure that refusals for *members*, whose gang found no places, are dropped after a while."""
-    for ask in members:
-        if ask.refused is not None:
-            pausing.pause_ask(state, ask, now_ns)
-
-
 def _other_nodes(state: PartitionState, ask: Allocation, chosen: Node) -> tuple[str, ...]:
     if ask.spec.required_node:
         return ()
@@ -60,12 +52,8 @@ def _note_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, s
     inquiry, asked = ask.inquiry, state.gangs.vetting[ask.application]
     assert inquiry is not None, "the caller has checked"
     ask.inquiry = None
-    named = {node_id: refused[node_id] for node_id in inquiry.node_ids if node_id in refused}
-    if named:
-        ask.refused = {**(ask.refused or {}), **named}
-    for reason in dict.fromkeys(named.values()):
-        note_failure(ask, reason, now_ns)
-    asked.passed[ask] = frozenset(inquiry.node_ids) - frozenset(named)
+    pausing.leave_out(state, ask, inquiry.node_ids, refused, now_ns)
+    asked.passed[ask] = frozenset(inquiry.node_ids) - refused.keys()
     del asked.unanswered[ask]
     if not asked.unanswered:
         _conclude(state, ask.application, asked, now_ns)

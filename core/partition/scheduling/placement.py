@@ -49,8 +49,7 @@ def announce_placement(state: PartitionState, allocation: Allocation, node: Node
     application, spec = allocation.application, allocation.spec
     application.unschedulable = 0
     allocation.missed = 0
-    allocation.refused = None
-    if allocation.extras is not None:
+    if allocation.extras is not None or allocation.refused is not None:
         allocation.clear_search()
     if spec.placeholder or application.state is not _RUNNING:
         if state.recording:

@@ -23,15 +23,13 @@ from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.partition.asks.reservations import reserve_node
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import inquiries
+from kornel.core.partition.waiting import inquiries, pausing
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.queue_order import queue_key
 
 PAUSE_NS: Final = 100 * 10**6
 """The least time between two rounds, equal to the idle interval of the scheduling loop."""
 PAUSE_PER_GROUP_NS: Final = 100_000
-REFUSAL_PAUSE_NS: Final = 15 * 10**9
-"""The time from the shim's refusal of a node to be reserved to the next question for the same ask."""
 NODES_PER_UNIT: Final = 20
 """The number of nodes looked at that count as one decision in the budget of a slice."""
 GROUPS_PER_UNIT: Final = 3
@@ -100,7 +98,8 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
         candidates = _candidate_nodes(state, group.shape)
         while candidates:
             node = candidates.popleft()
-            if node in state.node_order and _may_hold(node, group.shape):
+            left_out = ask.refused is not None and node.node_id in ask.refused
+            if node in state.node_order and not left_out and _may_hold(node, group.shape):
                 _reserve(state, ask, node, now_ns)
                 return True
         return False
@@ -118,7 +117,8 @@ def _more_may_be_kept(state: PartitionState) -> bool:
 
 
 def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
-    """Reserves *node* for *ask*, at once or when the shim agrees; no other node is tried (scheduling.md 7.3)."""
+    """Reserves *node* for *ask*, at once or when the shim agrees; another node is tried in a later round (scheduling.md
+    7.3)."""
     callbacks = state.callbacks
     if not callbacks.predicates:
         reserve_node(state, ask, node, now_ns, by_age=True)
@@ -133,11 +133,11 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
 def _decide_reservation(
     state: PartitionState, ask: Allocation, node: Node, refused: Mapping[str, str], now_ns: int
 ) -> None:
-    if node.node_id in refused:
-        ask.reserve_after_ns = now_ns + REFUSAL_PAUSE_NS
-        state.reserving.call_round(ask.reserve_after_ns)
-        return
     ask.reserve_after_ns = 0
+    if node.node_id in refused:
+        pausing.leave_out(state, ask, (node.node_id,), refused, now_ns, logged=False)
+        state.reserving.call_round(now_ns)
+        return
     # Since the question was sent, the node, the quotas or the ask may have changed, so all conditions are tested again.
     open_to_it = node in state.node_order and _may_hold(node, ask.shape)
     sound = ledger.promise_is_sound(ask) and _more_may_be_kept(state)

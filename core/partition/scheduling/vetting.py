@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 from kornel.core.domain.application_states import AppState
-from kornel.core.domain.ask_places import AskMove, AskPlace
+from kornel.core.domain.ask_places import AskMove
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.partition.asks import finding, moves, questions
@@ -24,7 +24,6 @@ from kornel.core.partition.gangs import pools
 from kornel.core.partition.scheduling import placement
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission, dependence, inquiries, pausing
-from kornel.core.partition.waiting.failing import note_failure
 from kornel.core.partition.waiting.places import move_ask, wait_in_line
 from kornel.core.partition.waiting.rooms import park_for_turn
 
@@ -119,22 +118,12 @@ def forgive_all(state: PartitionState) -> None:
 
 
 def refused_everywhere(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """Makes *ask*, which the shim refused on every node with room, wait for another node or for the end of its
-    pause."""
+    """Makes *ask*, which the shim refused on every node with room, wait for another node or until one of these is not
+    left out any more."""
     if state.recording:
         state.events.refused_everywhere(ask)
     move_ask(state, ask, AskMove.REFUSE)
-    pausing.pause_ask(state, ask, now_ns)
-
-
-def forget_node(state: PartitionState, node: Node) -> None:
-    """Drops the refusals of *node*, which is gone, because they do not apply to a new node with the same ID."""
-    if state.callbacks.predicates:
-        for ask in state.requests.values():
-            if ask.refused is not None:
-                ask.refused.pop(node.node_id, None)
-                if ask.place is AskPlace.REFUSED:
-                    pausing.forgive_refusals(state, ask)
+    pausing.allow_nodes(state, ask, now_ns)
 
 
 def _offered_nodes(state: PartitionState, ask: Allocation, node: Node, most: int) -> tuple[str, ...]:
@@ -153,12 +142,7 @@ def _apply_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, 
     ask.inquiry = None
     node_ids = inquiry.node_ids
     # Refusals are kept whether or not the ask is placed, so that the shim is not asked about these nodes again.
-    for node_id in node_ids:
-        if node_id in refused:
-            ask.refused = ask.refused or {}
-            ask.refused[node_id] = refused[node_id]
-    for reason in dict.fromkeys(refused[node_id] for node_id in node_ids if node_id in refused):
-        note_failure(ask, reason, now_ns)
+    pausing.leave_out(state, ask, node_ids, refused, now_ns)
     if ask.dependent:
         node_ids = tuple([node_id for node_id in node_ids if node_id not in refused][:1])
         if node_ids and not dependence.may_act_upon(state.callbacks, inquiry):

@@ -19,6 +19,10 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import dependence
 
 NO_ANSWER: Final = "the resource manager did not answer in time"
+UNANSWERED: Final = -1
+"""Stands for the index of the last victim when no answer came in time."""
+REFUSED_WITH_VICTIMS: Final = "it would not run there if victims left"
+"""The reason kept for a node that the shim refused in an answer about victims, which gives none."""
 
 
 def ask_predicates(
@@ -115,6 +119,11 @@ def _open(state: PartitionState, inquiry: Inquiry, now_ns: int) -> Inquiry:
     return inquiry
 
 
+def describe_refusal(last: int | None) -> str:
+    """Returns the reason to be kept for the shim's answer *last* that victims would not make room."""
+    return NO_ANSWER if last == UNANSWERED else REFUSED_WITH_VICTIMS
+
+
 def is_open(ask: Allocation, number: int) -> bool:
     """Tells whether the question *number* about *ask* still waits for its answer.
 
@@ -174,7 +183,7 @@ def expire_inquiries(callbacks: Callbacks, now_ns: int) -> None:
         if inquiry.decide is not None:
             inquiry.decide(dict.fromkeys(inquiry.node_ids, NO_ANSWER), now_ns)
         elif inquiry.decide_victims is not None:
-            inquiry.decide_victims(None, now_ns)
+            inquiry.decide_victims(UNANSWERED, now_ns)
 
 
 def next_deadline_ns(callbacks: Callbacks) -> int | None:

@@ -74,11 +74,14 @@ def resume_waiting(state: PartitionState, ask: Allocation) -> None:
 
 def offer_attempt(state: PartitionState, ask: Allocation) -> None:
     """Lets *ask* try to preempt in the next cycle, once placement has had its turn."""
+    if ask.place is AskPlace.REFUSED:
+        move_ask(state, ask, AskMove.FORGIVE)
+        resume_waiting(state, ask)
     if ask.group is not None:
         ask.group.attempt_is_due(ask)
         activate_group(ask.group)
         return
-    # While the shim is asked about the ask, or has just refused it, the attempt is only noted until the ask is back.
+    # While the shim is asked about the ask, the attempt is only noted until the ask is back.
     ask.attempt_due = True
     if ask.reservation is not None:
         look_again(state, ask.reservation)

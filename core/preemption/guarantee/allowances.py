@@ -18,7 +18,7 @@ from kornel.core.domain.settings import PreemptionPolicyKind
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
-from kornel.core.preemption.guarantee.entitlement import Entitlement
+from kornel.core.preemption.entitlement import Entitlement
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.priorities import Adjustment, adjust_within, adjustment_of
 

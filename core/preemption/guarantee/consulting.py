@@ -15,7 +15,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.callbacks import Inquiry
 from kornel.core.model.nodes import Node
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import inquiries
+from kornel.core.partition.waiting import inquiries, pausing
 from kornel.core.partition.waiting.places import offer_attempt
 from kornel.core.preemption.plan import AnswerPending
 
@@ -29,13 +29,15 @@ _Question = tuple[str, tuple[str, ...], int]
 class Dialogue:
     """A predicate for the planner. A call returns a known answer or raises :class:`AnswerPending`."""
 
-    __slots__ = ("_answers", "_ask", "_now_ns", "_open", "_state", "rounds")
+    __slots__ = ("_answers", "_ask", "_now_ns", "_open", "_refused", "_state", "rounds")
 
     def __init__(self, state: PartitionState, ask: Allocation) -> None:
         self._state = state
         self._ask = ask
         self._answers: dict[_Question, int | None] = {}
         self._open: dict[_Question, Inquiry] = {}
+        self._refused: dict[str, str] = {}
+        """The nodes of which no question was answered with yes, each with the reason."""
         self._now_ns = 0
         self.rounds = 0
 
@@ -74,12 +76,23 @@ class Dialogue:
             self._state, self._ask, (node_id,), decide, drop, self._now_ns, number=number, allocate=True
         )
 
-    def note_answer(self, question: _Question, answer: int | None) -> None:
-        """Notes the shim's *answer* to *question*. After the last open answer, the ask may try again."""
+    def note_answer(self, question: _Question, answer: int | None, reason: str = "") -> None:
+        """Notes the shim's *answer* to *question*, ``None`` for a *reason*. After the last open answer, the ask may try
+        again."""
         self._answers[question] = answer
         del self._open[question]
+        # A plan that was approved is asked about once more without each victim; a no then is none to the node.
+        node_id = question[0]
+        if any(passed is not None for (other, _, _), passed in self._answers.items() if other == node_id):
+            self._refused.pop(node_id, None)
+        else:
+            self._refused[node_id] = reason
         if not self._open:
             self._resume_planner()
+
+    def leave_out_refused(self, now_ns: int) -> None:
+        """Leaves the nodes that the shim has refused out for the ask from now on."""
+        pausing.leave_out(self._state, self._ask, tuple(self._refused), self._refused, now_ns, logged=False)
 
     def drop_questions(self) -> None:
         """Stops waiting for answers that will never arrive. The ask tries again, and everything that was not answered
@@ -95,12 +108,13 @@ class Dialogue:
 
 def _decide_victims(dialogue: Dialogue, question: _Question, last: int | None, _now_ns: int) -> None:
     _, victims, start = question
-    dialogue.note_answer(question, last if last is not None and start <= last < len(victims) else None)
+    passed = last is not None and start <= last < len(victims)
+    dialogue.note_answer(question, last if passed else None, inquiries.describe_refusal(last))
 
 
 def _decide_node(dialogue: Dialogue, question: _Question, refused: Mapping[str, str], _now_ns: int) -> None:
     node_id, _, start = question
-    dialogue.note_answer(question, None if node_id in refused else start)
+    dialogue.note_answer(question, None if node_id in refused else start, refused.get(node_id, ""))
 
 
 def _drop_questions(dialogue: Dialogue) -> None:

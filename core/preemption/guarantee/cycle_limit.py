@@ -13,8 +13,8 @@ from kornel.core.model.shapes import Pairs
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import UNSERVED, activate_group
 from kornel.core.preemption import pacing
+from kornel.core.preemption.entitlement import find_entitlement
 from kornel.core.preemption.governor.bounds import SECOND_NS
-from kornel.core.preemption.guarantee.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.pace import Totals, Window
 from kornel.core.preemption.plan import Refusal

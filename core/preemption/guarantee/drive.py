@@ -27,12 +27,12 @@ from kornel.core.partition.waiting.places import offer_attempt
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.attempts import RETRY_NS, set_due
+from kornel.core.preemption.entitlement import find_entitlement
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.guarantee import cycle_limit, laws
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.changes import Changes
 from kornel.core.preemption.guarantee.consulting import MOST_ROUNDS, Dialogue
-from kornel.core.preemption.guarantee.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.planner import Within
 from kornel.core.preemption.guarantee.prospects import Unprepared
@@ -44,10 +44,11 @@ ATTEMPTS_PER_LEAF: Final = 10
 WAITS_FOR_CHANGE: Final = frozenset(
     {
         Outcome.NO_GUARANTEE, Outcome.ASK_EXCEEDS_GUARANTEE, Outcome.NOT_UNDER_GUARANTEE, Outcome.FENCED_AT_LEAF,
-        Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.GANG_INCOMPLETE,
+        Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.GANG_INCOMPLETE, Outcome.PREDICATE_REFUSED,
     }
 )  # fmt: skip
-"""Refusals that depend on the books of the partition only: another attempt is useless until these change."""
+"""Refusals that depend on the books of the partition and on nodes that the shim refused: another attempt is useless
+until the books change or such a node is not left out any more."""
 PASS_NS: Final = 100 * 10**6
 """The time after which a leaf that has used up its attempts gets new ones, equal to the idle interval of the scheduling
 loop."""
@@ -353,6 +354,7 @@ def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Preemp
         return name_roomy_nodes(ask, within, found) if isinstance(found, Refusal) else found
     ask.dialogue = None
     if dialogue.rounds == MOST_ROUNDS:
+        dialogue.leave_out_refused(now_ns)
         return Refusal(Outcome.PREDICATE_REFUSED, f"no agreement with the predicate in {MOST_ROUNDS} rounds")
     if not dialogue.waits:
         dialogue.begin_round(now_ns)
@@ -366,6 +368,7 @@ def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Preemp
                 now_ns=now_ns,
                 within=within,
             )
+            dialogue.leave_out_refused(now_ns)
             return name_roomy_nodes(ask, within, found) if isinstance(found, Refusal) else found
         except AnswerPending:
             pass

@@ -6,11 +6,7 @@ from __future__ import annotations
 from kornel.core.domain.settings import PreemptionPolicyKind
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-
-
-def project_usage(queue: Queue, t: int) -> int:
-    """Returns ``proj``: what *queue* will use of type *t* once its victims have left and their preemptors run."""
-    return queue.used[t] - queue.preempting[t] + queue.claimed[t]
+from kornel.core.preemption.entitlement import project_usage
 
 
 def fence_root(ask: Allocation) -> Queue:

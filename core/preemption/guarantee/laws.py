@@ -441,6 +441,8 @@ def _node_usable(case: _Case) -> Iterator[Violation]:
     node = case.plan.node
     if not node.schedulable:
         yield Violation(Law.NODE_USABLE, f"{node.node_id} is not schedulable")
+    if node.node_id in (case.ask.refused or ()):
+        yield Violation(Law.NODE_USABLE, f"the shim has refused {case.ask.key} on {node.node_id}")
     for t in case.demand:
         claimed = _spoken_for(case, t, by_age=False)
         if claimed > 0 and claimed > case.will_be_free[t]:

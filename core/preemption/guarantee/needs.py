@@ -6,8 +6,7 @@ from __future__ import annotations
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.guarantee.entitlement import Entitlement
-from kornel.core.preemption.guarantee.fences import project_usage
+from kornel.core.preemption.entitlement import Entitlement, project_usage
 from kornel.core.preemption.plan import Need
 
 
@@ -104,8 +103,11 @@ def can_take_claim(node: Node, ask: Allocation) -> bool:
     """Tells whether *ask* may wait for room on *node*: the node is open, large enough, and not claimed for more than it
     has.
 
-    A node on which the ask has waited for victims in vain is left out (preemption.md K14).
+    A node on which the ask has waited for victims in vain is left out (preemption.md K14), and so is one that the shim
+    has refused for it.
     """
     if not node.schedulable or (ask.stuck and node.node_id in ask.stuck.values()):
+        return False
+    if ask.refused is not None and node.node_id in ask.refused:
         return False
     return node.could_hold(ask.shape.pairs) and not node.is_overdrawn(ask.shape.pairs)

@@ -5,7 +5,7 @@ Rules: preemption.md A (the laws), B.2-B.6. :mod:`.drive` decides when an ask ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -15,10 +15,10 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.allowances import Terms
 from kornel.core.preemption.guarantee.candidates import Candidates, Ranking
 from kornel.core.preemption.guarantee.device_predicate import DevicePredicate
-from kornel.core.preemption.guarantee.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.order import Solution
@@ -66,8 +66,28 @@ def plan_preemption(
     victim is the work that it has done. *index* and *known* belong to the partition; they make an attempt much cheaper
     and do not change its result. Raises the error of *predicate* if an answer is still to come, once all questions have
     been asked, and :class:`Unprepared` if *known* needs another step to be brought up to date. *within*: the further
-    bounds of a member of a gang.
+    bounds of a member of a gang. Nodes that the shim once refused for *ask* are tried when no other is left.
     """
+    last = ask.tried_last
+    for spares in (last, None) if last else (None,):
+        found = _plan_on_nodes(view, ask, spares, predicate, index, known, spared, now_ns, within)
+        if isinstance(found, PreemptionPlan):
+            break
+    return found
+
+
+def _plan_on_nodes(
+    view: PartitionView,
+    ask: Allocation,
+    left_out: Container[str] | None,
+    predicate: PreemptionPredicate | None,
+    index: VictimIndex | None,
+    known: KnownProspects | None,
+    spared: Spared,
+    now_ns: int,
+    within: Within | None,
+) -> PreemptionPlan | Refusal:
+    """Plans as :func:`plan_preemption`, without the nodes *left_out*."""
     names = view.types.names
     entitled = find_entitlement(ask, view.guarantee_mode, names)
     if isinstance(entitled, Refusal):
@@ -91,7 +111,7 @@ def plan_preemption(
     by_class = candidates.rank_classes()
     search = Search(view, ask, needs, terms, candidates, by_class, prospects)
     shim_asked = predicate is not None
-    shape, allows = ask.shape, None if within is None else within.allows
+    shape, allows = ask.shape, _allowed_nodes(within, left_out)
     if shape.devices is not None:
         # The member of a gang also gets open room that the victims for members before it leave.
         search.keep_to(
@@ -129,6 +149,14 @@ def plan_preemption(
         extended=extended and shim_asked,
         weighed=search.describe_weighed(),
     )
+
+
+def _allowed_nodes(within: Within | None, left_out: Container[str] | None) -> Callable[[Node], bool] | None:
+    """Returns what tells the nodes *within* bounds that are not *left_out*; ``None``: all nodes are."""
+    allows = None if within is None else within.allows
+    if left_out is None:
+        return allows
+    return lambda node: node.node_id not in left_out and (allows is None or allows(node))
 
 
 def _find_whole_gang(ask: Allocation, search: Search, predicate: PreemptionPredicate | None) -> Solution | None:

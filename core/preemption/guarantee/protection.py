@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.entitlement import find_entitlement
 from kornel.core.preemption.foresight import LawTally
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.candidates import leaves_below
-from kornel.core.preemption.guarantee.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.plan import Refusal

@@ -213,7 +213,8 @@ def _question_of(ask: Allocation) -> Question:
     shared, own = _questions_of(ask)
     group = ask.group
     in_domain = ask.spec.topology is not None
-    for_itself = in_domain or ask.stuck or ask.reservation is not None or (group is not None and group.is_unit)
+    left_out = ask.stuck or ask.refused or ask.tried_last
+    for_itself = in_domain or left_out or ask.reservation is not None or (group is not None and group.is_unit)
     return own if for_itself else shared
 
 

@@ -352,6 +352,8 @@ class Search:
             return "not schedulable"
         if node.node_id in self._ask.stuck.values():
             return "victims stuck"
+        if node.node_id in (self._ask.refused or ()):
+            return "refused by the shim"
         return "claimed" if node.could_hold(self._ask.shape.pairs) else "too small"
 
     def _with_room(self, nodes: Iterable[Node]) -> list[Solution]:

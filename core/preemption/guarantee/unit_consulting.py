@@ -14,7 +14,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.callbacks import Inquiry
 from kornel.core.model.gang_units import UNIT_KEY
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import inquiries
+from kornel.core.partition.waiting import inquiries, pausing
 from kornel.core.partition.waiting.places import offer_attempt
 from kornel.core.preemption.guarantee.consulting import MOST_ROUNDS
 from kornel.core.preemption.plan import Refusal, UnitPlan
@@ -39,10 +39,6 @@ class UnitDialogue:
     def waits(self) -> bool:
         """Tells whether an answer is still to come."""
         return bool(self._open)
-
-    def refused_for(self, ask: Allocation) -> set[str]:
-        """Returns the nodes that the shim has refused for *ask*."""
-        return {node_id for (key, node_id, _), passed in self._passed.items() if key == ask.key and not passed}
 
     def describe_refused(self) -> str:
         """Returns whom the shim has refused where, for the reader of an explanation; an empty text: nobody."""
@@ -89,9 +85,14 @@ class UnitDialogue:
         number = state.callbacks.next_number()
         return inquiries.ask_predicates(state, ask, (node_id,), note_nodes, drop, now_ns, number=number, allocate=False)
 
-    def note_answer(self, question: _Question, *, passed: bool) -> None:
-        """Note whether the shim has approved the member of *question*. After the last answer, the attempt continues."""
-        self._passed[question] = passed
+    def note_answer(self, question: _Question, now_ns: int, *, reason: str = "") -> None:
+        """Note whether the shim has approved the member of *question*, or refused it for a *reason*. After the last
+        answer, the attempt continues."""
+        key, node_id, _ = question
+        self._passed[question] = not reason
+        ask = self._state.requests.get(key)
+        if reason and ask is not None:
+            pausing.leave_out(self._state, ask, (node_id,), {node_id: reason}, now_ns, logged=False)
         self._open.pop(question, None)
         if not self._open:
             self._resume_attempt()
@@ -115,13 +116,14 @@ class UnitDialogue:
             offer_attempt(self._state, unit.first_ask())
 
 
-def _note_last_victim(dialogue: UnitDialogue, question: _Question, last: int | None, _now_ns: int) -> None:
+def _note_last_victim(dialogue: UnitDialogue, question: _Question, last: int | None, now_ns: int) -> None:
     """Notes the answer to *question*. If the shim wants further victims to leave, the member counts as refused."""
-    dialogue.note_answer(question, passed=last is not None and last < len(question[2]))
+    passed = last is not None and 0 <= last < len(question[2])
+    dialogue.note_answer(question, now_ns, reason="" if passed else inquiries.describe_refusal(last))
 
 
-def _note_refused_nodes(dialogue: UnitDialogue, question: _Question, refused: Mapping[str, str], _now_ns: int) -> None:
-    dialogue.note_answer(question, passed=question[1] not in refused)
+def _note_refused_nodes(dialogue: UnitDialogue, question: _Question, refused: Mapping[str, str], now_ns: int) -> None:
+    dialogue.note_answer(question, now_ns, reason=refused.get(question[1], ""))
 
 
 def _allow_open_questions(dialogue: UnitDialogue) -> None:

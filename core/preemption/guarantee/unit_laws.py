@@ -146,6 +146,8 @@ def _check_places(case: _UnitCase) -> Iterator[Violation]:
         ask, node = place.ask, place.node
         if ask.spec.required_node not in ("", node.node_id):
             yield Violation(Law.NODE_USABLE, f"{ask.key} must not run on {node.node_id}")
+        if node.node_id in (ask.refused or ()):
+            yield Violation(Law.NODE_USABLE, f"the shim has refused {ask.key} on {node.node_id}")
     for node, wanted in case.on_node.items():
         if not node.schedulable:
             yield Violation(Law.NODE_USABLE, f"{node.node_id} is not schedulable")

@@ -19,10 +19,10 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.policies.device_sharing import search_sharing
 from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.entitlement import Entitlement
 from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
 from kornel.core.preemption.guarantee.allowances import Terms
 from kornel.core.preemption.guarantee.candidates import Candidates
-from kornel.core.preemption.guarantee.entitlement import Entitlement
 from kornel.core.preemption.guarantee.needs import Needs, can_take_claim
 from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.guarantee.solve import SUBSETS

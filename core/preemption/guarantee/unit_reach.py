@@ -22,10 +22,10 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.entitlement import find_entitlement
 from kornel.core.preemption.gang_losses import GangLosses
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.candidates import leaves_below
-from kornel.core.preemption.guarantee.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.unit_domains import Way
 from kornel.core.preemption.plan import Refusal

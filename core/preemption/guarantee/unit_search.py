@@ -31,8 +31,8 @@ from kornel.core.model.shapes import Pairs, ResourceTypes, Shape
 from kornel.core.policies import gang_nodes
 from kornel.core.policies.gang_nodes import Candidates, Members, take_places
 from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.entitlement import Entitlement, find_entitlement
 from kornel.core.preemption.gang_losses import find_whole_gangs, is_bound
-from kornel.core.preemption.guarantee.entitlement import Entitlement, find_entitlement
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.planner import KIND, Within, plan_preemption

@@ -115,12 +115,11 @@ def serve_unit(
         # A result ends the pass, so the next one starts with a full budget (B.1).
         state.guarantee.attempts_left.pop(first.queue, None)
         return drive.ATTEMPT_COST, True
-    # What the shim refuses depends on more than the books, so it is asked again after a while.
     refused = attempt.dialogue.describe_refused()
     if refused and found.outcome is Outcome.GANG_INCOMPLETE:
         found = replace(found, detail=f"{found.detail}; {refused}")
     _tell_refusal(state, unit, members, found, now_ns)
-    if found.outcome in drive.WAITS_FOR_CHANGE and found.retry_ns is None and not refused:
+    if found.outcome in drive.WAITS_FOR_CHANGE and found.retry_ns is None:
         for ask in _one_of_each_size(members):
             state.guarantee.refusals.note_refusal(ask, found, state.changes, now_ns)
     else:
@@ -178,7 +177,7 @@ def _advance_search(
 ) -> UnitPlan | Refusal | None:
     """Takes one step of *attempt*. Returns a plan that may be carried out now, the refusal if there is none, or
     ``None`` if further steps are needed or the shim is being asked."""
-    search, refused = attempt.search, _refused_nodes(members, attempt.dialogue)
+    search, refused = attempt.search, _refused_nodes(members)
     if search is None or not search.is_about(members, refused):
         search = attempt.search = UnitSearch(members, state.changes, mends=mends, refused=refused)
     elif search.version != state.changes and attempt.restarts < MOST_RESTARTS:
@@ -516,12 +515,12 @@ def forget_attempts(state: PartitionState) -> None:
         del attempts[application]
 
 
-def _refused_nodes(members: Sequence[Allocation], dialogue: UnitDialogue) -> Refused:
+def _refused_nodes(members: Sequence[Allocation]) -> Refused:
     """Returns, by member, the nodes that the shim has refused for it, and those on which it has waited for victims in
     vain."""
     found: dict[Allocation, frozenset[str]] = {}
     for ask in members:
-        nodes = frozenset({*(ask.refused or ()), *ask.stuck.values(), *dialogue.refused_for(ask)})
+        nodes = frozenset({*(ask.refused or ()), *ask.stuck.values()})
         if nodes:
             found[ask] = nodes
     return found

@@ -25,8 +25,8 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.gang_losses import SpareMembers, can_leave_whole, find_whole_gangs
 from kornel.core.preemption.governor import governing
+from kornel.core.preemption.monitor import consulting, noticing
 from kornel.core.preemption.monitor import laws as monitor_laws
-from kornel.core.preemption.monitor import noticing
 from kornel.core.preemption.monitor.notices import Taken
 from kornel.core.preemption.monitor.plan import KIND, DuePlace, DueVictim, MonitorPlan, Selection
 from kornel.core.preemption.monitor.round import Memory
@@ -58,6 +58,9 @@ def follow_settings(state: PartitionState, now_ns: int) -> None:
     notices.settings = settings
     notices.generation += 1
     notices.steps = None
+    if notices.consultation is not None:
+        notices.consultation.call_off()
+        notices.consultation = None
     notices.observed = {}
     notices.lacking = {}
     notices.taken.clear()
@@ -70,8 +73,8 @@ def follow_settings(state: PartitionState, now_ns: int) -> None:
 
 
 def is_round_under_way(state: PartitionState) -> bool:
-    """Tells whether a round has begun and not ended yet."""
-    return state.notices.steps is not None
+    """Tells whether a round has begun, has not ended yet, and does not wait for the shim."""
+    return state.notices.steps is not None and not consulting.is_waiting(state)
 
 
 def advance_round(state: PartitionState, now_ns: int, budget: int) -> int:
@@ -80,9 +83,9 @@ def advance_round(state: PartitionState, now_ns: int, budget: int) -> int:
     notices.now_ns = now_ns
     notices.slices += 1
     spent = 0
-    while notices.steps is not None and spent < budget:
+    while (steps := notices.steps) is not None and spent < budget and not consulting.is_waiting(state):
         try:
-            spent += max(1, next(notices.steps) // LOOKS_PER_DECISION)
+            spent += max(1, next(steps) // LOOKS_PER_DECISION)
         except StopIteration:
             notices.steps = None
             if notices.settings is not None:
@@ -139,20 +142,22 @@ def _run_round(state: PartitionState, settings: MonitorSettings) -> Generator[in
     if settings.observe_only:
         _note_observed(state, selection)
         return
+    judged_ns = notices.now_ns
+    yield from consulting.consult_shim(state, selection)
     notices.places = tuple(selection.places)
     for reservation in selection.reservations:
         if state.reservations.get(reservation.ask.key) is reservation:
             reservations.end_reservation(state, reservation, requeue=True)
-    yield from _carry_out(state, settings, selection, began)
+    yield from _carry_out(state, settings, selection, began, judged_ns)
     _withdraw(state, [key for key in notices.entries if key not in selection.waits], notices.now_ns)
     notices.offered.clear()
 
 
 def _carry_out(
-    state: PartitionState, settings: MonitorSettings, selection: Selection, began: int
+    state: PartitionState, settings: MonitorSettings, selection: Selection, began: int, judged_ns: int
 ) -> Generator[int, None, None]:
-    """Notifies applications of the victims that this round selected for the first time, and takes those whose time is
-    up."""
+    """Notifies applications of the victims that this round selected for the first time, and takes those whose time was
+    up at *judged_ns*, when the shim was asked about them."""
     notices = state.notices
     number = notices.rounds
     new: dict[Application, list[tuple[Allocation, int]]] = {}
@@ -168,7 +173,7 @@ def _carry_out(
             looked_at = 0
         there: list[DueVictim] = []
         for victim in place.victims:
-            due_victim = _enter_victim(state, settings, selection, victim, new)
+            due_victim = _enter_victim(state, settings, selection, victim, new, judged_ns)
             if due_victim is not None:
                 there.append(due_victim)
         if len(there) < len(place.victims):
@@ -198,13 +203,14 @@ def _enter_victim(
     selection: Selection,
     victim: Allocation,
     new: dict[Application, list[tuple[Allocation, int]]],
+    judged_ns: int,
 ) -> DueVictim | None:
-    """Returns *victim* if its time is up. Otherwise, counts it as selected once more or, if it has no notice yet, adds
-    it to *new*."""
+    """Returns *victim* if its time was up at *judged_ns*. Otherwise, counts it as selected once more or, if it has no
+    notice yet, adds it to *new*."""
     notices = state.notices
     if not _still_there(state, victim):
         return None
-    wait_ns, now_ns = selection.waits[victim.key], notices.now_ns
+    wait_ns, now_ns = selection.waits[victim.key], judged_ns
     entry = notices.entries.get(victim.key)
     if entry is not None and (
         entry.allocation is not victim

@@ -2,13 +2,13 @@
 
 Usage leaves out victims that are leaving and includes what asks have claimed. Demand is what preemption may serve: it
 leaves out asks that may not preempt, have preempted already, require a node, wait for a placeholder of their own, are
-kept back by a limit of their user, or are larger than every node. A guarantee that a level does not declare is derived
-from the levels around it. Rule: preemption.md E.3 (G, Mx, U, P), E.8, H.
+kept back by a limit of their user, are larger than every node, or are refused by law 4. A guarantee that a level does
+not declare is derived from the levels around it. Rule: preemption.md E.3 (G, Mx, U, P), E.8, H.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Final, Protocol
 
 from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority
@@ -20,6 +20,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.model.users import Account
 from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.entitlement import Entitlement, find_entitlement, project_usage
 
 Amounts = dict[int, int]
 """Amounts by type index."""
@@ -53,7 +54,7 @@ class QueueFigures:
 
     __slots__ = (
         "capped", "ceilings", "children", "coming", "counted", "demand", "disabled", "fenced", "going", "guaranteed",
-        "leaf", "lineage", "net", "parent", "queue", "reserved", "shown", "used",
+        "leaf", "lineage", "net", "parent", "queue", "reserved", "shown", "unentitled", "used",
     )  # fmt: skip
 
     def __init__(self, queue: Queue, parent: QueueFigures | None) -> None:
@@ -74,6 +75,8 @@ class QueueFigures:
         self.used: Final = [net + claimed for net, claimed in zip(self.net, queue.claimed, strict=True)]
         """The amounts used once present victims have left and their preemptors have started."""
         self.demand: Final[Amounts] = {}
+        self.unentitled: Final[Amounts] = {}
+        """The demand of asks that law 4 refuses by the declared guarantees; it only counts for balance."""
         self.reserved: Final[Amounts] = {}
         """The part of ``demand`` for which a node is kept free."""
         self.disabled: Final = properties.preemption_policy is PreemptionPolicyKind.DISABLED
@@ -93,6 +96,10 @@ class QueueFigures:
         """The amounts, by type, of asks in and below this queue that have a place in this round."""
         self.going: Final[Amounts] = {}
         """The amounts, by type, of tasks in and below this queue that are to leave in this round."""
+
+    def projected(self, t: int) -> int:
+        """Returns what is used of type *t* once the places of this round are taken."""
+        return self.used[t] + self.coming.get(t, 0) - self.going.get(t, 0)
 
     @property
     def priority(self) -> int:
@@ -132,15 +139,15 @@ def draw_picture(view: MonitorView) -> Generator[int, None, Picture]:
     taken: dict[Account, Amounts] = {}
     for figures in found.queues:
         if figures.leaf and figures.queue.waiting:
-            yield from _count_demand(figures, largest, taken)
+            yield from _count_demand(view, figures, largest, taken)
     for reservation in list(view.reservations.values()):
         ask = reservation.ask
         if reservation.by_age and waits_for_room(ask):
-            _count_wanted(found, ask, largest, reserved=True)
+            _count_wanted(view, found, ask, largest, reserved=True)
     for rooms in list(view.refused.values()):
         for ask in [ask for room in rooms.values() for ask in room if ask.reservation is None]:
             if waits_for_room(ask):
-                _count_wanted(found, ask, largest)
+                _count_wanted(view, found, ask, largest)
     for figures in reversed(found.queues):
         above = figures.parent
         if above is not None:
@@ -148,6 +155,8 @@ def draw_picture(view: MonitorView) -> Generator[int, None, Picture]:
                 above.demand[t] = above.demand.get(t, 0) + amount
             for t, amount in figures.reserved.items():
                 above.reserved[t] = above.reserved.get(t, 0) + amount
+            for t, amount in figures.unentitled.items():
+                above.unentitled[t] = above.unentitled.get(t, 0) + amount
     derive_guarantees(found)
     for figures in found.queues:
         figures.counted = tuple(above for above in figures.lineage[:-1] if above.guaranteed or above.queue.max)
@@ -215,7 +224,18 @@ def _find_largest(view: MonitorView) -> Generator[int, None, Amounts]:
     return largest
 
 
-def _count_demand(figures: QueueFigures, largest: Amounts, taken: dict[Account, Amounts]) -> Generator[int, None, None]:
+def entitlement_of(
+    view: MonitorView, ask: Allocation, held_by: Callable[[Queue, int], int] = project_usage
+) -> Entitlement | None:
+    """Returns what the declared guarantees entitle *ask* to (law 4); ``None``: to nothing. *held_by* returns what a
+    queue holds of a type."""
+    found = find_entitlement(ask, view.guarantee_mode, view.types.names, held_by)
+    return found if isinstance(found, Entitlement) else None
+
+
+def _count_demand(
+    view: MonitorView, figures: QueueFigures, largest: Amounts, taken: dict[Account, Amounts]
+) -> Generator[int, None, None]:
     """Counts the demand of waiting asks in a leaf. *taken*: what was counted so far against each limit of a user or
     group."""
     looked_at = 0
@@ -229,7 +249,7 @@ def _count_demand(figures: QueueFigures, largest: Amounts, taken: dict[Account, 
             unwilling = {ask for ask in members if not ask.spec.allow_preempt_other}
             count = _within_limits(application, group.shape.pairs, group.size - len(unwilling), taken)
             if count:
-                _add(figures, group.shape.pairs, count)
+                _add(figures, group.shape.pairs, count, entitled=entitlement_of(view, group.first_ask()) is not None)
             if looked_at >= _APPLICATIONS_A_PIECE:
                 yield looked_at
                 looked_at = 0
@@ -260,10 +280,12 @@ def _could_run(pairs: Pairs, largest: Amounts) -> bool:
     return all(amount <= largest.get(t, 0) for t, amount in pairs)
 
 
-def _count_wanted(found: Picture, ask: Allocation, largest: Amounts, *, reserved: bool = False) -> None:
+def _count_wanted(
+    view: MonitorView, found: Picture, ask: Allocation, largest: Amounts, *, reserved: bool = False
+) -> None:
     figures = found.of.get(ask.queue)
     if figures is not None and _could_run(ask.shape.pairs, largest):
-        _add(figures, ask.shape.pairs, 1, reserved=reserved)
+        _add(figures, ask.shape.pairs, 1, entitled=entitlement_of(view, ask) is not None, reserved=reserved)
         _show(figures, ask.priority)
 
 
@@ -285,8 +307,9 @@ def shown_by(queue: Queue, priority: int) -> int:
     )
 
 
-def _add(figures: QueueFigures, pairs: Pairs, count: int, *, reserved: bool = False) -> None:
+def _add(figures: QueueFigures, pairs: Pairs, count: int, *, entitled: bool, reserved: bool = False) -> None:
+    counted = figures.demand if entitled else figures.unentitled
     for t, amount in pairs:
-        figures.demand[t] = figures.demand.get(t, 0) + amount * count
+        counted[t] = counted.get(t, 0) + amount * count
         if reserved:
             figures.reserved[t] = figures.reserved.get(t, 0) + amount

@@ -72,7 +72,7 @@ class Notices:
     """All notices of one partition, and the round under way. ``settings`` is ``None`` if the policy is off."""
 
     __slots__ = (
-        "checkpoints", "entries", "generation", "held", "lacking", "left_out_ns", "now_ns", "observed",
+        "checkpoints", "consultation", "entries", "generation", "held", "lacking", "left_out_ns", "now_ns", "observed",
         "of_application", "offered", "open", "places", "rounds", "settings", "slices", "steps", "taken",
     )  # fmt: skip
 
@@ -85,6 +85,9 @@ class Notices:
         """The number of rounds that have selected victims."""
         self.steps: Generator[int, None, None] | None = None
         """The round under way."""
+        self.consultation: Any = None
+        """:class:`kornel.core.preemption.monitor.consulting.Consultation` of the round under way, while the shim is
+        asked about its places."""
         self.left_out_ns: int | None = None
         """The time of the round that was left out because nothing could come of it; no further round has a time until
         something waits. ``None``: the next round has its time, or is under way."""

@@ -94,7 +94,8 @@ def note_answer(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
     or is closed.
 
     Allocations that it offers instead are only noted: the next round looks at them first, and takes them in exchange if
-    they make the same room. Until then, the allocations in the notice stay at risk.
+    they make the same room. Until then, the allocations in the notice stay at risk. Originators are not noted, because
+    they are taken last, and the notice would only be put off.
     """
     notices = state.notices
     notice = notices.open.get(answer.notice)
@@ -136,6 +137,7 @@ def _may_be_offered(state: PartitionState, notice: Notice, offer: Allocation) ->
         offer.application is notice.application
         and offer.key in offer.application.allocations
         and offer.key not in state.notices.entries
+        and not offer.spec.originator
         and not (offer.preempted or offer.released or offer.spec.required_node)
     )
 

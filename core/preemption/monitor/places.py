@@ -17,7 +17,7 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
-from kornel.core.model.shapes import Shape
+from kornel.core.model.queues import Queue
 from kornel.core.policies.application_order import application_key
 from kornel.core.preemption.gang_losses import find_whole_gangs
 from kornel.core.preemption.monitor.candidates import (
@@ -28,7 +28,7 @@ from kornel.core.preemption.monitor.candidates import (
     Want,
     Whom,
 )
-from kornel.core.preemption.monitor.figures import Amounts, QueueFigures, waits_for_room
+from kornel.core.preemption.monitor.figures import Amounts, QueueFigures, entitlement_of, waits_for_room
 from kornel.core.preemption.monitor.node_rooms import NodeRooms
 from kornel.core.preemption.monitor.passages import admits
 from kornel.core.preemption.monitor.place_order import rearrange_places
@@ -80,8 +80,6 @@ class Planner:
         self._elsewhere: dict[QueueFigures, list[Allocation]] | None = None
         self.choice: Final = VictimChoice(run, self._rooms, self._going, self._spare)
         self._strict = run.view.guarantee_mode is GuaranteeMode.STRICT
-        self._small: dict[tuple[QueueFigures, Shape], bool] = {}
-        """Tells, by leaf and size, whether an ask of that size is no larger than its leaf may preempt for."""
 
     def candidate_for(self, allocation: Allocation) -> Candidate | None:
         """Returns *allocation* as a candidate; ``None`` if its leaf or its node must be left alone."""
@@ -251,15 +249,8 @@ class Planner:
         short = self._run.short.get(leaf)
         if not short:
             return False
-        shape = ask.shape
-        small = self._small.get((leaf, shape))
-        if small is None:
-            small = all(amount <= self._largest_ask(leaf, t) for t, amount in shape.pairs if t in short)
-            self._small[leaf, shape] = small
-        if not small:
-            return False
         owed = False
-        for t, amount in shape.pairs:
+        for t, amount in ask.shape.pairs:
             lacking = short.get(t, 0)
             if lacking > 0:
                 if self._strict and amount > lacking:
@@ -267,16 +258,13 @@ class Planner:
                 owed = True
             elif t in (leaf.queue.guaranteed if self._run.declared else leaf.guaranteed):
                 return False
-        return owed and (not ask.application.accounts or self._within_limits(ask))
+        if not owed or (ask.application.accounts and not self._within_limits(ask)):
+            return False
+        return self._run.balancing or entitlement_of(self._run.view, ask, self._held_by) is not None
 
-    @staticmethod
-    def _largest_ask(leaf: QueueFigures, t: int) -> int:
-        """Returns the size of the largest ask that *leaf* may preempt for: the lowest guarantee on its path (law 4)."""
-        for figures in leaf.lineage:
-            declared = figures.queue.guaranteed.get(t)
-            if declared is not None:
-                return declared
-        return leaf.queue.lineage()[-1].max.get(t, 0)
+    def _held_by(self, queue: Queue, t: int) -> int:
+        """Returns what *queue* holds of type *t* once the places planned so far are taken."""
+        return self._run.picture.of[queue].projected(t)
 
     def _within_limits(self, ask: Allocation) -> bool:
         for account in ask.application.accounts:
@@ -348,11 +336,15 @@ class Planner:
             for t, amount in ask.shape.pairs:
                 most = ceilings.get(t)
                 if most is not None:
-                    beyond = figures.used[t] + figures.coming.get(t, 0) - figures.going.get(t, 0) + amount - most
+                    beyond = figures.projected(t) + amount - most
                     if beyond > 0:
                         need[t] = min(amount, beyond)
             if need:
                 needs.append((figures, need))
+        entitled = None if self._run.balancing else entitlement_of(self._run.view, ask, self._held_by)
+        if entitled is not None:
+            # Those inside a guarantee that is spent make room for each other; nobody outside makes room for them.
+            needs += [(self._run.picture.of[entitled.queues[t]], {t: gone}) for t, gone in entitled.swaps.items()]
         return Want(ask, leaf, needs)
 
     def _search_of(self, want: Want) -> _Search:

@@ -72,6 +72,17 @@ class Selection:
             for t, amount in victim.shape.pairs:
                 self.selected[t] = self.selected.get(t, 0) + amount
 
+    def drop_places(self, dropped: Sequence[Place]) -> None:
+        """Leave *dropped* out, with their victims."""
+        gone = {victim.key for place in dropped for victim in place.victims}
+        for victim in [victim for victim in self.allocations if victim.key in gone]:
+            del self.waits[victim.key]
+            for t, amount in victim.shape.pairs:
+                self.selected[t] -= amount
+        self.allocations[:] = [victim for victim in self.allocations if victim.key not in gone]
+        asks = {place.ask.key for place in dropped}
+        self.places[:] = [place for place in self.places if place.ask.key not in asks]
+
     def replace_places(self, before: Sequence[Place], after: Sequence[Place]) -> None:
         """Replace the places *before*, all of one node, by *after*, which need fewer victims."""
         needed = {victim.key for place in after for victim in place.victims}

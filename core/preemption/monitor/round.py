@@ -85,6 +85,8 @@ class Round:
         """The amounts that all leaves may give up together, if that is less than the sum."""
         self.declared = False
         """Tells whether only declared guarantees count at the moment."""
+        self.balancing = False
+        """Tells whether asks that law 4 refuses are served at the moment, too."""
         self.short: Deficits = {}
         """The amounts that each leaf is short of, with its planned places counted as held."""
         self.passage = Passage(figures)
@@ -112,12 +114,13 @@ class Round:
             shares: dict[QueueFigures, Share] = {}
             for figures in self.picture.queues:
                 reserved = figures.reserved.get(t, 0)
+                also = figures.unentitled.get(t, 0) if balance else 0
                 share = shares[figures] = Share(
                     figures.queue.name,
                     guaranteed=figures.guaranteed.get(t, 0),
                     ceiling=figures.ceilings.get(t),
                     used=figures.used[t] + (reserved if reserved_as_used else 0),
-                    pending=figures.demand.get(t, 0) - (reserved if without_reserved else 0),
+                    pending=figures.demand.get(t, 0) + also - (reserved if without_reserved else 0),
                     priority=figures.priority,
                     disabled=figures.disabled,
                     fenced=figures.fenced,

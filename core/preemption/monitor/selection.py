@@ -94,7 +94,7 @@ def select_victims(
                 yield from _serve(run, planner, gangs)
     if settings.balance:
         targets = yield from run.find_targets(balance=True, without_reserved=settings.reserved_first)
-        run.most, run.declared = None, False
+        run.most, run.declared, run.balancing = None, False, True
         run.begin_selection(targets, max(BALANCE_WAIT_NS, settings.max_wait_ns))
         yield from _serve(run, planner)
     yield from planner.spare_needless()

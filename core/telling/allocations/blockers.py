@@ -308,8 +308,8 @@ def _required_node(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
         short = shortages_on(state, node, pairs)
         yield Blocker(BlockerKind.NODE_FULL, Level.NODE, name, detail, short, 1, missing_share(node, pairs))
     elif ask.refused is not None and name in ask.refused:
-        detail = f"refused by the shim: {ask.refused[name]}"
-        yield Blocker(BlockerKind.NODE_REFUSED, Level.NODE, name, detail, (), 1, until_ns=ask.pause_until_ns or None)
+        detail = f"refused by the shim: {ask.refused[name].reason}"
+        yield Blocker(BlockerKind.NODE_REFUSED, Level.NODE, name, detail, (), 1, until_ns=ask.refused[name].until_ns)
 
 
 def _claims_of(node: Node) -> list[Reservation]:

@@ -146,6 +146,6 @@ def _write_detail(kind: BlockerKind, node: Node, ask: Allocation) -> str:
         case BlockerKind.NODE_DEVICES | BlockerKind.NODE_WITHOUT_DEVICES if ask.shape.devices is not None:
             return describe_lack(node, ask.shape.devices, empty=kind is BlockerKind.NODE_WITHOUT_DEVICES)
         case BlockerKind.NODE_REFUSED:
-            return f"refused by the shim: {(ask.refused or {})[node.node_id]}"
+            return f"refused by the shim: {(ask.refused or {})[node.node_id].reason}"
         case _:
             return "not enough room"

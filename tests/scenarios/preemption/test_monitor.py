@@ -432,3 +432,70 @@ def test_queue_priority_frees_a_reserved_node_for_the_more_important_queue() -> 
     assert sorted(killed(effects)) == ["l2", "l3"]
     stage.confirm(effects)
     assert placed(stage.run_to(26)) == ["big"]
+
+
+def spent(**used: int) -> Stage:
+    """t is guaranteed 8, of which a has 3, b 1 and c nothing of its own; x is guaranteed 1, v nothing; all of 12 is
+    used."""
+    paths = {"t": 8, "t.a": 3, "t.b": 1, "t.c": 0, "x": 1, "v": 0}
+    stage = Stage(patient(guaranteed(**paths)), **AT_ONCE)
+    stage.node("n", {"f": 12})
+    for path in ("t.a", "t.b", "t.c", "x", "v"):
+        stage.application(path, path)
+        name = path.removeprefix("t.")
+        stage.submit(path, [f"{name}{at}" for at in range(used.get(name, 0))], ONE, node_id="n")
+    return stage
+
+
+def ends_within(stage: Stage, seconds: int) -> tuple[list[str], list[str]]:
+    """Who goes in *seconds*, victims leaving at once, and what is placed."""
+    before = len(stage.effects)
+    for second in range(seconds):
+        stage.confirm(stage.run_to(second))
+    return killed(stage.effects[before:]), placed(stage.effects[before:])
+
+
+def test_y50_an_ask_that_law_4_refuses_has_no_part_in_the_shares() -> None:
+    """Issue 30, row 11: c asks for more of what t has used up already; x, which is owed one, is served."""
+    stage = spent(a=3, b=4, c=2, v=3)
+    stage.submit("t.c", ["more"], {"f": 2})
+    stage.submit("x", ["owed"], ONE)
+    assert ends_within(stage, 300) == (["v2"], ["owed"])
+
+
+def test_y51_those_inside_a_spent_guarantee_make_room_for_each_other() -> None:
+    stage = spent(a=3, b=5, v=4)
+    stage.submit("t.c", ["swap"], ONE)
+    assert ends_within(stage, 300) == (["b4"], ["swap"])
+
+
+def test_law_4_counts_what_the_round_has_planned_already() -> None:
+    """The first ask of c makes t hold what it is guaranteed; the others go in for tasks of t."""
+    stage = spent(a=3, b=4, v=5)
+    stage.submit("t.c", ["c1", "c2", "c3"], ONE)
+    assert ends_within(stage, 300) == (["v4", "b3", "b2"], ["c1", "c2", "c3"])
+
+
+@pytest.mark.parametrize("pace", [{}, AT_ONCE])
+@pytest.mark.parametrize("offered", [0, 1, 50])
+def test_originators_offered_in_exchange_put_nothing_off(pace: dict[str, Any], offered: int) -> None:
+    """Issue 30, row 13: a answers each notice with its originators, and the same goes as without an answer."""
+    stage = Stage(patient(guaranteed(a=50, b=50)), **pace)
+    stage.node("n", {"f": 100})
+    stage.application("app-a", "a")
+    stage.application("app-b", "b")
+    drivers = [f"driver-{at:02}" for at in range(50)]
+    stage.submit("app-a", drivers, ONE, node_id="n", originator=True)
+    stage.submit("app-a", [f"plain-{at:02}" for at in range(50)], ONE, node_id="n")
+    stage.submit("app-b", [f"b{at}" for at in range(50)], ONE)
+    stage.attach()
+    gone: list[str] = []
+    for second in range(1, 61):
+        effects = stage.run_to(second)
+        for notice in notices(effects):
+            answer = PreemptionNoticeAnswer(notice.notice, True, tuple(drivers[:offered]))
+            stage.apply(AnswerCallbacks("rm", notices=(answer,)))
+        gone += killed(effects)
+        stage.confirm(effects)
+    assert len(gone) == (50 if pace else 8)
+    assert gone == [f"plain-{at:02}" for at in range(49, -1, -1)][: len(gone)]

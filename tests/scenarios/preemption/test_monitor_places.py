@@ -13,6 +13,7 @@ from kornel.core.domain.commands import AnswerCallbacks, PreemptionNoticeAnswer
 from kornel.core.domain.effects import PreemptionDecided, Released
 from kornel.core.domain.reasons import Outcome
 from kornel.core.partition.asks import reservations
+from kornel.core.partition.waiting import pausing
 from kornel.core.telling.allocations.explanation import AskReport
 from kornel.core.telling.explain import Named
 from tests.reading import read
@@ -151,7 +152,8 @@ def test_an_ask_that_no_node_could_ever_hold_costs_nobody_anything(size: dict[st
 def test_an_ask_that_the_shim_refused_on_a_node_gets_no_place_there() -> None:
     stage = big_among_small(**AT_ONCE)
     stage.submit("app-b", ["picky"], {"f": 2})
-    stage.state.requests["picky"].refused = {f"n{number}": "no" for number in range(9)}
+    others = {f"n{number}": "no" for number in range(9)}
+    pausing.leave_out(stage.state, stage.state.requests["picky"], others, others, START_NS)
     gone = play(stage, 20)
     assert {int(key[1:]) % 10 for key in gone} == {9}
     assert len(gone) == 2

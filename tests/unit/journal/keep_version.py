@@ -38,7 +38,7 @@ from tests.properties.machine.world import World
 from tests.unit.journal.made import PARTITION, RM, asks, decide, open_journal, settings_for, small_cluster
 
 HOME = Path(__file__).parent / "data"
-RUN = "determinism/13"
+RUN = "determinism/14"
 TAKEN_AT = 60
 """The run of the machine of which a snapshot is kept, and the slice before which it is taken."""
 

@@ -182,22 +182,6 @@ def test_a_shared_key_that_lost_track_is_found() -> None:
     assert [broken.rule for broken in audit.check(state)] == ["I8"]
 
 
-def test_a_failure_to_start_that_is_kept_for_nobody_is_found() -> None:
-    """3.6: whoever failed to start is still there, and knows the node."""
-    stage = Stage()
-    stage.play(["node n1", "app app1", "ask k", "cycle", "release k type=SCHEDULING_FAILED_ON_RM"])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
-    assert audit.check(state) == []
-    request = state.requests["k"]
-    failed_on, request.failed_on = request.failed_on, {}
-    assert [broken.rule for broken in audit.check(state)] == ["3.6"]
-    request.failed_on = failed_on
-    stage.play(["release k"])
-    state.failed_starts["n1"] = {request: None}
-    assert [broken.rule for broken in audit.check(state)] == ["3.6"]
-
-
 def test_no_key_can_pass_for_one_of_several() -> None:
     """The names under which the core keeps instances of a key are refused as keys."""
     stage = Stage()

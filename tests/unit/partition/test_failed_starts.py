@@ -31,24 +31,6 @@ def test_the_pause_doubles_up_to_ten_minutes() -> None:
         assert stage.play([f"cycle at={now}s"]) == ["allocate k on n1"]
 
 
-def test_nothing_is_kept_of_the_failures_of_a_placeholder_that_was_replaced() -> None:
-    stage = Stage()
-    stage.play(["node n1", "node n2", "app app1", "ask p group=g placeholder", "cycle"])
-    stage.play(["release p type=SCHEDULING_FAILED_ON_RM", "cycle at=500ms", "ask r group=g", "cycle at=2s"])
-    assert state_of(stage).failed_starts
-    assert "allocate r on n2" in stage.play(["release p type=PLACEHOLDER_REPLACED"])
-    assert not state_of(stage).failed_starts
-
-
-@pytest.mark.parametrize("end", ["release k", "remove-app app1", "decommission n1"])
-def test_nothing_is_kept_of_failures_once_the_ask_or_the_node_is_gone(end: str) -> None:
-    stage = Stage()
-    stage.play(["node n1", "app app1", "ask k", "cycle", "release k type=SCHEDULING_FAILED_ON_RM"])
-    assert state_of(stage).failed_starts
-    stage.play([end])
-    assert not state_of(stage).failed_starts
-
-
 @pytest.mark.parametrize("seed", range(60))
 def test_no_ask_goes_where_it_failed_before_its_pause_is_over_and_none_waits_without_need(seed: int) -> None:
     """Held against the rule, kept here in a few lines: pauses by ask and node, forgotten when a node changes."""

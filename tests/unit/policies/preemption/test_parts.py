@@ -8,9 +8,9 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
+from kornel.core.preemption.entitlement import Entitlement, find_entitlement
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.allowances import Kind
-from kornel.core.preemption.guarantee.entitlement import Entitlement, find_entitlement
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.order import Candidate

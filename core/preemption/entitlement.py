@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kornel.core.domain.readable_amounts import format_quantity
@@ -10,8 +11,12 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.guarantee.fences import project_usage
 from kornel.core.preemption.plan import Refusal
+
+
+def project_usage(queue: Queue, t: int) -> int:
+    """Returns ``proj``: what *queue* will use of type *t* once its victims have left and their preemptors run."""
+    return queue.used[t] - queue.preempting[t] + queue.claimed[t]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +29,14 @@ class Entitlement:
     ``E_t`` have to free them."""
 
 
-def find_entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> Entitlement | Refusal:
+def find_entitlement(
+    ask: Allocation,
+    mode: GuaranteeMode,
+    names: list[str],
+    held_by: Callable[[Queue, int], int] = project_usage,
+) -> Entitlement | Refusal:
     """Returns the entitlement of *ask* by the guarantees on its path, or why it has none; *names* are the type names,
-    for the refusal.
+    for the refusal. *held_by* returns what a queue holds of a type.
 
     If a guarantee is used up, an ask can only be placed as a swap: victims inside the guarantee have to make room. An
     ask whose leaf has no guarantee of its own may swap only if the guarantee is not exceeded; otherwise every small ask
@@ -44,7 +54,7 @@ def find_entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> 
             continue
         queues[t] = queue
         guaranteed = queue.guaranteed[t]
-        held = project_usage(queue, t)
+        held = held_by(queue, t)
         if amount > guaranteed:
             asked, most = format_quantity(names[t], amount), format_quantity(names[t], guaranteed)
             detail = f"{names[t]}: asked {asked}, guaranteed {most} in {queue.path}"
@@ -60,7 +70,7 @@ def find_entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> 
     if spent is not None:
         t, queue = spent
         name, all_of_it = names[t], format_quantity(names[t], queue.guaranteed[t])
-        taken = format_quantity(name, project_usage(queue, t))
+        taken = format_quantity(name, held_by(queue, t))
         detail = f"{name}: {taken} used or claimed of {all_of_it} guaranteed in {queue.path}"
         return Refusal(Outcome.NOT_UNDER_GUARANTEE, detail)
     return Entitlement(queues, swaps)
