@@ -214,6 +214,7 @@ class Queue:
             widen_vector(vector, width)
         for account in self.accounts.values():
             widen_vector(account.used, width)
+            widen_vector(account.claimed, width)
 
     def update_shown(self, before: int, now: int) -> None:
         """Update the priority that a child (or application) shows from *before* to *now*, and the priorities above as

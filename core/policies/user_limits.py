@@ -41,10 +41,11 @@ def binding_limits(leaf: Queue, user: str, group: str | None) -> Iterator[tuple[
             yield queue, AccountKind.GROUP, group, groups[group]
 
 
-def find_exceeded(accounts: Iterable[Account], pairs: Pairs) -> Account | None:
-    """Returns the first of *accounts* under whose limit *pairs* do not fit; ``None``: they fit under all."""
+def find_exceeded(accounts: Iterable[Account], pairs: Pairs, *, claimed: bool = False) -> Account | None:
+    """Returns the first of *accounts* under whose limit *pairs* do not fit; ``None``: they fit under all. *claimed*:
+    whether the pairs are among what is claimed there."""
     for account in accounts:
-        if not account.admits(pairs):
+        if not (account.has_room(pairs) if claimed else account.admits(pairs)):
             return account
     return None
 

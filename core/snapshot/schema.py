@@ -388,7 +388,9 @@ MODEL: Final = (
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
     Kept(TaskGroup, "asks count free name replaced shape stated_minimum timed_out topology"),
-    Kept(Account, "applications held_back holders kind limit max_applications name parked queue used"),
+    Kept(
+        Account, "applications claimants claimed held_back holders kind limit max_applications name parked queue used"
+    ),
     Kept(FreedSlot, "account"),
     Kept(
         Shape,

@@ -6,6 +6,7 @@ the size of the partition.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kornel.core.domain.application_states import AppState
@@ -314,6 +315,10 @@ def _check_users(state: PartitionState) -> list[Broken]:
             held = [allocation for application in applications for allocation in application.allocations.values()]
             held += [a for application in applications for a in application.asks.values() if a.place is AskPlace.HELD]
             broken += _compare_amounts("I3", where, "used", account.used, _sum_amounts(state, held))
+            claims = [ask for application in applications for ask in application.asks.values() if ask.triggered]
+            broken += _compare_amounts("I3", where, "claimed", account.claimed, _sum_amounts(state, claims))
+            if account.claimants != Counter(ask.application for ask in claims):
+                broken.append(Broken("I3", where, f"counts the claims of {list(account.claimants)}, has {claims}"))
             if account.limit != limit:
                 broken.append(Broken("I3", where, f"limited to {account.limit}, should be {limit}"))
             if account.applications.keys() != set(applications):

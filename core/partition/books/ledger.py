@@ -333,6 +333,8 @@ def book_claim(state: PartitionState, ask: Allocation) -> None:
             queue.parent.order.mark_changed(queue)
         if queue.ceilings and _over_max(queue, pairs):
             swaps_in.append(queue)
+    for account in ask.application.accounts:
+        account.book_claim(ask.application, pairs)
     if swaps_in:
         ask.swaps_in = tuple(swaps_in)
     state.changes += 1
@@ -350,6 +352,9 @@ def unbook_claim(state: PartitionState, ask: Allocation) -> None:
             queue.parent.order.mark_changed(queue)
         if queue.parked:
             state.gained.append(queue)
+    for account in ask.application.accounts:
+        account.unbook_claim(ask.application, ask.shape.pairs)
+        user_accounting.offer_gain(state, account)
     state.changes += 1
     state.moved[ask.queue] = None
 
@@ -402,6 +407,10 @@ def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
             _exchange_amounts(queue.promised, before.pairs, shape.pairs)
         if queue.parent is not None:
             queue.parent.order.mark_changed(queue)
+    if ask.triggered:
+        for account in ask.application.accounts:
+            _exchange_amounts(account.claimed, before.pairs, shape.pairs)
+            user_accounting.offer_gain(state, account)
     ask.shape = shape
     if ask.swaps_in and _is_more(before, shape):
         ask.swaps_in = ()  # Its victims made room for a smaller ask.

@@ -56,6 +56,14 @@ def refund_accounts(state: PartitionState, application: Application, pairs: Pair
                 state.gained.append(FreedSlot(account))
 
 
+def offer_gain(state: PartitionState, account: Account) -> None:
+    """Notes that less is claimed at *account*, if that may help anybody."""
+    if account.parked:
+        state.gained.append(account)
+    if account.held_back:
+        state.gained.append(FreedSlot(account))
+
+
 def exchange_amounts(state: PartitionState, application: Application, before: Pairs, after: Pairs) -> None:
     """Books that *application* holds *after* instead of *before*."""
     for account in application.accounts:
@@ -115,6 +123,10 @@ def _join_accounts(state: PartitionState, application: Application) -> None:
     held = [ask for ask in application.asks.values() if ask.place is AskPlace.HELD]
     for allocation in (*application.allocations.values(), *held):
         charge_accounts(application, allocation.shape.pairs)
+    for ask in application.asks.values():
+        if ask.triggered:
+            for account in accounts:
+                account.book_claim(application, ask.shape.pairs)
 
 
 def _build_limits(state: PartitionState, configured: tuple[LimitConfig, ...]) -> QueueLimits:

@@ -28,13 +28,13 @@ def may_run(_state: PartitionState, application: Application) -> Gate | None:
     if application.state is not _ACCEPTED:
         return None
     # An application that is allocating counts at its queues already and needs no other slot there. The limit of its
-    # user or group counts those that hold something, so it is tested all the same.
+    # user or group counts those that hold or claim something, so it is tested all the same.
     if not application.allocating:
         for queue in reversed(application.queue.lineage()):
             if not queue.open():
                 return queue
     for account in application.accounts:
-        if not account.open() and application not in account.holders:
+        if not account.open() and not account.counts(application):
             return account
     return None
 
