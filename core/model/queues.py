@@ -40,7 +40,7 @@ class Queue:
     pending    waiting asks
     preempting victims whose release is not confirmed yet
     claimed    asks that preempted and are not placed yet
-    promised   asks that hold room on a node because they have waited long
+    saved      asks for which room is saved on a node because they have waited long
     guaranteed declared amounts above 0; absent: no guarantee
     max        declared ceilings, including 0; absent: unlimited. At the root, the capacity of the nodes
 
@@ -55,7 +55,7 @@ class Queue:
         "claimed", "claims", "depth", "draining", "dynamic_terms", "fair_terms", "guaranteed", "held_back", "leaf",
         "limits", "managed", "max", "max_applications", "name", "newcomers", "order", "parent", "parked", "path",
         "pending",
-        "preempted_count", "preempted_total", "preempting", "priority", "promised", "properties", "running", "siblings",
+        "preempted_count", "preempted_total", "preempting", "priority", "properties", "running", "saved", "siblings",
         "submit_acl", "used", "waiting", "with_due",
     )  # fmt: skip
 
@@ -97,7 +97,7 @@ class Queue:
         self.pending: Vector = [0] * width
         self.preempting: Vector = [0] * width
         self.claimed: Vector = [0] * width
-        self.promised: Vector = [0] * width
+        self.saved: Vector = [0] * width
         self.claims = 0
         """The number of asks below that have preempted and are not placed yet."""
         self.waiting = 0
@@ -209,12 +209,13 @@ class Queue:
     def widen_amounts(self, width: int) -> None:
         """Extend all amounts to *width* types."""
         for vector in (
-            self.used, self.pending, self.preempting, self.claimed, self.promised, self.preempted_total,
+            self.used, self.pending, self.preempting, self.claimed, self.saved, self.preempted_total,
         ):  # fmt: skip
             widen_vector(vector, width)
         for account in self.accounts.values():
             widen_vector(account.used, width)
             widen_vector(account.claimed, width)
+            widen_vector(account.saved, width)
 
     def update_shown(self, before: int, now: int) -> None:
         """Update the priority that a child (or application) shows from *before* to *now*, and the priorities above as

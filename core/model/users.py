@@ -61,7 +61,7 @@ class Account:
 
     __slots__ = (
         "applications", "claimants", "claimed", "held_back", "holders", "kind", "limit", "max_applications", "name",
-        "parked", "queue", "used",
+        "parked", "queue", "saved", "used",
     )  # fmt: skip
 
     def __init__(self, kind: AccountKind, name: str, queue: Queue, limit: Limit, width: int) -> None:
@@ -74,6 +74,8 @@ class Account:
         """The amounts held by its applications, placeholders included."""
         self.claimed: Vector = [0] * width
         """The amounts of its asks for which somebody leaves or has left, and which are not placed yet."""
+        self.saved: Vector = [0] * width
+        """The amounts of its asks for which room is saved on nodes because they have waited long."""
         self.claimants: dict[Application, int] = {}
         """The number of such asks by application."""
         self.applications: dict[Application, None] = {}

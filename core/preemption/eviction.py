@@ -280,6 +280,19 @@ def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
             reservations.end_reservation(state, reservation, requeue=True)
 
 
+def leave_drained(state: PartitionState, node: Node, now_ns: int) -> None:
+    """Ends the claims on *node*, which takes no more work, but for asks that must run there. The asks look elsewhere;
+    victims that were told leave all the same (preemption.md B.7)."""
+    for reservation in list(node.reservations.values()):
+        ask = reservation.ask
+        if ask.spec.required_node or ask.held_on is node:
+            continue
+        if ask.triggered:
+            rearm_ask(state, ask, now_ns)
+        if ask.reservation is reservation:
+            reservations.end_reservation(state, reservation, requeue=True)
+
+
 def forget_ask(state: PartitionState, ask: Allocation) -> None:
     """Ends the claim and the reservation of *ask*, which is withdrawn; its victims still leave (preemption.md B.7)."""
     moves.end_claim(state, ask)

@@ -383,13 +383,14 @@ MODEL: Final = (
         "_lineage _priorities accounts admin_acl allocating applications ceilings children claimed"
         " claims depth draining dynamic_terms fair_terms guaranteed held_back leaf limits managed"
         " max max_applications name newcomers order parent parked path pending preempted_count"
-        " preempted_total preempting priority promised properties running siblings submit_acl used waiting",
+        " preempted_total preempting priority properties running saved siblings submit_acl used waiting",
         derived={"with_due": _find_due},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
     Kept(TaskGroup, "asks count free name replaced shape stated_minimum timed_out topology"),
     Kept(
-        Account, "applications claimants claimed held_back holders kind limit max_applications name parked queue used"
+        Account,
+        "applications claimants claimed held_back holders kind limit max_applications name parked queue saved used",
     ),
     Kept(FreedSlot, "account"),
     Kept(
@@ -447,7 +448,7 @@ PARTITIONS: Final = (
     Kept(Past, "_finished _rejected"),
     Kept(RecentVictim, "record decided"),
     Kept(RecentVictims, "_victims"),
-    Kept(ReservingRecord, "candidates delay_ns due_ns kept left not_before_ns percent"),
+    Kept(ReservingRecord, "candidates delay_ns due_ns left not_before_ns percent saved"),
     Kept(NodeScore, "_binpacking _weights"),
     Kept(Members, "pairs number required_node refused together devices"),
 )

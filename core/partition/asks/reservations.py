@@ -29,8 +29,8 @@ def reserve_node(
     move_ask(state, ask, AskMove.RESERVE)
     reservation = Reservation(ask, node, now_ns, by_age=by_age)
     if by_age:
-        ledger.book_promise(ask)
-        state.reserving.kept += 1
+        ledger.book_saving(ask)
+        state.reserving.saved[reservation] = None
     ask.reservation = reservation
     if node.reserve(reservation):
         state.node_order.room_changed(node)
@@ -43,7 +43,8 @@ def reserve_node(
         offer_to_others(state, ask)
     if state.recording:
         state.events.node_reserved(ask, node)
-    admission.note_allocating(state, ask.application)
+    if not by_age:  # What is saved counts in no limit: others may start meanwhile.
+        admission.note_allocating(state, ask.application)
     return reservation
 
 
@@ -66,8 +67,8 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
         state.gangs.broken[ask.application] = None
         hold.lost = (*hold.lost, (ask, reservation.node.node_id))
     if reservation.by_age:
-        ledger.unbook_promise(ask)
-        state.reserving.kept -= 1
+        ledger.unbook_saving(ask)
+        del state.reserving.saved[reservation]
         state.reserving.call_round()
     ask.reservation = None
     if reservation.node.devices is not None:

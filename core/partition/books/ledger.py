@@ -366,28 +366,30 @@ def _over_max(queue: Queue, pairs: Pairs) -> bool:
     )
 
 
-def book_promise(ask: Allocation) -> None:
-    """Counts the amounts of *ask*, for which a node is kept free because it has waited, as promised in its queues, so
-    that no more is promised than the quotas could ever grant."""
-    for queue in ask.queue.lineage():
-        book_amounts(queue.promised, ask.shape.pairs)
+def book_saving(ask: Allocation) -> None:
+    """Counts the amounts of *ask*, for which room is saved on a node, as saved in its queues and for its user and
+    group, so that no more is saved than their limits could ever grant."""
+    for holder in (*ask.queue.lineage(), *ask.application.accounts):
+        book_amounts(holder.saved, ask.shape.pairs)
 
 
-def unbook_promise(ask: Allocation) -> None:
-    """Stops counting the amounts of *ask* as promised, because its node was given back or is used now."""
-    for queue in ask.queue.lineage():
-        unbook_amounts(queue.promised, ask.shape.pairs)
+def unbook_saving(ask: Allocation) -> None:
+    """Stops counting the amounts of *ask* as saved, because the room was given back or is used now."""
+    for holder in (*ask.queue.lineage(), *ask.application.accounts):
+        unbook_amounts(holder.saved, ask.shape.pairs)
 
 
-def promise_is_sound(ask: Allocation) -> bool:
-    """Tells whether *ask* would still fit under every max on its path if everything claimed and promised were
-    placed."""
+def saving_is_sound(ask: Allocation) -> bool:
+    """Tells whether *ask* would still fit under every max on its path, and under the limits of its user and group, if
+    everything claimed and saved were placed."""
     # The root is left out: its max is the size of the cluster, and the ask waits precisely because too little of the
     # cluster is free.
-    for queue in ask.queue.lineage()[:-1]:
-        used, claimed, promised, most = queue.used, queue.claimed, queue.promised, queue.max
+    below_root = ask.queue.lineage()[:-1]
+    bounds = [(queue, queue.max) for queue in below_root] + [(a, a.limit.max) for a in ask.application.accounts]
+    for holder, most in bounds:
+        used, claimed, saved = holder.used, holder.claimed, holder.saved
         for t, amount in ask.shape.pairs:
-            if t in most and used[t] + claimed[t] + promised[t] + amount > most[t]:
+            if t in most and used[t] + claimed[t] + saved[t] + amount > most[t]:
                 return False
     return True
 
@@ -404,13 +406,15 @@ def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
         if ask.triggered:
             _exchange_amounts(queue.claimed, before.pairs, shape.pairs)
         if reserved is not None and reserved.by_age:
-            _exchange_amounts(queue.promised, before.pairs, shape.pairs)
+            _exchange_amounts(queue.saved, before.pairs, shape.pairs)
         if queue.parent is not None:
             queue.parent.order.mark_changed(queue)
-    if ask.triggered:
-        for account in ask.application.accounts:
+    for account in ask.application.accounts:
+        if ask.triggered:
             _exchange_amounts(account.claimed, before.pairs, shape.pairs)
             user_accounting.offer_gain(state, account)
+        if reserved is not None and reserved.by_age:
+            _exchange_amounts(account.saved, before.pairs, shape.pairs)
     ask.shape = shape
     if ask.swaps_in and _is_more(before, shape):
         ask.swaps_in = ()  # Its victims made room for a smaller ask.

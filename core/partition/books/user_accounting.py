@@ -14,7 +14,7 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Pairs
+from kornel.core.model.shapes import Pairs, book_amounts
 from kornel.core.model.users import NO_LIMITS, Account, FreedSlot, Limit, QueueLimits
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.owners import groups_of
@@ -124,9 +124,12 @@ def _join_accounts(state: PartitionState, application: Application) -> None:
     for allocation in (*application.allocations.values(), *held):
         charge_accounts(application, allocation.shape.pairs)
     for ask in application.asks.values():
-        if ask.triggered:
-            for account in accounts:
+        saved = ask.reservation is not None and ask.reservation.by_age
+        for account in accounts:
+            if ask.triggered:
                 account.book_claim(application, ask.shape.pairs)
+            if saved:
+                book_amounts(account.saved, ask.shape.pairs)
 
 
 def _build_limits(state: PartitionState, configured: tuple[LimitConfig, ...]) -> QueueLimits:

@@ -21,7 +21,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.partition.asks.reservations import reserve_node
-from kornel.core.partition.books import ledger
+from kornel.core.partition.asks.savings import can_save, may_save, saved_on
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries
 from kornel.core.policies.application_order import application_key
@@ -95,12 +95,12 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
         if now_ns < ask.reserve_after_ns:
             round_.call_round(ask.reserve_after_ns)
             continue
-        if not ledger.promise_is_sound(ask) or not _more_may_be_kept(state):
+        if not may_save(state, ask) or not _more_may_be_kept(state):
             return False
         candidates = _candidate_nodes(state, group.shape)
         while candidates:
             node = candidates.popleft()
-            if node in state.node_order and _may_hold(node, group.shape):
+            if node in state.node_order and can_save(node, ask, saved_on(node)):
                 _reserve(state, ask, node, now_ns)
                 return True
         return False
@@ -114,7 +114,7 @@ def most_kept_by_age(state: PartitionState, nodes: int) -> int:
 
 
 def _more_may_be_kept(state: PartitionState) -> bool:
-    return state.reserving.kept < most_kept_by_age(state, len(state.nodes))
+    return len(state.reserving.saved) < most_kept_by_age(state, len(state.nodes))
 
 
 def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
@@ -139,8 +139,8 @@ def _decide_reservation(
         return
     ask.reserve_after_ns = 0
     # Since the question was sent, the node, the quotas or the ask may have changed, so all conditions are tested again.
-    open_to_it = node in state.node_order and _may_hold(node, ask.shape)
-    sound = ledger.promise_is_sound(ask) and _more_may_be_kept(state)
+    open_to_it = node in state.node_order and can_save(node, ask, saved_on(node))
+    sound = may_save(state, ask) and _more_may_be_kept(state)
     if open_to_it and sound and _waits_for_room(state, ask.group):
         reserve_node(state, ask, node, now_ns, by_age=True)
     else:
@@ -149,16 +149,6 @@ def _decide_reservation(
 
 def _drop_question(ask: Allocation) -> None:
     ask.reserve_after_ns = 0
-
-
-def _may_hold(node: Node, shape: Shape) -> bool:
-    """Tells whether *node*, if nothing ran there, would have room for *shape* beside all claims on it."""
-    claims = node.claims
-    if not node.could_hold_shape(shape):
-        return False
-    if claims is None:
-        return True
-    return all(node.capacity[t] - claims.held[t] - claims.by_age[t] >= amount for t, amount in shape.pairs)
 
 
 def _waits_for_room(state: PartitionState, group: AskGroup | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from kornel.core.model.allocations import AskGroup
+from kornel.core.model.allocations import AskGroup, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
 from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
@@ -13,7 +13,7 @@ from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PER
 class ReservingRecord:
     """Keeps the settings and the state of reservations by age, which :mod:`.reserving` makes."""
 
-    __slots__ = ("candidates", "delay_ns", "due_ns", "kept", "left", "not_before_ns", "percent")
+    __slots__ = ("candidates", "delay_ns", "due_ns", "left", "not_before_ns", "percent", "saved")
 
     def __init__(self) -> None:
         self.delay_ns: int | None = RESERVATION_DELAY_NS
@@ -21,8 +21,8 @@ class ReservingRecord:
         self.percent = RESERVATION_PERCENT
         """The percentage of nodes that may be kept free at the same time for asks that have waited; one node always
         may."""
-        self.kept = 0
-        """The number of nodes that are kept free by age now."""
+        self.saved: dict[Reservation, None] = {}
+        """The claims that are saved by age now."""
         self.due_ns: int | None = None
         """The time at which the next round begins; ``None``: none is needed."""
         self.not_before_ns = 0

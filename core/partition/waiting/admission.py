@@ -56,7 +56,7 @@ def note_allocating_no_more(_state: PartitionState, application: Application) ->
         return
     if application.allocations or application.held_count:
         return
-    if any(ask.reservation is not None for ask in application.asks.values()):
+    if any(ask.reservation is not None and not ask.reservation.by_age for ask in application.asks.values()):
         return
     _stop_allocating(application)
     _free_slots(application)
