@@ -12,7 +12,7 @@ it is enough for. Rules: docs/spec/preemption.md B.7.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from kornel.core.model.shapes import Pairs, Vector, book_amounts, unbook_amounts, widen_vector
@@ -49,10 +49,13 @@ class Claims:
     def __bool__(self) -> bool:
         return bool(self.reservations or self.victims)
 
-    def add(self, reservation: Reservation) -> None:
+    def add(self, reservation: Reservation, behind: Iterable[Reservation] = ()) -> None:
         """Hold the amounts that the ask of *reservation* needs. The amounts that its victims on this node free count
-        for this claim."""
+        for this claim. *behind*: the claims of its rank that come after it although they are older."""
         self.reservations[reservation.ask.key] = reservation
+        for claim in behind:
+            del self.reservations[claim.ask.key]
+            self.reservations[claim.ask.key] = claim
         self._begin_claim(reservation)
 
     def drop_claim(self, reservation: Reservation) -> None:
@@ -125,17 +128,20 @@ class Claims:
             unbook_amounts(self.unowned, pairs)
             unbook_amounts(self.leaving, pairs)
 
-    def open_room(self, free: Vector) -> Vector:
+    def open_room(self, free: Vector, lent: Iterable[Reservation] = ()) -> Vector:
         """Returns, by type, how much of *free* any ask may take now without touching what is held; if negative,
-        nothing.
+        nothing. *lent*: claims of those who come last that the ask may pass.
 
         Returns *free* itself if the victims of all holders free everything that is held.
         """
         if not any(self.needed) and not any(self.by_age):
             return free
+        by_age = self.by_age.copy()
+        for reservation in lent:
+            unbook_amounts(by_age, reservation.pairs)
         return [
             min(room, room + coming - needed - kept)
-            for room, coming, needed, kept in zip(free, self.unowned, self.needed, self.by_age, strict=True)
+            for room, coming, needed, kept in zip(free, self.unowned, self.needed, by_age, strict=True)
         ]
 
     def room_beside(self, free: Vector, without: Reservation | None = None) -> Vector:

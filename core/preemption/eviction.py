@@ -285,7 +285,7 @@ def leave_drained(state: PartitionState, node: Node, now_ns: int) -> None:
     victims that were told leave all the same (preemption.md B.7)."""
     for reservation in list(node.reservations.values()):
         ask = reservation.ask
-        if ask.spec.required_node or ask.held_on is node:
+        if ask.spec.required_node:
             continue
         if ask.triggered:
             rearm_ask(state, ask, now_ns)

@@ -12,6 +12,7 @@ from kornel.core.partition.waiting import admission
 from kornel.core.partition.waiting.places import move_ask, offer_to_others, wait_in_line
 from kornel.core.partition.waiting.rooms import forget_reservation, park_without_node
 from kornel.core.partition.waiting.waking import wake_for_node
+from kornel.core.policies.claim_order import comes_before
 
 
 def reserve_node(
@@ -32,7 +33,8 @@ def reserve_node(
         ledger.book_saving(ask)
         state.reserving.saved[reservation] = None
     ask.reservation = reservation
-    if node.reserve(reservation):
+    saved = [claim for claim in node.reservations.values() if claim.by_age] if by_age else ()
+    if node.reserve(reservation, [claim for claim in saved if comes_before(ask, claim.ask)]):
         state.node_order.room_changed(node)
     state.reservations[ask.key] = reservation
     if at_once or not ask.shape.no_room:

@@ -19,7 +19,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import finding
 from kornel.core.partition.books.fair_terms import advance_fair_terms
 from kornel.core.partition.gangs import approval, replacement, timeouts
-from kornel.core.partition.scheduling import gang_turns, progress, reserved, reserving, vetting
+from kornel.core.partition.scheduling import gang_turns, loans, progress, reserved, reserving, vetting
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, dependence, failing
 from kornel.core.partition.waiting.rooms import (
@@ -35,6 +35,9 @@ from kornel.core.preemption import slices
 
 QUEUES_PER_SLICE: Final = 1_000
 """The most queues whose fair-share denominators one slice computes again while those of all queues are due."""
+
+_WITHOUT_ROOM: Final = frozenset({Unschedulable.NO_FITTING_NODE, Unschedulable.REFUSED_BY_PREDICATE})
+"""The reasons for which an ask may use room that is saved for others."""
 
 _ACCEPTED: Final = AppState.ACCEPTED
 """Kept as a constant, because reading a member from its class costs as much as a call, and every choice needs it."""
@@ -87,8 +90,8 @@ def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
     # asked about their nodes.
     callbacks = state.callbacks
     while budget > 0 and not (callbacks.predicates and callbacks.full):
-        if state.reserved_ready:
-            budget -= reserved.serve(state, now_ns)
+        if state.reserved_ready and (spent := reserved.serve(state, now_ns)):
+            budget -= spent
         elif state.gangs.to_match:
             settle = approval.seek_approval if callbacks.predicates else None
             budget -= replacement.serve(state, now_ns, budget, settle=settle)
@@ -134,6 +137,8 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
         return gang_turns.serve_gang(state, group, now_ns)
     ask = group.first_ask()
     found = finding.find_node(state, ask)
+    if state.reserving.saved and isinstance(found, NotPlaced) and found.reason in _WITHOUT_ROOM:
+        found = loans.find_lent_node(state, ask) or found
     if not isinstance(found, NotPlaced):
         vetting.place_vetted(state, ask, found, now_ns)
         return 1

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 from kornel.core.domain.ask_places import AskMove
 from kornel.core.model.allocations import AskGroup, Reservation, Room
+from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.users import Account
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.places import move_ask, resume_waiting
 from kornel.core.partition.waiting.rooms import activate_group, look_again, offer_application, offer_slots
+from kornel.core.policies.claim_order import may_pass
 
 
 def wake_waiting(state: PartitionState) -> None:
@@ -74,6 +76,33 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
     for shape in [shape for shape in state.no_room if node.has_room(shape.pairs) and node.has_devices(shape.devices)]:
         shape.no_room = False
         _wake_room(state, state.no_room.pop(shape))
+    if node.claims is not None and state.reserving.saved:
+        _wake_borrowers(state, node)
+
+
+def _wake_borrowers(state: PartitionState, node: Node) -> None:
+    """Wakes the asks that may use room saved on *node* for others, if there is enough of it now."""
+    claims = node.claims
+    saved = [] if claims is None else [claim for claim in claims.reservations.values() if claim.comes_last]
+    if claims is None or not saved:
+        return
+    room = claims.open_room(node.free, saved)
+    for shape, waiters in state.no_room.items():
+        if any(room[t] < amount for t, amount in shape.pairs) or not node.has_devices(shape.devices):
+            continue
+        known: dict[tuple[Application, int], bool] = {}
+        for waiter in list(waiters):
+            ask = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
+            rank = ask.application, ask.spec.priority
+            passes = known.get(rank)
+            if passes is None:
+                passes = known[rank] = any(may_pass(ask, claim, state.guarantee_mode) for claim in saved)
+            if not passes:
+                continue
+            if isinstance(waiter, AskGroup):
+                activate_group(waiter)
+            elif waiter.node is not node:
+                look_again(state, waiter)
 
 
 def _wake_for_domain(state: PartitionState, node: Node) -> None:
