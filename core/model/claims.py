@@ -183,14 +183,21 @@ class Claims:
             book_amounts(before, self._from_free(reservation))
         return found
 
-    def room_for(self, reservation: Reservation, free: Vector) -> bool:
-        """Tells whether *free* can serve *reservation* after all claims before it."""
+    def room_of(self, reservation: Reservation, free: Vector) -> Vector:
+        """Returns, by type, how much of *free* is left for *reservation* after all claims before it."""
         before = [0] * len(free)
         for earlier in self.in_order():
             if earlier is reservation:
                 break
             book_amounts(before, self._from_free(earlier))
-        return self._can_serve(reservation, free, before)
+        return [
+            min(room, room + coming - needed) for room, coming, needed in zip(free, self.unowned, before, strict=True)
+        ]
+
+    def room_for(self, reservation: Reservation, free: Vector) -> bool:
+        """Tells whether *free* can serve *reservation* after all claims before it."""
+        room = self.room_of(reservation, free)
+        return all(room[t] >= amount for t, amount in reservation.pairs)
 
     def room_for_all(self, reservations: Collection[Reservation], free: Vector) -> bool:
         """Tells whether *free* is enough for all *reservations* at once, without the room that earlier claims still

@@ -7,6 +7,8 @@ somebody who is no more important.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from kornel.core.domain.priorities import exposed_priority
 from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
 from kornel.core.model.allocations import Allocation, Reservation
@@ -30,6 +32,22 @@ def comes_before(ask: Allocation, other: Allocation) -> bool:
     if not common.properties.sort_by_priority:
         return False
     return lent_to_child(ask, common) > lent_to_child(other, common)
+
+
+def importance_of(ask: Allocation) -> tuple[int, ...]:
+    """Returns a key that puts whoever comes before others first: the priorities that *ask* lends from the root down.
+
+    It is an order of all asks, unlike :func:`comes_before`: where two priorities are equal at the lowest common queue,
+    those further down decide.
+    """
+    lineage = ask.queue.lineage()
+    lent = [ask.spec.priority if ask.queue.properties.sort_by_priority else 0]
+    priority = ask.spec.priority
+    for queue, parent in pairwise(lineage):
+        fenced = queue.properties.priority_policy is PriorityPolicy.FENCE
+        priority = exposed_priority(priority, queue.properties.priority_offset, fenced=fenced)
+        lent.append(priority if parent.properties.sort_by_priority else 0)
+    return tuple([-priority for priority in reversed(lent)])
 
 
 def may_pass(ask: Allocation, claim: Reservation, mode: GuaranteeMode) -> bool:

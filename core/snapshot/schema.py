@@ -256,7 +256,7 @@ CONFIGURATIONS: Final = (
         QueueProperties,
         "sort_policy sort_by_priority priority_policy priority_offset preemption_policy"
         " preemption_delay_ns quota_preemption_delay_ns quota_preemption_timer quota_preemption_miss"
-        " unschedulable_backoff unschedulable_backoff_delay_ns",
+        " unschedulable_backoff unschedulable_backoff_delay_ns reservation_timeout_ns",
     ),
     Kept(FilterConfig, "deny users groups"),
     Kept(PlacementRuleConfig, "name create value parent filter"),
@@ -330,7 +330,7 @@ MODEL: Final = (
         "application arrival bound_ns created_ns extras key missed node place refused reservation"
         " scale_up shape spec standing triggered version where",
     ),
-    Kept(Reservation, "ask by_age comes_last made_ns node pairs parked_at"),
+    Kept(Reservation, "ask by_age comes_last looked_ns made_ns missing node pairs parked_at stalled_ns"),
     Kept(
         AskGroup,
         "_due_sorted _heap _oldest_ns application dependent due lent number parked_at required_node"
@@ -448,7 +448,7 @@ PARTITIONS: Final = (
     Kept(Past, "_finished _rejected"),
     Kept(RecentVictim, "record decided"),
     Kept(RecentVictims, "_victims"),
-    Kept(ReservingRecord, "candidates delay_ns due_ns left not_before_ns percent saved"),
+    Kept(ReservingRecord, "candidates delay_ns due_ns lapsed left not_before_ns percent saved"),
     Kept(NodeScore, "_binpacking _weights"),
     Kept(Members, "pairs number required_node refused together devices"),
 )

@@ -15,6 +15,7 @@ from kornel.core.model.applications import NO_REQUESTS, Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts, unbook_amounts
+from kornel.core.model.users import Account
 from kornel.core.partition.books import device_books, user_accounting
 from kornel.core.partition.history.queue_events import settings_of
 from kornel.core.partition.state import PartitionState
@@ -369,14 +370,18 @@ def _over_max(queue: Queue, pairs: Pairs) -> bool:
 def book_saving(ask: Allocation) -> None:
     """Counts the amounts of *ask*, for which room is saved on a node, as saved in its queues and for its user and
     group, so that no more is saved than their limits could ever grant."""
-    for holder in (*ask.queue.lineage(), *ask.application.accounts):
-        book_amounts(holder.saved, ask.shape.pairs)
+    for saved in _savings_of(ask):
+        book_amounts(saved, ask.shape.pairs)
 
 
 def unbook_saving(ask: Allocation) -> None:
     """Stops counting the amounts of *ask* as saved, because the room was given back or is used now."""
-    for holder in (*ask.queue.lineage(), *ask.application.accounts):
-        unbook_amounts(holder.saved, ask.shape.pairs)
+    for saved in _savings_of(ask):
+        unbook_amounts(saved, ask.shape.pairs)
+
+
+def _savings_of(ask: Allocation) -> list[Vector]:
+    return [*(queue.saved for queue in ask.queue.lineage()), *(account.saved for account in ask.application.accounts)]
 
 
 def saving_is_sound(ask: Allocation) -> bool:
@@ -384,14 +389,13 @@ def saving_is_sound(ask: Allocation) -> bool:
     everything claimed and saved were placed."""
     # The root is left out: its max is the size of the cluster, and the ask waits precisely because too little of the
     # cluster is free.
-    below_root = ask.queue.lineage()[:-1]
-    bounds = [(queue, queue.max) for queue in below_root] + [(a, a.limit.max) for a in ask.application.accounts]
-    for holder, most in bounds:
-        used, claimed, saved = holder.used, holder.claimed, holder.saved
-        for t, amount in ask.shape.pairs:
-            if t in most and used[t] + claimed[t] + saved[t] + amount > most[t]:
-                return False
-    return True
+    bounds: list[tuple[Queue | Account, Mapping[int, int]]] = [(queue, queue.max) for queue in ask.queue.lineage()[:-1]]
+    bounds += [(account, account.limit.max) for account in ask.application.accounts]
+    return not any(
+        t in most and holder.used[t] + holder.claimed[t] + holder.saved[t] + amount > most[t]
+        for holder, most in bounds
+        for t, amount in ask.shape.pairs
+    )
 
 
 def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:

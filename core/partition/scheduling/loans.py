@@ -9,7 +9,9 @@ from __future__ import annotations
 from functools import cmp_to_key
 
 from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.claim_order import comes_before, lent_to_child, may_pass
 
@@ -35,7 +37,7 @@ def is_outranked(state: PartitionState, ask: Allocation) -> bool:
     group = application.order.first_group()
     if group is not None and group.first_ask().spec.priority > priority:
         return True
-    below = application
+    below: Application | Queue = application
     for queue in ask.queue.lineage():
         first = queue.order.first_member()
         shown = priority if queue is ask.queue else lent_to_child(ask, queue)

@@ -22,9 +22,11 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.partition.asks.reservations import reserve_node
 from kornel.core.partition.asks.savings import can_save, may_save, saved_on
+from kornel.core.partition.scheduling.lapsing import watch_claim
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries
 from kornel.core.policies.application_order import application_key
+from kornel.core.policies.claim_order import importance_of
 from kornel.core.policies.queue_order import queue_key
 
 PAUSE_NS: Final = 100 * 10**6
@@ -89,8 +91,9 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
         round_.call_round(oldest_ns + delay_ns + 1)
         return False
     for ask in _in_order(group):
-        if now_ns - ask.created_ns <= delay_ns:
-            round_.call_round(ask.created_ns + delay_ns + 1)
+        since_ns = waits_since(ask)
+        if now_ns - since_ns <= delay_ns:
+            round_.call_round(since_ns + delay_ns + 1)
             continue
         if now_ns < ask.reserve_after_ns:
             round_.call_round(ask.reserve_after_ns)
@@ -100,34 +103,45 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
         candidates = _candidate_nodes(state, group.shape)
         while candidates:
             node = candidates.popleft()
-            if node in state.node_order and can_save(node, ask, saved_on(node)):
+            if node in state.node_order and _may_save_on(state, node, ask):
                 _reserve(state, ask, node, now_ns)
                 return True
         return False
     return False
 
 
-def most_kept_by_age(state: PartitionState, nodes: int) -> int:
-    """Returns how many of *nodes* may be kept free by age at the same time: the configured percentage, but at least
-    one."""
-    return max(1, nodes * state.reserving.percent // 100)
-
-
 def _more_may_be_kept(state: PartitionState) -> bool:
-    return len(state.reserving.saved) < most_kept_by_age(state, len(state.nodes))
+    return len(state.reserving.saved) < state.reserving.most_saved(len(state.nodes))
 
 
 def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
     """Reserves *node* for *ask*, at once or when the shim agrees; no other node is tried (scheduling.md 7.3)."""
     callbacks = state.callbacks
     if not callbacks.predicates:
-        reserve_node(state, ask, node, now_ns, by_age=True)
+        _save(state, ask, node, now_ns)
         return
     # With this time set, no round asks about the ask again before the shim has answered or the question is overdue.
     ask.reserve_after_ns = now_ns + callbacks.timeout_ns + 1
     decide, drop = partial(_decide_reservation, state, ask, node), partial(_drop_question, ask)
     number = callbacks.next_number()
     inquiries.ask_predicates(state, ask, (node.node_id,), decide, drop, now_ns, number=number, allocate=False)
+
+
+def _save(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+    watch_claim(state, reserve_node(state, ask, node, now_ns, by_age=True))
+
+
+def _may_save_on(state: PartitionState, node: Node, ask: Allocation) -> bool:
+    """Tells whether room may be saved for *ask* on *node* beside what is saved there, and nobody's claim has lapsed
+    there who lacked no more."""
+    if not can_save(node, ask, saved_on(node)):
+        return False
+    lapsed = state.reserving.lapsed.get(node)
+    if not lapsed:
+        return True
+    room = node.beside
+    lacks = {t: max(0, amount - room[t]) for t, amount in ask.shape.pairs}
+    return not any(all(lacks.get(t, 0) >= amount for t, amount in lacked.items()) for lacked in lapsed)
 
 
 def _decide_reservation(
@@ -139,10 +153,10 @@ def _decide_reservation(
         return
     ask.reserve_after_ns = 0
     # Since the question was sent, the node, the quotas or the ask may have changed, so all conditions are tested again.
-    open_to_it = node in state.node_order and can_save(node, ask, saved_on(node))
+    open_to_it = node in state.node_order and _may_save_on(state, node, ask)
     sound = may_save(state, ask) and _more_may_be_kept(state)
     if open_to_it and sound and _waits_for_room(state, ask.group):
-        reserve_node(state, ask, node, now_ns, by_age=True)
+        _save(state, ask, node, now_ns)
     else:
         state.reserving.call_round(now_ns)
 
@@ -165,11 +179,21 @@ def _in_order(group: AskGroup) -> Iterator[Allocation]:
     yield from group.asks()[1:]
 
 
+def waits_since(ask: Allocation) -> int:
+    """Returns the time from which the wait of *ask* counts: when it came, or when its last claim lapsed."""
+    return max(ask.created_ns, ask.lapsed_ns)
+
+
 def _waiting_groups(state: PartitionState) -> list[AskGroup]:
-    """Returns the groups that no node has room for, in the order in which the cycle would serve them."""
+    """Returns the groups that no node has room for, in the line in which room is saved: the more important first, of
+    equals the one that has waited longest."""
     groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
-    turns = Turns()
-    return sorted(groups, key=lambda group: (*turns.sort_key(group.first_ask()), group.number))
+    return sorted(groups, key=_line_key)
+
+
+def _line_key(group: AskGroup) -> tuple[object, ...]:
+    ask = group.first_ask()
+    return (importance_of(ask), waits_since(ask), ask.order)
 
 
 class Turns:

@@ -13,7 +13,7 @@ from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PER
 class ReservingRecord:
     """Keeps the settings and the state of reservations by age, which :mod:`.reserving` makes."""
 
-    __slots__ = ("candidates", "delay_ns", "due_ns", "left", "not_before_ns", "percent", "saved")
+    __slots__ = ("candidates", "delay_ns", "due_ns", "lapsed", "left", "not_before_ns", "percent", "saved")
 
     def __init__(self) -> None:
         self.delay_ns: int | None = RESERVATION_DELAY_NS
@@ -21,6 +21,9 @@ class ReservingRecord:
         self.percent = RESERVATION_PERCENT
         """The percentage of nodes that may be kept free at the same time for asks that have waited; one node always
         may."""
+        self.lapsed: dict[Node, list[dict[int, int]]] = {}
+        """What the holders lacked whose claims on a node have lapsed, until something ends there: others who would lack
+        no less save no room there."""
         self.saved: dict[Reservation, None] = {}
         """The claims that are saved by age now."""
         self.due_ns: int | None = None
@@ -31,6 +34,11 @@ class ReservingRecord:
         """The groups that the round under way has yet to look at, in scheduling order."""
         self.candidates: dict[Shape, deque[Node]] = {}
         """The nodes that the round under way has not tried yet, by shape, the best first."""
+
+    def most_saved(self, nodes: int) -> int:
+        """Returns how many claims may be saved at the same time in a partition of so many *nodes*: one for each node of
+        the configured percentage, but at least one."""
+        return max(1, nodes * self.percent // 100)
 
     def call_round(self, at_ns: int = 0) -> None:
         """Schedules a round for *at_ns*, or for the end of the pause between rounds if that is later, unless one is due

@@ -52,6 +52,7 @@ def take_review_steps(state: PartitionState) -> Iterator[None]:
 def wake_for_node(state: PartitionState, node: Node) -> None:
     """Wakes the asks that *node* can hold now, after it was added, opened, enlarged or freed."""
     # Asks that hold room here come first, because the free room may be theirs.
+    state.reserving.lapsed.pop(node, None)
     if node.claims is not None:
         for reservation in node.claims.to_wake(node.free):
             look_again(state, reservation)
