@@ -15,7 +15,7 @@ from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
 from kornel.core.model.users import NO_LIMITS, Account, AccountKind, QueueLimits
 
 if TYPE_CHECKING:
-    from kornel.core.model.allocations import Room
+    from kornel.core.model.allocations import Allocation, Room
     from kornel.core.model.applications import Application
 
 
@@ -52,8 +52,8 @@ class Queue:
 
     __slots__ = (
         "_lineage", "_priorities", "accounts", "admin_acl", "allocating", "applications", "ceilings", "children",
-        "claimed", "claims", "depth", "draining", "dynamic_terms", "fair_terms", "guaranteed", "held_back", "leaf",
-        "limits", "managed", "max", "max_applications", "name", "newcomers", "order", "parent", "parked", "path",
+        "claimants", "claimed", "claims", "depth", "draining", "dynamic_terms", "fair_terms", "guaranteed", "held_back",
+        "leaf", "limits", "managed", "max", "max_applications", "name", "newcomers", "order", "parent", "parked", "path",
         "pending",
         "preempted_count", "preempted_total", "preempting", "priority", "properties", "running", "saved", "siblings",
         "submit_acl", "used", "waiting", "with_due",
@@ -98,6 +98,8 @@ class Queue:
         self.preempting: Vector = [0] * width
         self.claimed: Vector = [0] * width
         self.saved: Vector = [0] * width
+        self.claimants: dict[Allocation, None] = {}
+        """The asks of a leaf that have preempted and are not placed yet."""
         self.claims = 0
         """The number of asks below that have preempted and are not placed yet."""
         self.waiting = 0
@@ -158,6 +160,7 @@ class Queue:
         self.parked.clear()
         self.held_back.clear()
         self.allocating.clear()
+        self.claimants.clear()
         self.accounts.clear()
         self.order.clear()
         if self.newcomers is not None:

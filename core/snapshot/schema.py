@@ -380,8 +380,8 @@ MODEL: Final = (
     ),
     Kept(
         Queue,
-        "_lineage _priorities accounts admin_acl allocating applications ceilings children claimed"
-        " claims depth draining dynamic_terms fair_terms guaranteed held_back leaf limits managed"
+        "_lineage _priorities accounts admin_acl allocating applications ceilings children claimants"
+        " claimed claims depth draining dynamic_terms fair_terms guaranteed held_back leaf limits managed"
         " max max_applications name newcomers order parent parked path pending preempted_count"
         " preempted_total preempting priority properties running saved siblings submit_acl used waiting",
         derived={"with_due": _find_due},

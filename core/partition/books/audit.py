@@ -177,6 +177,8 @@ def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
         *_compare_amounts("A.1-1", queue.path, "claimed", queue.claimed, _sum_amounts(state, claims)),
         *_compare_amounts("I7", queue.path, "saved", queue.saved, _sum_amounts(state, saved)),
     ]
+    if queue.leaf and queue.claimants.keys() != set(claims):
+        broken.append(Broken("A.1-1", queue.path, f"knows the claims of {list(queue.claimants)}, has {claims}"))
     if queue.waiting != len(waiting):
         broken.append(Broken("I1", queue.path, f"counts {queue.waiting} asks, has {len(waiting)}"))
     below = queue.applications.values() if queue.leaf else queue.children.values()

@@ -323,6 +323,7 @@ def book_claim(state: PartitionState, ask: Allocation) -> None:
     noted as taking the place of its victims.
     """
     ask.triggered = True
+    ask.queue.claimants[ask] = None
     pairs = ask.shape.pairs
     swaps_in: list[Queue] = []
     for queue in ask.queue.lineage():
@@ -346,6 +347,7 @@ def unbook_claim(state: PartitionState, ask: Allocation) -> None:
     """Ends the claim of *ask*, which has preempted and has since been placed, withdrawn or re-armed."""
     ask.triggered = False
     ask.swaps_in = ()
+    del ask.queue.claimants[ask]
     for queue in ask.queue.lineage():
         unbook_amounts(queue.claimed, ask.shape.pairs)
         queue.claims -= 1

@@ -142,6 +142,8 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     if not isinstance(found, NotPlaced):
         vetting.place_vetted(state, ask, found, now_ns)
         return 1
+    if application.queue.claimants and slices.take_over_claim(state, ask, now_ns):
+        return 1
     failing.note_unplaced(ask, found.reason, now_ns)
     if found.reason is Unschedulable.REQUIRED_NODE and reserved.insist_on_node(state, ask, now_ns):
         return 1
