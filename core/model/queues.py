@@ -53,8 +53,8 @@ class Queue:
     __slots__ = (
         "_lineage", "_priorities", "accounts", "admin_acl", "allocating", "applications", "ceilings", "children",
         "claimants", "claimed", "claims", "depth", "draining", "dynamic_terms", "fair_terms", "guaranteed", "held_back",
-        "leaf", "limits", "managed", "max", "max_applications", "name", "newcomers", "order", "parent", "parked", "path",
-        "pending",
+        "leaf", "limits", "managed", "max", "max_applications", "name", "newcomers", "order", "parent", "parked",
+        "path", "pending",
         "preempted_count", "preempted_total", "preempting", "priority", "properties", "running", "saved", "siblings",
         "submit_acl", "used", "waiting", "with_due",
     )  # fmt: skip

@@ -104,8 +104,8 @@ class Account:
         return all(t not in most or used[t] + amount <= most[t] for t, amount in pairs)
 
     def find_headroom(self) -> dict[int, int]:
-        """Returns the amount left of each limited type, beside what is used and claimed; negative above the limit."""
-        return {t: most - self.used[t] - self.claimed[t] for t, most in self.limit.max.items()}
+        """Returns the amount left of each limited type; negative above the limit."""
+        return {t: most - self.used[t] for t, most in self.limit.max.items()}
 
     def open(self) -> bool:
         """Tells whether one more application may begin to use resources. Whoever has a claim counts as using some."""

@@ -61,9 +61,9 @@ class Shortfall(NamedTuple):
 
 
 def find_shortfalls(account: Account, pairs: Pairs) -> tuple[Shortfall, ...]:
-    """Returns the shortfalls behind a ``user-quota``: every type of *pairs* that the limit of *account* does not
-    admit."""
-    left = account.find_headroom()
+    """Returns the shortfalls behind a ``user-quota``: every type of *pairs* that the limit of *account* does not admit
+    beside what is used and claimed."""
+    left = {t: room - account.claimed[t] for t, room in account.find_headroom().items()}
     return tuple(
         Shortfall(t, amount, left[t], account.limit.max[t]) for t, amount in pairs if t in left and amount > left[t]
     )

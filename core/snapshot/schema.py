@@ -107,7 +107,7 @@ from kornel.core.partition.history.event_log import EventLog
 from kornel.core.partition.history.events import Recorder
 from kornel.core.partition.history.past import EndedApplication, EndedGroup, Past
 from kornel.core.partition.history.recent_victims import RecentVictim, RecentVictims
-from kornel.core.partition.scheduling import autoscaling, gang_vetting, reserving, vetting
+from kornel.core.partition.scheduling import autoscaling, gang_vetting, lapsing, reserving, vetting
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, inquiries, pausing
@@ -186,6 +186,7 @@ FUNCTIONS: Final = {
     **named_of(guarantee_drive, "_end_look"),
     **named_of(inquiries, "_put_in_turn"),
     **named_of(lifecycle, "_end_state", "_expire_rejected"),
+    **named_of(lapsing, "_look_at"),
     **named_of(monitor_drive, "_begin_round", "_look_at_served"),
     **named_of(pacing, "_offer_again"),
     **named_of(pausing, "_end_pause", "_end_start_pause"),

@@ -88,7 +88,7 @@ def _wake_borrowers(state: PartitionState, node: Node) -> None:
     if claims is None or not saved:
         return
     room = claims.open_room(node.free, saved)
-    for shape, waiters in state.no_room.items():
+    for shape, waiters in list(state.no_room.items()):
         if any(room[t] < amount for t, amount in shape.pairs) or not node.has_devices(shape.devices):
             continue
         known: dict[tuple[Application, int], bool] = {}
