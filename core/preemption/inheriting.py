@@ -24,7 +24,7 @@ from kornel.core.preemption.plan import PreemptionPlan
 def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     """Gives *ask*, which found no room, the claim of the least important ask of its leaf that comes after it and asks
     for the same. Returns whether there is one."""
-    if ask.triggered or ask.spec.required_node or ask.spec.topology is not None or ask.shape.devices is not None:
+    if ask.triggered or not may_ever_preempt(ask) or ask.spec.topology is not None or ask.shape.devices is not None:
         return False
     holders = [holder for holder in ask.queue.claimants if comes_before(ask, holder)]
     for holder in sorted(holders, key=lambda holder: (holder.spec.priority, -holder.created_ns, holder.key)):

@@ -107,7 +107,7 @@ from kornel.core.partition.history.event_log import EventLog
 from kornel.core.partition.history.events import Recorder
 from kornel.core.partition.history.past import EndedApplication, EndedGroup, Past
 from kornel.core.partition.history.recent_victims import RecentVictim, RecentVictims
-from kornel.core.partition.scheduling import autoscaling, gang_vetting, lapsing, reserving, vetting
+from kornel.core.partition.scheduling import autoscaling, gang_vetting, lapsing, loans, reserving, vetting
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, inquiries, pausing
@@ -187,6 +187,7 @@ FUNCTIONS: Final = {
     **named_of(inquiries, "_put_in_turn"),
     **named_of(lifecycle, "_end_state", "_expire_rejected"),
     **named_of(lapsing, "_look_at"),
+    **named_of(loans, "_do_nothing"),
     **named_of(monitor_drive, "_begin_round", "_look_at_served"),
     **named_of(pacing, "_offer_again"),
     **named_of(pausing, "_end_pause", "_end_start_pause"),
@@ -449,7 +450,9 @@ PARTITIONS: Final = (
     Kept(Past, "_finished _rejected"),
     Kept(RecentVictim, "record decided"),
     Kept(RecentVictims, "_victims"),
-    Kept(ReservingRecord, "candidates delay_ns due_ns lapsed left not_before_ns percent saved"),
+    Kept(
+        ReservingRecord, "candidates delay_ns due_ns lapsed left not_before_ns percent review_after_ns reviewed saved"
+    ),
     Kept(NodeScore, "_binpacking _weights"),
     Kept(Members, "pairs number required_node refused together devices"),
 )

@@ -99,6 +99,8 @@ def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
             budget -= _serve(state, group, now_ns)
         elif reserving.is_due(state, now_ns):
             budget -= reserving.advance_round(state, now_ns)
+        elif loans.is_due(state, now_ns):
+            budget -= loans.review_loans(state, now_ns)
         else:
             return False
     return budget <= 0

@@ -7,13 +7,20 @@ asks for, if no room serves it that nobody has saved; the holder keeps the rest,
 from __future__ import annotations
 
 from functools import cmp_to_key
+from typing import Final
 
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
-from kornel.core.policies.claim_order import comes_before, lent_to_child, may_pass
+from kornel.core.partition.waiting.waking import lends_room, wake_borrowers
+from kornel.core.policies.claim_order import comes_before, lent_to_child
+
+WAITERS_PER_UNIT: Final = 500
+"""The number of waiters on one node that cost as much to look at as one decision."""
+PAUSE_PER_UNIT_NS: Final = 2 * 10**6
+"""The time to the next look for each such cost, so that looks take a percentage of the time at most."""
 
 
 def find_lent_node(state: PartitionState, ask: Allocation) -> Node | None:
@@ -21,14 +28,41 @@ def find_lent_node(state: PartitionState, ask: Allocation) -> Node | None:
     ``None``: there is none. Limits are not looked at."""
     if ask.spec.required_node or ask.spec.topology is not None:
         return None
-    nodes = {claim.node: None for claim in state.reserving.saved}
-    refused = ask.refused or {}
-    found = [
-        node
-        for node in nodes
-        if node in state.node_order and node.node_id not in refused and _lends_room(state, node, ask)
-    ]
+    found = [node for node in _nodes(state) if node in state.node_order and lends_room(state, node, ask)]
     return min(found, key=lambda node: (node.score, node.node_id), default=None)
+
+
+def is_due(state: PartitionState, now_ns: int) -> bool:
+    """Tells whether to look again who may use saved room, because amounts have changed on which that depends."""
+    round_ = state.reserving
+    return bool(round_.saved) and round_.reviewed != _marks(state) and now_ns >= round_.review_after_ns
+
+
+def review_loans(state: PartitionState, now_ns: int) -> int:
+    """Wakes those who may use saved room now, because they have come to be owed their guarantee, or a holder is owed
+    none any more. Returns the cost in decisions."""
+    round_ = state.reserving
+    round_.reviewed = _marks(state)
+    nodes = _nodes(state)
+    for node in nodes:
+        wake_borrowers(state, node)
+    cost = 1 + len(nodes) * sum(map(len, state.no_room.values())) // WAITERS_PER_UNIT
+    if cost > 1:
+        round_.review_after_ns = now_ns + PAUSE_PER_UNIT_NS * cost
+        state.run_at(round_.review_after_ns, _do_nothing)
+    return cost
+
+
+def _do_nothing(_now_ns: int) -> None:
+    """Stands for the slice that a timer brings about."""
+
+
+def _nodes(state: PartitionState) -> dict[Node, None]:
+    return {claim.node: None for claim in state.reserving.saved}
+
+
+def _marks(state: PartitionState) -> tuple[int, int, int]:
+    return state.changes, state.allocation_count, len(state.reserving.saved)
 
 
 def is_outranked(state: PartitionState, ask: Allocation) -> bool:
@@ -56,17 +90,3 @@ def in_line(claims: list[Reservation]) -> list[Reservation]:
         return comes_before(other.ask, one.ask) - comes_before(one.ask, other.ask)
 
     return sorted(sorted(claims, key=lambda claim: claim.made_ns), key=cmp_to_key(compare))
-
-
-def _lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
-    claims = node.claims
-    assert claims is not None, "room is saved on the node"
-    lent = [
-        claim
-        for claim in claims.reservations.values()
-        if claim.comes_last and (claim.ask is ask or may_pass(ask, claim, state.guarantee_mode))
-    ]
-    if not any(claim.ask is not ask for claim in lent):
-        return False
-    room = claims.open_room(node.free, lent)
-    return all(room[t] >= amount for t, amount in ask.shape.pairs) and node.has_devices(ask.shape.devices, ask)

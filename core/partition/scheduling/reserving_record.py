@@ -13,7 +13,10 @@ from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PER
 class ReservingRecord:
     """Keeps the settings and the state of reservations by age, which :mod:`.reserving` makes."""
 
-    __slots__ = ("candidates", "delay_ns", "due_ns", "lapsed", "left", "not_before_ns", "percent", "saved")
+    __slots__ = (
+        "candidates", "delay_ns", "due_ns", "lapsed", "left", "not_before_ns", "percent",
+        "review_after_ns", "reviewed", "saved",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.delay_ns: int | None = RESERVATION_DELAY_NS
@@ -26,6 +29,10 @@ class ReservingRecord:
         no less save no room there."""
         self.saved: dict[Reservation, None] = {}
         """The claims that are saved by age now."""
+        self.reviewed: tuple[int, ...] = ()
+        """The numbers of changes at the last look at who may use saved room."""
+        self.review_after_ns = 0
+        """The earliest time for the next such look."""
         self.due_ns: int | None = None
         """The time at which the next round begins; ``None``: none is needed."""
         self.not_before_ns = 0

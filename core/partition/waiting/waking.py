@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kornel.core.domain.ask_places import AskMove
-from kornel.core.model.allocations import AskGroup, Reservation, Room
+from kornel.core.model.allocations import Allocation, AskGroup, Reservation, Room
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
@@ -77,33 +77,49 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
     for shape in [shape for shape in state.no_room if node.has_room(shape.pairs) and node.has_devices(shape.devices)]:
         shape.no_room = False
         _wake_room(state, state.no_room.pop(shape))
-    if node.claims is not None and state.reserving.saved:
-        _wake_borrowers(state, node)
+    if node.claims is not None:
+        wake_borrowers(state, node)
 
 
-def _wake_borrowers(state: PartitionState, node: Node) -> None:
-    """Wakes the asks that may use room saved on *node* for others, if there is enough of it now."""
+def wake_borrowers(state: PartitionState, node: Node) -> bool:
+    """Wakes the asks that may use room saved on *node* for others, if there is enough of it now. Returns whether there
+    are any."""
     claims = node.claims
     saved = [] if claims is None else [claim for claim in claims.reservations.values() if claim.comes_last]
-    if claims is None or not saved:
-        return
-    room = claims.open_room(node.free, saved)
+    if claims is None or not saved or node not in state.node_order:
+        return False
+    most = claims.open_room(node.free, saved)
+    found = False
     for shape, waiters in list(state.no_room.items()):
-        if any(room[t] < amount for t, amount in shape.pairs) or not node.has_devices(shape.devices):
+        if any(most[t] < amount for t, amount in shape.pairs) or not node.has_devices(shape.devices):
             continue
         known: dict[tuple[Application, int], bool] = {}
         for waiter in list(waiters):
             ask = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
             rank = ask.application, ask.spec.priority
-            passes = known.get(rank)
-            if passes is None:
-                passes = known[rank] = any(may_pass(ask, claim, state.guarantee_mode) for claim in saved)
-            if not passes:
-                continue
-            if isinstance(waiter, AskGroup):
+            lends = known.get(rank)
+            if lends is None:
+                lends = known[rank] = lends_room(state, node, ask)
+            if lends and isinstance(waiter, AskGroup):
                 activate_group(waiter)
-            elif waiter.node is not node:
+            elif lends:
                 look_again(state, waiter)
+            found = found or lends
+    return found
+
+
+def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
+    """Tells whether *node* has room for *ask* if it uses what is saved there for those whom it may pass."""
+    claims = node.claims
+    if claims is None or node.node_id in (ask.refused or ()):
+        return False
+    mode = state.guarantee_mode
+    saved = [claim for claim in claims.reservations.values() if claim.comes_last]
+    lent = [claim for claim in saved if claim.ask is not ask and may_pass(ask, claim, mode)]
+    if not lent:
+        return False
+    room = claims.open_room(node.free, [*lent, *(claim for claim in saved if claim.ask is ask)])
+    return all(room[t] >= amount for t, amount in ask.shape.pairs) and node.has_devices(ask.shape.devices, ask)
 
 
 def _wake_for_domain(state: PartitionState, node: Node) -> None:
