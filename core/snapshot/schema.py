@@ -451,7 +451,8 @@ PARTITIONS: Final = (
     Kept(RecentVictim, "record decided"),
     Kept(RecentVictims, "_victims"),
     Kept(
-        ReservingRecord, "candidates delay_ns due_ns lapsed left not_before_ns percent review_after_ns reviewed saved"
+        ReservingRecord,
+        "aged candidates delay_ns due_ns lapsed left not_before_ns percent review_after_ns reviewed saved",
     ),
     Kept(NodeScore, "_binpacking _weights"),
     Kept(Members, "pairs number required_node refused together devices"),

@@ -31,6 +31,8 @@ def reserve_node(
     reservation = Reservation(ask, node, now_ns, by_age=by_age)
     if by_age:
         ledger.book_saving(ask)
+        state.reserving.aged += 1
+    if reservation.comes_last:
         state.reserving.saved[reservation] = None
     ask.reservation = reservation
     saved = [claim for claim in node.reservations.values() if claim.by_age] if by_age else ()
@@ -64,13 +66,14 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
     """Takes *reservation* off the books. The caller has to offer the room to others by :func:`offer_room`."""
     ask = reservation.ask
     forget_reservation(state, reservation)
+    state.reserving.saved.pop(reservation, None)
     hold = state.gangs.hold_of(ask) if state.gangs.holds else None
     if hold is not None:
         state.gangs.broken[ask.application] = None
         hold.lost = (*hold.lost, (ask, reservation.node.node_id))
     if reservation.by_age:
         ledger.unbook_saving(ask)
-        del state.reserving.saved[reservation]
+        state.reserving.aged -= 1
         state.reserving.call_round()
     ask.reservation = None
     if reservation.node.devices is not None:

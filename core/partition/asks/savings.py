@@ -78,9 +78,8 @@ def _is_of_own_gang(node: Node, ask: Allocation) -> bool:
 def _slot_is_left(state: PartitionState, ask: Allocation) -> bool:
     """Tells whether the application of *ask* could still start if all others started for which room is saved."""
     application = ask.application
-    starting = {r.ask.application for r in state.reserving.saved if r.ask.application.state is AppState.ACCEPTED} - {
-        application
-    }
+    aged = [claim.ask.application for claim in state.reserving.saved if claim.by_age]
+    starting = {other for other in aged if other.state is AppState.ACCEPTED and other is not application}
     if application.allocating:
         return True
     for queue in application.queue.lineage():

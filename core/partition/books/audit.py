@@ -199,7 +199,9 @@ def _check_reservations(state: PartitionState) -> list[Broken]:
     on_nodes = {key for node in state.nodes.values() for key in node.reservations}
     if on_nodes != state.reservations.keys():
         broken.append(Broken("I7", state.name, "reservations of nodes and partition differ"))
-    saved = {reservation for reservation in state.reservations.values() if reservation.by_age}
+    saved = {reservation for reservation in state.reservations.values() if reservation.comes_last}
+    if sum(reservation.by_age for reservation in saved) != state.reserving.aged:
+        broken.append(Broken("I7", state.name, f"counts {state.reserving.aged} claims saved by age, has {saved}"))
     if saved != state.reserving.saved.keys():
         broken.append(Broken("I7", state.name, f"knows the saved claims {list(state.reserving.saved)}, has {saved}"))
     for key, reservation in state.reservations.items():

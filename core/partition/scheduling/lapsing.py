@@ -75,7 +75,7 @@ def _keeps_back(state: PartitionState, claim: Reservation) -> bool:
     waiting = [waiter for waiters in state.no_room.values() for waiter in waiters if isinstance(waiter, AskGroup)]
     if any(all(room[t] >= amount for t, amount in group.shape.pairs) for group in waiting):
         return True
-    if len(state.reserving.saved) < state.reserving.most_saved(len(state.nodes)):
+    if state.reserving.more_may_be_saved(len(state.nodes)):
         return False
     firsts = {group.shape: group.first_ask() for group in reversed(waiting)}
     return any(can_save(node, ask, saved_on(node)) for ask in firsts.values() for node in state.node_order)

@@ -61,11 +61,11 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
     round_ = state.reserving
     if not round_.left:
         round_.due_ns = None
-        if state.reserving.delay_ns is not None and _more_may_be_kept(state):
+        if state.reserving.delay_ns is not None and round_.more_may_be_saved(len(state.nodes)):
             round_.left.extend(_waiting_groups(state))
         round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(round_.left))
         return 1 + len(round_.left) // GROUPS_PER_UNIT
-    if not len(state.node_order) or not _more_may_be_kept(state):
+    if not len(state.node_order) or not round_.more_may_be_saved(len(state.nodes)):
         round_.left.clear()
         round_.candidates.clear()
         return 1
@@ -98,7 +98,7 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
         if now_ns < ask.reserve_after_ns:
             round_.call_round(ask.reserve_after_ns)
             continue
-        if not may_save(state, ask) or not _more_may_be_kept(state):
+        if not may_save(state, ask) or not round_.more_may_be_saved(len(state.nodes)):
             return False
         candidates = _candidate_nodes(state, group.shape)
         while candidates:
@@ -108,10 +108,6 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
                 return True
         return False
     return False
-
-
-def _more_may_be_kept(state: PartitionState) -> bool:
-    return len(state.reserving.saved) < state.reserving.most_saved(len(state.nodes))
 
 
 def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
@@ -154,7 +150,7 @@ def _decide_reservation(
     ask.reserve_after_ns = 0
     # Since the question was sent, the node, the quotas or the ask may have changed, so all conditions are tested again.
     open_to_it = node in state.node_order and _may_save_on(state, node, ask)
-    sound = may_save(state, ask) and _more_may_be_kept(state)
+    sound = may_save(state, ask) and state.reserving.more_may_be_saved(len(state.nodes))
     if open_to_it and sound and _waits_for_room(state, ask.group):
         _save(state, ask, node, now_ns)
     else:

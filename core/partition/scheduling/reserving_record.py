@@ -14,7 +14,7 @@ class ReservingRecord:
     """Keeps the settings and the state of reservations by age, which :mod:`.reserving` makes."""
 
     __slots__ = (
-        "candidates", "delay_ns", "due_ns", "lapsed", "left", "not_before_ns", "percent",
+        "aged", "candidates", "delay_ns", "due_ns", "lapsed", "left", "not_before_ns", "percent",
         "review_after_ns", "reviewed", "saved",
     )  # fmt: skip
 
@@ -28,7 +28,9 @@ class ReservingRecord:
         """What the holders lacked whose claims on a node have lapsed, until something ends there: others who would lack
         no less save no room there."""
         self.saved: dict[Reservation, None] = {}
-        """The claims that are saved by age now."""
+        """The claims that come last: saved by age, or for asks that must run on a node and for which nobody leaves."""
+        self.aged = 0
+        """The number of those that are saved by age."""
         self.reviewed: tuple[int, ...] = ()
         """The numbers of changes at the last look at who may use saved room."""
         self.review_after_ns = 0
@@ -43,9 +45,13 @@ class ReservingRecord:
         """The nodes that the round under way has not tried yet, by shape, the best first."""
 
     def most_saved(self, nodes: int) -> int:
-        """Returns how many claims may be saved at the same time in a partition of so many *nodes*: one for each node of
-        the configured percentage, but at least one."""
+        """Returns how many claims may be saved by age at the same time in a partition of so many *nodes*: one for each
+        node of the configured percentage, but at least one."""
         return max(1, nodes * self.percent // 100)
+
+    def more_may_be_saved(self, nodes: int) -> bool:
+        """Tells whether another claim may be saved by age in a partition of so many *nodes*."""
+        return self.aged < self.most_saved(nodes)
 
     def call_round(self, at_ns: int = 0) -> None:
         """Schedules a round for *at_ns*, or for the end of the pause between rounds if that is later, unless one is due

@@ -391,7 +391,7 @@ class Sandbox:
             too_soon = self.due_ns(ask) <= ask.created_ns + delay_ns
             if too_soon and attempts.may_ever_preempt(ask) and state.preemption.enabled:
                 return
-            if len(state.reserving.saved) >= most or not ledger.saving_is_sound(ask):
+            if state.reserving.aged >= most or not ledger.saving_is_sound(ask):
                 return
             if nodes is None:
                 nodes = iter(by_missing_share(state.node_order, ask.shape.pairs))
