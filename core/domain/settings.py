@@ -13,6 +13,7 @@ from typing import Final
 
 DEFAULT_PREEMPTION_DELAY_NS: Final = 30 * 10**9
 DEFAULT_BACKOFF_DELAY_NS: Final = 30 * 10**9
+DEFAULT_RESERVATION_TIMEOUT_NS: Final = 7_200 * 10**9
 
 
 class SortPolicy(StrEnum):
@@ -95,6 +96,7 @@ class QueueProperties:
     quota_preemption_miss: int = 0
     unschedulable_backoff: int = 0
     unschedulable_backoff_delay_ns: int = DEFAULT_BACKOFF_DELAY_NS
+    reservation_timeout_ns: int = DEFAULT_RESERVATION_TIMEOUT_NS
 
 
 @dataclass(frozen=True, slots=True)

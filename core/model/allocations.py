@@ -177,6 +177,8 @@ class Allocation:
     """Tells whether other placements decide about its nodes, so that the shim is asked about it in turn."""
     reserve_after_ns: _Extra[int] = _Extra(0)
     """The time before which no node is reserved for it by age, because the shim is being asked."""
+    lapsed_ns: _Extra[int] = _Extra(0)
+    """The time when the last claim saved for it lapsed; 0: none has."""
     dialogue: _Extra[Any] = _Extra(None)
     """The shim's answers so far about victims for this ask."""
     failures: _Extra[FailureLog | None] = _Extra(None)
@@ -311,7 +313,9 @@ def sum_amounts(allocations: Iterable[Allocation]) -> dict[int, int]:
 class Reservation:
     """The amount that one pending ask needs, held for it on a node since ``made_ns``."""
 
-    __slots__ = ("ask", "by_age", "comes_last", "made_ns", "node", "pairs", "parked_at")
+    __slots__ = (
+        "ask", "by_age", "comes_last", "looked_ns", "made_ns", "missing", "node", "pairs", "parked_at", "stalled_ns",
+    )  # fmt: skip
 
     def __init__(self, ask: Allocation, node: Node, made_ns: int, *, by_age: bool = False) -> None:
         self.ask: Final = ask
@@ -329,6 +333,12 @@ class Reservation:
         self.parked_at: Room | None = None
         """The waiting room that it is in, as for an :class:`AskGroup`. Room on its own node wakes it in any waiting
         room."""
+        self.missing = 0.0
+        """The least that a claim by age has ever been missing: the sum, over the types, of the missing parts."""
+        self.stalled_ns = 0
+        """The time for which a claim by age has kept others back since it was last missing less than before."""
+        self.looked_ns = made_ns
+        """The time up to which ``stalled_ns`` counts."""
 
     @property
     def rank(self) -> int:

@@ -12,7 +12,7 @@ it is enough for. Rules: docs/spec/preemption.md B.7.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from kornel.core.model.shapes import Pairs, Vector, book_amounts, unbook_amounts, widen_vector
@@ -49,10 +49,13 @@ class Claims:
     def __bool__(self) -> bool:
         return bool(self.reservations or self.victims)
 
-    def add(self, reservation: Reservation) -> None:
+    def add(self, reservation: Reservation, behind: Iterable[Reservation] = ()) -> None:
         """Hold the amounts that the ask of *reservation* needs. The amounts that its victims on this node free count
-        for this claim."""
+        for this claim. *behind*: the claims of its rank that come after it although they are older."""
         self.reservations[reservation.ask.key] = reservation
+        for claim in behind:
+            del self.reservations[claim.ask.key]
+            self.reservations[claim.ask.key] = claim
         self._begin_claim(reservation)
 
     def drop_claim(self, reservation: Reservation) -> None:
@@ -125,17 +128,20 @@ class Claims:
             unbook_amounts(self.unowned, pairs)
             unbook_amounts(self.leaving, pairs)
 
-    def open_room(self, free: Vector) -> Vector:
+    def open_room(self, free: Vector, lent: Iterable[Reservation] = ()) -> Vector:
         """Returns, by type, how much of *free* any ask may take now without touching what is held; if negative,
-        nothing.
+        nothing. *lent*: claims of those who come last that the ask may pass.
 
         Returns *free* itself if the victims of all holders free everything that is held.
         """
         if not any(self.needed) and not any(self.by_age):
             return free
+        by_age = self.by_age.copy()
+        for reservation in lent:
+            unbook_amounts(by_age, reservation.pairs)
         return [
             min(room, room + coming - needed - kept)
-            for room, coming, needed, kept in zip(free, self.unowned, self.needed, self.by_age, strict=True)
+            for room, coming, needed, kept in zip(free, self.unowned, self.needed, by_age, strict=True)
         ]
 
     def room_beside(self, free: Vector, without: Reservation | None = None) -> Vector:
@@ -177,14 +183,21 @@ class Claims:
             book_amounts(before, self._from_free(reservation))
         return found
 
-    def room_for(self, reservation: Reservation, free: Vector) -> bool:
-        """Tells whether *free* can serve *reservation* after all claims before it."""
+    def room_of(self, reservation: Reservation, free: Vector) -> Vector:
+        """Returns, by type, how much of *free* is left for *reservation* after all claims before it."""
         before = [0] * len(free)
         for earlier in self.in_order():
             if earlier is reservation:
                 break
             book_amounts(before, self._from_free(earlier))
-        return self._can_serve(reservation, free, before)
+        return [
+            min(room, room + coming - needed) for room, coming, needed in zip(free, self.unowned, before, strict=True)
+        ]
+
+    def room_for(self, reservation: Reservation, free: Vector) -> bool:
+        """Tells whether *free* can serve *reservation* after all claims before it."""
+        room = self.room_of(reservation, free)
+        return all(room[t] >= amount for t, amount in reservation.pairs)
 
     def room_for_all(self, reservations: Collection[Reservation], free: Vector) -> bool:
         """Tells whether *free* is enough for all *reservations* at once, without the room that earlier claims still

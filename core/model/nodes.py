@@ -225,9 +225,10 @@ class Node:
         self.free = [c - a - o for c, a, o in zip(capacity, self.allocated, self.occupied, strict=True)]
         self._settle_claims()
 
-    def reserve(self, reservation: Reservation) -> bool:
-        """Hold what the ask of *reservation* needs. Returns whether that changed the open room."""
-        self._make_claims().add(reservation)
+    def reserve(self, reservation: Reservation, behind: Iterable[Reservation] = ()) -> bool:
+        """Hold what the ask of *reservation* needs, before the claims *behind*. Returns whether that changed the open
+        room."""
+        self._make_claims().add(reservation, behind)
         return self._claims_changed()
 
     def unreserve(self, reservation: Reservation) -> bool:

@@ -15,7 +15,7 @@ from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
 from kornel.core.model.users import NO_LIMITS, Account, AccountKind, QueueLimits
 
 if TYPE_CHECKING:
-    from kornel.core.model.allocations import Room
+    from kornel.core.model.allocations import Allocation, Room
     from kornel.core.model.applications import Application
 
 
@@ -40,7 +40,7 @@ class Queue:
     pending    waiting asks
     preempting victims whose release is not confirmed yet
     claimed    asks that preempted and are not placed yet
-    promised   asks that hold room on a node because they have waited long
+    saved      asks for which room is saved on a node because they have waited long
     guaranteed declared amounts above 0; absent: no guarantee
     max        declared ceilings, including 0; absent: unlimited. At the root, the capacity of the nodes
 
@@ -52,10 +52,10 @@ class Queue:
 
     __slots__ = (
         "_guaranteed_below", "_lineage", "_priorities", "_ranks", "accounts", "admin_acl", "allocating", "applications",
-        "ceilings", "children", "claimed", "claims", "counted", "depth", "draining", "dynamic_terms", "fair_max",
-        "fair_terms", "guaranteed", "held_back", "leaf", "limits", "managed", "max", "max_applications", "name",
-        "newcomers", "order", "parent", "parked", "path", "pending", "preempted_count", "preempted_total", "preempting",
-        "priority", "promised", "properties", "rank", "running", "siblings", "submit_acl", "used", "waiting",
+        "ceilings", "children", "claimants", "claimed", "claims", "counted", "depth", "draining", "dynamic_terms",
+        "fair_max", "fair_terms", "guaranteed", "held_back", "leaf", "limits", "managed", "max", "max_applications",
+        "name", "newcomers", "order", "parent", "parked", "path", "pending", "preempted_count", "preempted_total",
+        "preempting", "priority", "properties", "rank", "running", "saved", "siblings", "submit_acl", "used", "waiting",
         "with_due",
     )  # fmt: skip
 
@@ -102,7 +102,9 @@ class Queue:
         self.pending: Vector = [0] * width
         self.preempting: Vector = [0] * width
         self.claimed: Vector = [0] * width
-        self.promised: Vector = [0] * width
+        self.saved: Vector = [0] * width
+        self.claimants: dict[Allocation, None] = {}
+        """The asks of a leaf that have preempted and are not placed yet."""
         self.claims = 0
         """The number of asks below that have preempted and are not placed yet."""
         self.waiting = 0
@@ -164,6 +166,7 @@ class Queue:
         self.parked.clear()
         self.held_back.clear()
         self.allocating.clear()
+        self.claimants.clear()
         self.accounts.clear()
         self.order.clear()
         if self.newcomers is not None:
@@ -235,11 +238,13 @@ class Queue:
     def widen_amounts(self, width: int) -> None:
         """Extend all amounts to *width* types."""
         for vector in (
-            self.used, self.pending, self.preempting, self.claimed, self.promised, self.preempted_total,
+            self.used, self.pending, self.preempting, self.claimed, self.saved, self.preempted_total,
         ):  # fmt: skip
             widen_vector(vector, width)
         for account in self.accounts.values():
             widen_vector(account.used, width)
+            widen_vector(account.claimed, width)
+            widen_vector(account.saved, width)
 
     def update_shown(self, before: int, now: int) -> None:
         """Update the priority that a child (or application) shows from *before* to *now*, and the priorities above as

@@ -60,7 +60,8 @@ class Account:
     """
 
     __slots__ = (
-        "applications", "held_back", "holders", "kind", "limit", "max_applications", "name", "parked", "queue", "used",
+        "applications", "claimants", "claimed", "held_back", "holders", "kind", "limit", "max_applications", "name",
+        "parked", "queue", "saved", "used",
     )  # fmt: skip
 
     def __init__(self, kind: AccountKind, name: str, queue: Queue, limit: Limit, width: int) -> None:
@@ -71,6 +72,12 @@ class Account:
         self.max_applications: Final = limit.max_applications
         self.used: Vector = [0] * width
         """The amounts held by its applications, placeholders included."""
+        self.claimed: Vector = [0] * width
+        """The amounts of its asks for which somebody leaves or has left, and which are not placed yet."""
+        self.saved: Vector = [0] * width
+        """The amounts of its asks for which room is saved on nodes because they have waited long."""
+        self.claimants: dict[Application, int] = {}
+        """The number of such asks by application."""
         self.applications: dict[Application, None] = {}
         """All applications whose usage is booked here."""
         self.holders: dict[Application, None] = {}
@@ -81,22 +88,52 @@ class Account:
         """The applications that may not start because too many hold something, by leaf."""
 
     def admits(self, pairs: Pairs) -> bool:
-        """Tells whether *pairs* fit under this limit. A type that is above its limit has no room; a type without limit
-        always has."""
-        most, used = self.limit.max, self.used
+        """Tells whether *pairs* fit under this limit beside what is used and claimed. A type that is above its limit
+        has no room; a type without limit always has."""
+        most, used, claimed = self.limit.max, self.used, self.claimed
         for t, amount in pairs:
             ceiling = most.get(t)
-            if ceiling is not None and used[t] + amount > ceiling:
+            if ceiling is not None and used[t] + claimed[t] + amount > ceiling:
                 return False
         return True
+
+    def has_room(self, pairs: Pairs) -> bool:
+        """Tells whether *pairs* fit under this limit beside what is used. This is the check for an ask that has a claim
+        itself."""
+        most, used = self.limit.max, self.used
+        return all(t not in most or used[t] + amount <= most[t] for t, amount in pairs)
 
     def find_headroom(self) -> dict[int, int]:
         """Returns the amount left of each limited type; negative above the limit."""
         return {t: most - self.used[t] for t, most in self.limit.max.items()}
 
     def open(self) -> bool:
-        """Tells whether one more application may begin to use resources."""
-        return not self.max_applications or len(self.holders) < self.max_applications
+        """Tells whether one more application may begin to use resources. Whoever has a claim counts as using some."""
+        return not self.max_applications or self.count_applications() < self.max_applications
+
+    def counts(self, application: Application) -> bool:
+        """Tells whether *application* uses resources or has a claim, so that its limit does not keep it back."""
+        return application in self.holders or application in self.claimants
+
+    def count_applications(self) -> int:
+        """Returns the number of applications that hold something or have a claim."""
+        return len(self.holders.keys() | self.claimants.keys()) if self.claimants else len(self.holders)
+
+    def book_claim(self, application: Application, pairs: Pairs) -> None:
+        """Count *pairs*, for which somebody leaves, as claimed by *application*."""
+        for t, amount in pairs:
+            self.claimed[t] += amount
+        self.claimants[application] = self.claimants.get(application, 0) + 1
+
+    def unbook_claim(self, application: Application, pairs: Pairs) -> None:
+        """End one claim of *application*, to *pairs*."""
+        for t, amount in pairs:
+            self.claimed[t] -= amount
+        left = self.claimants[application] - 1
+        if left:
+            self.claimants[application] = left
+        else:
+            del self.claimants[application]
 
     def charge_pairs(self, pairs: Pairs) -> None:
         """Add *pairs* to the usage."""

@@ -500,14 +500,14 @@ class Engine:
         if command.drained is (command.node_id in state.operator_drains):
             return
         if not command.drained:
-            node_intake.set_operator_drain(state, command.node_id, None, command.by)
+            node_intake.set_operator_drain(state, command.node_id, None, command.by, now_ns)
             return
         if command.node_id not in state.nodes:
             raise CommandRefused(Fault.INVALID_ARGUMENT, f"no node {command.node_id!r} is registered")
         if len(state.operator_drains) >= MOST_DRAINS:
             raise CommandRefused(Fault.INVALID_ARGUMENT, f"{MOST_DRAINS} nodes are drained by operators already")
         drain = OperatorDrain(command.by, now_ns)
-        node_intake.set_operator_drain(state, command.node_id, drain, command.by)
+        node_intake.set_operator_drain(state, command.node_id, drain, command.by, now_ns)
 
     def _update_applications(self, command: UpdateApplications, now_ns: int) -> None:
         self._require_manager(command.rm_id, "ApplicationRequest")

@@ -41,10 +41,11 @@ def binding_limits(leaf: Queue, user: str, group: str | None) -> Iterator[tuple[
             yield queue, AccountKind.GROUP, group, groups[group]
 
 
-def find_exceeded(accounts: Iterable[Account], pairs: Pairs) -> Account | None:
-    """Returns the first of *accounts* under whose limit *pairs* do not fit; ``None``: they fit under all."""
+def find_exceeded(accounts: Iterable[Account], pairs: Pairs, *, claimed: bool = False) -> Account | None:
+    """Returns the first of *accounts* under whose limit *pairs* do not fit; ``None``: they fit under all. *claimed*:
+    whether the pairs are among what is claimed there."""
     for account in accounts:
-        if not account.admits(pairs):
+        if not (account.has_room(pairs) if claimed else account.admits(pairs)):
             return account
     return None
 
@@ -60,9 +61,9 @@ class Shortfall(NamedTuple):
 
 
 def find_shortfalls(account: Account, pairs: Pairs) -> tuple[Shortfall, ...]:
-    """Returns the shortfalls behind a ``user-quota``: every type of *pairs* that the limit of *account* does not
-    admit."""
-    left = account.find_headroom()
+    """Returns the shortfalls behind a ``user-quota``: every type of *pairs* that the limit of *account* does not admit
+    beside what is used and claimed."""
+    left = {t: room - account.claimed[t] for t, room in account.find_headroom().items()}
     return tuple(
         Shortfall(t, amount, left[t], account.limit.max[t]) for t, amount in pairs if t in left and amount > left[t]
     )

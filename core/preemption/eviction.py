@@ -75,24 +75,25 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
     ask.outcome = Outcome.TRIGGERED
     state.preemptions += 1
     pacing.count_taken(state, plan, now_ns)
-    _watch_exits(state, plan, now_ns)
+    watch_exits(state, plan, now_ns, plan.victims)
     detail = _describe_plan(plan, *whole.values(), *torn.values())
     record_decision(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, detail, plan)
 
 
-def _watch_exits(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
-    """Checks after a while whether the victims that *plan* relies on have left (preemption.md K14).
+def watch_exits(state: PartitionState, plan: PreemptionPlan, now_ns: int, own: tuple[Allocation, ...]) -> None:
+    """Checks after a while whether the victims that *plan* relies on have left (preemption.md K14), among them its
+    *own*.
 
     A plan without victims of its own relies on allocations that were leaving the node already; if their room went to
     others, its ask tries elsewhere. Victims that their ask no longer needs are given up as well, because others may
     have claimed their room.
     """
     ask = plan.ask
-    leaving = plan.victims or tuple([a for a in plan.node.allocations.values() if a.preempted and a not in state.stuck])
+    leaving = own or tuple([a for a in plan.node.allocations.values() if a.preempted and a not in state.stuck])
     state.run_at(
         now_ns + state.preemption.victim_timeout_ns, partial(_look_at_victims, state, plan, leaving, ask.rearms)
     )
-    if not plan.victims:
+    if not own:
         _watch_room(state, ask, leaving, now_ns)
 
 
@@ -273,6 +274,19 @@ def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
     for reservation in list(node.reservations.values()):
         ask = reservation.ask
         if node.could_hold_shape(ask.shape):
+            continue
+        if ask.triggered:
+            rearm_ask(state, ask, now_ns)
+        if ask.reservation is reservation:
+            reservations.end_reservation(state, reservation, requeue=True)
+
+
+def leave_drained(state: PartitionState, node: Node, now_ns: int) -> None:
+    """Ends the claims on *node*, which takes no more work, but for asks that must run there. The asks look elsewhere;
+    victims that were told leave all the same (preemption.md B.7)."""
+    for reservation in list(node.reservations.values()):
+        ask = reservation.ask
+        if ask.spec.required_node:
             continue
         if ask.triggered:
             rearm_ask(state, ask, now_ns)

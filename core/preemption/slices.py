@@ -11,6 +11,7 @@ from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import inheriting
 from kornel.core.preemption.kind import Driver
 from kornel.core.preemption.registry import KINDS
 
@@ -79,6 +80,12 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
         if stays:
             return spent, True
     return spent, False
+
+
+def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
+    """Lets *ask*, which found no node, have room that was made for a less important ask of its leaf. Returns whether it
+    does."""
+    return inheriting.take_over_claim(state, ask, now_ns)
 
 
 def serve_unit(

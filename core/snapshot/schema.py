@@ -107,7 +107,7 @@ from kornel.core.partition.history.event_log import EventLog
 from kornel.core.partition.history.events import Recorder
 from kornel.core.partition.history.past import EndedApplication, EndedGroup, Past
 from kornel.core.partition.history.recent_victims import RecentVictim, RecentVictims
-from kornel.core.partition.scheduling import autoscaling, gang_vetting, reserving, vetting
+from kornel.core.partition.scheduling import autoscaling, gang_vetting, lapsing, loans, reserving, vetting
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, inquiries, pausing
@@ -185,6 +185,8 @@ FUNCTIONS: Final = {
     **named_of(guarantee_drive, "_end_look"),
     **named_of(inquiries, "_put_in_turn"),
     **named_of(lifecycle, "_end_state", "_expire_rejected"),
+    **named_of(lapsing, "_look_at"),
+    **named_of(loans, "_do_nothing"),
     **named_of(monitor_drive, "_begin_round", "_look_at_served"),
     **named_of(pacing, "_offer_again"),
     **named_of(pausing, "_look_at_refusals"),
@@ -255,7 +257,7 @@ CONFIGURATIONS: Final = (
         QueueProperties,
         "sort_policy sort_by_priority priority_policy priority_offset preemption_policy"
         " preemption_delay_ns quota_preemption_delay_ns quota_preemption_timer quota_preemption_miss"
-        " unschedulable_backoff unschedulable_backoff_delay_ns",
+        " unschedulable_backoff unschedulable_backoff_delay_ns reservation_timeout_ns",
     ),
     Kept(FilterConfig, "deny users groups"),
     Kept(PlacementRuleConfig, "name create value parent filter"),
@@ -329,7 +331,7 @@ MODEL: Final = (
         "application arrival bound_ns created_ns extras key missed node place refused reservation"
         " scale_up shape spec standing triggered version where",
     ),
-    Kept(Reservation, "ask by_age comes_last made_ns node pairs parked_at"),
+    Kept(Reservation, "ask by_age comes_last looked_ns made_ns missing node pairs parked_at stalled_ns"),
     Kept(
         AskGroup,
         "_due_sorted _heap _oldest_ns application dependent due lent number parked_at required_node"
@@ -380,14 +382,17 @@ MODEL: Final = (
     Kept(
         Queue,
         "_guaranteed_below _lineage _priorities _ranks accounts admin_acl allocating applications ceilings children"
-        " claimed claims counted depth draining dynamic_terms fair_max fair_terms guaranteed held_back leaf limits"
-        " managed max max_applications name newcomers order parent parked path pending preempted_count"
-        " preempted_total preempting priority promised properties rank running siblings submit_acl used waiting",
+        " claimants claimed claims counted depth draining dynamic_terms fair_max fair_terms guaranteed held_back leaf"
+        " limits managed max max_applications name newcomers order parent parked path pending preempted_count"
+        " preempted_total preempting priority properties rank running saved siblings submit_acl used waiting",
         derived={"with_due": _find_due},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
     Kept(TaskGroup, "asks count free name replaced shape stated_minimum timed_out topology"),
-    Kept(Account, "applications held_back holders kind limit max_applications name parked queue used"),
+    Kept(
+        Account,
+        "applications claimants claimed held_back holders kind limit max_applications name parked queue saved used",
+    ),
     Kept(FreedSlot, "account"),
     Kept(
         Shape,
@@ -444,7 +449,10 @@ PARTITIONS: Final = (
     Kept(Past, "_finished _rejected"),
     Kept(RecentVictim, "record decided"),
     Kept(RecentVictims, "_victims"),
-    Kept(ReservingRecord, "candidates delay_ns due_ns kept left not_before_ns percent"),
+    Kept(
+        ReservingRecord,
+        "aged candidates delay_ns due_ns lapsed left not_before_ns percent review_after_ns reviewed saved",
+    ),
     Kept(NodeScore, "_binpacking _weights"),
     Kept(Members, "pairs number required_node refused together devices"),
 )

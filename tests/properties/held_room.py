@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.partition.state import PartitionState
+from tests.properties.lending import may_use
 
 
 def holders(state: PartitionState, node: Node) -> list[Allocation]:
@@ -36,6 +37,8 @@ def has_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
     """Whether *ask* may be placed on *node* as things stand, as far as room goes."""
     claims = holders(state, node)
     before = claims[: claims.index(ask)] if ask in claims else claims
+    if not ask.spec.required_node:
+        before = [other for other in before if _rank(other) < 2 or not may_use(state, ask, other)]
     leaving = [a for a in node.allocations.values() if a.preempted and a not in state.stuck]
     own = {other.key: [a for a in leaving if a.preemptor is other and _rank(other) < 2] for other in claims}
     unowned = [a for a in leaving if not any(a in victims for victims in own.values())]

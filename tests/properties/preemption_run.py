@@ -32,6 +32,7 @@ from kornel.core.domain.effects import (
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.partition.engine import Engine
+from tests.oracles.rules import guarantee
 from tests.oracles.rules.arithmetic import fits
 from tests.oracles.rules.world import Books, Task, ancestors
 from tests.properties.preemption_course import Course
@@ -325,7 +326,13 @@ class Run(Course):
         kept = {
             key: where for key, where in kept.items() if key in after.holds or key not in after.asks or key == ask.key
         }
-        seen = books.seen(before.claims | books.claims, kept)
+        claims = before.claims | books.claims
+        kept = {
+            key: where
+            for key, where in kept.items()
+            if key in claims or key == ask.key or not guarantee.is_lent(books, books.asks[key], ask)
+        }
+        seen = books.seen(claims, kept)
         if not fits(ask.amounts, lambda t: books.free(node, t)):
             self.complain(f"no room: {ask.key} placed on {node}")
         elif not fits(ask.amounts, lambda t: seen.open(node, t, ask.key, only_before=True)):

@@ -257,7 +257,7 @@ def test_the_runs_reach_what_they_are_about() -> None:
         assert state is not None
         outcomes |= {str(ask.outcome) for ask in state.requests.values()}
         asked += state.callbacks.preemption_predicates
-        reserved += state.reserving.kept
+        reserved += state.reserving.aged
     assert kinds >= {"guarantee", "required-node", "quota"}
     assert outcomes >= {"ROUND_LIMIT", "VICTIM_LIMIT", "POLICY_OFF", "TRIGGERED"}
     assert asked

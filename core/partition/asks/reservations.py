@@ -12,6 +12,7 @@ from kornel.core.partition.waiting import admission
 from kornel.core.partition.waiting.places import move_ask, offer_to_others, wait_in_line
 from kornel.core.partition.waiting.rooms import forget_reservation, park_without_node
 from kornel.core.partition.waiting.waking import wake_for_node
+from kornel.core.policies.claim_order import comes_before
 
 
 def reserve_node(
@@ -29,10 +30,13 @@ def reserve_node(
     move_ask(state, ask, AskMove.RESERVE)
     reservation = Reservation(ask, node, now_ns, by_age=by_age)
     if by_age:
-        ledger.book_promise(ask)
-        state.reserving.kept += 1
+        ledger.book_saving(ask)
+        state.reserving.aged += 1
+    if reservation.comes_last:
+        state.reserving.saved[reservation] = None
     ask.reservation = reservation
-    if node.reserve(reservation):
+    saved = [claim for claim in node.reservations.values() if claim.by_age] if by_age else ()
+    if node.reserve(reservation, [claim for claim in saved if comes_before(ask, claim.ask)]):
         state.node_order.room_changed(node)
     state.reservations[ask.key] = reservation
     if at_once or not ask.shape.no_room:
@@ -43,7 +47,8 @@ def reserve_node(
         offer_to_others(state, ask)
     if state.recording:
         state.events.node_reserved(ask, node)
-    admission.note_allocating(state, ask.application)
+    if not by_age:  # What is saved counts in no limit: others may start meanwhile.
+        admission.note_allocating(state, ask.application)
     return reservation
 
 
@@ -61,13 +66,14 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
     """Takes *reservation* off the books. The caller has to offer the room to others by :func:`offer_room`."""
     ask = reservation.ask
     forget_reservation(state, reservation)
+    state.reserving.saved.pop(reservation, None)
     hold = state.gangs.hold_of(ask) if state.gangs.holds else None
     if hold is not None:
         state.gangs.broken[ask.application] = None
         hold.lost = (*hold.lost, (ask, reservation.node.node_id))
     if reservation.by_age:
-        ledger.unbook_promise(ask)
-        state.reserving.kept -= 1
+        ledger.unbook_saving(ask)
+        state.reserving.aged -= 1
         state.reserving.call_round()
     ask.reservation = None
     if reservation.node.devices is not None:

@@ -6,6 +6,7 @@ the size of the partition.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kornel.core.domain.application_states import AppState
@@ -169,14 +170,16 @@ def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
     vetted = [ask for ask in asks if ask.place is AskPlace.HELD]
     marked = [a for a in allocations if a.preempted]
     claims = [ask for ask in asks if ask.triggered]
-    promises = [ask for ask in asks if ask.reservation is not None and ask.reservation.by_age]
+    saved = [ask for ask in asks if ask.reservation is not None and ask.reservation.by_age]
     broken = [
         *_compare_amounts("I1", queue.path, "used", queue.used, _sum_amounts(state, (*allocations, *vetted))),
         *_compare_amounts("I1", queue.path, "pending", queue.pending, _sum_amounts(state, waiting)),
         *_compare_amounts("A.1-1", queue.path, "preempting", queue.preempting, _sum_amounts(state, marked)),
         *_compare_amounts("A.1-1", queue.path, "claimed", queue.claimed, _sum_amounts(state, claims)),
-        *_compare_amounts("I7", queue.path, "promised", queue.promised, _sum_amounts(state, promises)),
+        *_compare_amounts("I7", queue.path, "saved", queue.saved, _sum_amounts(state, saved)),
     ]
+    if queue.leaf and queue.claimants.keys() != set(claims):
+        broken.append(Broken("A.1-1", queue.path, f"knows the claims of {list(queue.claimants)}, has {claims}"))
     if queue.waiting != len(waiting):
         broken.append(Broken("I1", queue.path, f"counts {queue.waiting} asks, has {len(waiting)}"))
     below = queue.applications.values() if queue.leaf else queue.children.values()
@@ -208,9 +211,11 @@ def _check_reservations(state: PartitionState) -> list[Broken]:
     on_nodes = {key for node in state.nodes.values() for key in node.reservations}
     if on_nodes != state.reservations.keys():
         broken.append(Broken("I7", state.name, "reservations of nodes and partition differ"))
-    by_age = sum(reservation.by_age for reservation in state.reservations.values())
-    if by_age != state.reserving.kept:
-        broken.append(Broken("I7", state.name, f"counts {state.reserving.kept} nodes kept by age, has {by_age}"))
+    saved = {reservation for reservation in state.reservations.values() if reservation.comes_last}
+    if sum(reservation.by_age for reservation in saved) != state.reserving.aged:
+        broken.append(Broken("I7", state.name, f"counts {state.reserving.aged} claims saved by age, has {saved}"))
+    if saved != state.reserving.saved.keys():
+        broken.append(Broken("I7", state.name, f"knows the saved claims {list(state.reserving.saved)}, has {saved}"))
     for key, reservation in state.reservations.items():
         ask = reservation.ask
         held = () if ask.held_on is reservation.node else ask.shape.pairs
@@ -326,6 +331,17 @@ def _check_users(state: PartitionState) -> list[Broken]:
             held = [allocation for application in applications for allocation in application.allocations.values()]
             held += [a for application in applications for a in application.asks.values() if a.place is AskPlace.HELD]
             broken += _compare_amounts("I3", where, "used", account.used, _sum_amounts(state, held))
+            claims = [ask for application in applications for ask in application.asks.values() if ask.triggered]
+            broken += _compare_amounts("I3", where, "claimed", account.claimed, _sum_amounts(state, claims))
+            if account.claimants != Counter(ask.application for ask in claims):
+                broken.append(Broken("I3", where, f"counts the claims of {list(account.claimants)}, has {claims}"))
+            saved = [
+                ask
+                for application in applications
+                for ask in application.asks.values()
+                if ask.reservation is not None and ask.reservation.by_age
+            ]
+            broken += _compare_amounts("I3", where, "saved", account.saved, _sum_amounts(state, saved))
             if account.limit != limit:
                 broken.append(Broken("I3", where, f"limited to {account.limit}, should be {limit}"))
             if account.applications.keys() != set(applications):
@@ -349,7 +365,7 @@ def _check_admission(state: PartitionState) -> list[Broken]:
             broken.append(Broken("S-22", queue.path, f"counts {queue.running} running applications, has {running}"))
         if queue.allocating.keys() != {application for application in applications if application.allocating}:
             broken.append(Broken("S-10", queue.path, f"counts {list(queue.allocating)} as starting"))
-    reserving = {reservation.ask.application for reservation in state.reservations.values()}
+    reserving = {r.ask.application for r in state.reservations.values() if not r.by_age}
     for application in state.applications.values():
         started = bool(application.allocations) or application in reserving
         if application.state is AppState.ACCEPTED and started and not application.allocating:

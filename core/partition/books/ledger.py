@@ -15,6 +15,7 @@ from kornel.core.model.applications import NO_REQUESTS, Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts, unbook_amounts
+from kornel.core.model.users import Account
 from kornel.core.partition.books import device_books, user_accounting
 from kornel.core.partition.history.queue_events import settings_of
 from kornel.core.partition.state import PartitionState
@@ -323,6 +324,7 @@ def book_claim(state: PartitionState, ask: Allocation) -> None:
     noted as taking the place of its victims.
     """
     ask.triggered = True
+    ask.queue.claimants[ask] = None
     pairs = ask.shape.pairs
     swaps_in: list[Queue] = []
     for queue in ask.queue.lineage():
@@ -334,6 +336,8 @@ def book_claim(state: PartitionState, ask: Allocation) -> None:
             queue.parent.order.mark_changed(queue)
         if queue.ceilings and _over_max(queue, pairs):
             swaps_in.append(queue)
+    for account in ask.application.accounts:
+        account.book_claim(ask.application, pairs)
     if swaps_in:
         ask.swaps_in = tuple(swaps_in)
     state.changes += 1
@@ -344,6 +348,7 @@ def unbook_claim(state: PartitionState, ask: Allocation) -> None:
     """Ends the claim of *ask*, which has preempted and has since been placed, withdrawn or re-armed."""
     ask.triggered = False
     ask.swaps_in = ()
+    del ask.queue.claimants[ask]
     for queue in ask.queue.lineage():
         unbook_amounts(queue.claimed, ask.shape.pairs)
         queue.claims -= 1
@@ -351,6 +356,9 @@ def unbook_claim(state: PartitionState, ask: Allocation) -> None:
             queue.parent.order.mark_changed(queue)
         if queue.parked:
             state.gained.append(queue)
+    for account in ask.application.accounts:
+        account.unbook_claim(ask.application, ask.shape.pairs)
+        user_accounting.offer_gain(state, account)
     state.changes += 1
     state.moved[ask.queue] = None
 
@@ -362,30 +370,35 @@ def _over_max(queue: Queue, pairs: Pairs) -> bool:
     )
 
 
-def book_promise(ask: Allocation) -> None:
-    """Counts the amounts of *ask*, for which a node is kept free because it has waited, as promised in its queues, so
-    that no more is promised than the quotas could ever grant."""
-    for queue in ask.queue.lineage():
-        book_amounts(queue.promised, ask.shape.pairs)
+def book_saving(ask: Allocation) -> None:
+    """Counts the amounts of *ask*, for which room is saved on a node, as saved in its queues and for its user and
+    group, so that no more is saved than their limits could ever grant."""
+    for saved in _savings_of(ask):
+        book_amounts(saved, ask.shape.pairs)
 
 
-def unbook_promise(ask: Allocation) -> None:
-    """Stops counting the amounts of *ask* as promised, because its node was given back or is used now."""
-    for queue in ask.queue.lineage():
-        unbook_amounts(queue.promised, ask.shape.pairs)
+def unbook_saving(ask: Allocation) -> None:
+    """Stops counting the amounts of *ask* as saved, because the room was given back or is used now."""
+    for saved in _savings_of(ask):
+        unbook_amounts(saved, ask.shape.pairs)
 
 
-def promise_is_sound(ask: Allocation) -> bool:
-    """Tells whether *ask* would still fit under every max on its path if everything claimed and promised were
-    placed."""
+def _savings_of(ask: Allocation) -> list[Vector]:
+    return [*(queue.saved for queue in ask.queue.lineage()), *(account.saved for account in ask.application.accounts)]
+
+
+def saving_is_sound(ask: Allocation) -> bool:
+    """Tells whether *ask* would still fit under every max on its path, and under the limits of its user and group, if
+    everything claimed and saved were placed."""
     # The root is left out: its max is the size of the cluster, and the ask waits precisely because too little of the
     # cluster is free.
-    for queue in ask.queue.lineage()[:-1]:
-        used, claimed, promised, most = queue.used, queue.claimed, queue.promised, queue.max
-        for t, amount in ask.shape.pairs:
-            if t in most and used[t] + claimed[t] + promised[t] + amount > most[t]:
-                return False
-    return True
+    bounds: list[tuple[Queue | Account, Mapping[int, int]]] = [(queue, queue.max) for queue in ask.queue.lineage()[:-1]]
+    bounds += [(account, account.limit.max) for account in ask.application.accounts]
+    return not any(
+        t in most and holder.used[t] + holder.claimed[t] + holder.saved[t] + amount > most[t]
+        for holder, most in bounds
+        for t, amount in ask.shape.pairs
+    )
 
 
 def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
@@ -400,9 +413,15 @@ def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
         if ask.triggered:
             _exchange_amounts(queue.claimed, before.pairs, shape.pairs)
         if reserved is not None and reserved.by_age:
-            _exchange_amounts(queue.promised, before.pairs, shape.pairs)
+            _exchange_amounts(queue.saved, before.pairs, shape.pairs)
         if queue.parent is not None:
             queue.parent.order.mark_changed(queue)
+    for account in ask.application.accounts:
+        if ask.triggered:
+            _exchange_amounts(account.claimed, before.pairs, shape.pairs)
+            user_accounting.offer_gain(state, account)
+        if reserved is not None and reserved.by_age:
+            _exchange_amounts(account.saved, before.pairs, shape.pairs)
     ask.shape = shape
     if ask.swaps_in and _is_more(before, shape):
         ask.swaps_in = ()  # Its victims made room for a smaller ask.

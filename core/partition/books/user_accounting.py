@@ -14,7 +14,7 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Pairs
+from kornel.core.model.shapes import Pairs, book_amounts
 from kornel.core.model.users import NO_LIMITS, Account, FreedSlot, Limit, QueueLimits
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.owners import groups_of
@@ -54,6 +54,14 @@ def refund_accounts(state: PartitionState, application: Application, pairs: Pair
             del account.holders[application]
             if account.held_back:
                 state.gained.append(FreedSlot(account))
+
+
+def offer_gain(state: PartitionState, account: Account) -> None:
+    """Notes that less is claimed at *account*, if that may help anybody."""
+    if account.parked:
+        state.gained.append(account)
+    if account.held_back:
+        state.gained.append(FreedSlot(account))
 
 
 def exchange_amounts(state: PartitionState, application: Application, before: Pairs, after: Pairs) -> None:
@@ -115,6 +123,13 @@ def _join_accounts(state: PartitionState, application: Application) -> None:
     held = [ask for ask in application.asks.values() if ask.place is AskPlace.HELD]
     for allocation in (*application.allocations.values(), *held):
         charge_accounts(application, allocation.shape.pairs)
+    for ask in application.asks.values():
+        saved = ask.reservation is not None and ask.reservation.by_age
+        for account in accounts:
+            if ask.triggered:
+                account.book_claim(application, ask.shape.pairs)
+            if saved:
+                book_amounts(account.saved, ask.shape.pairs)
 
 
 def _build_limits(state: PartitionState, configured: tuple[LimitConfig, ...]) -> QueueLimits:

@@ -23,6 +23,7 @@ from kornel.core.model.shapes import Shape, TooManyTypes
 from kornel.core.partition import lifecycle
 from kornel.core.partition.asks import instances, moves, questions
 from kornel.core.partition.asks.answers import answer_release
+from kornel.core.partition.asks.savings import review_savings
 from kornel.core.partition.configuration import offered_types
 from kornel.core.partition.gangs import pools
 from kornel.core.partition.intake import device_faults, handshake, removal
@@ -479,6 +480,7 @@ def _occupy_node(state: PartitionState, spec: AllocationSpec, shape: Shape, now_
     node.book_foreign(spec.key, shape.pairs, ForeignLoad(spec, shape, _created_ns(spec, now_ns)))
     state.foreign[spec.key] = node
     state.node_order.refresh_node(node)
+    review_savings(state, node)
 
 
 def _vacate_node(state: PartitionState, key: str) -> bool:

@@ -21,6 +21,7 @@ from kornel.core.partition import lifecycle
 from kornel.core.partition.asks import moves, questions
 from kornel.core.partition.asks.answers import answer_release
 from kornel.core.partition.asks.reservations import end_reservation
+from kornel.core.partition.asks.savings import review_savings
 from kornel.core.partition.books import device_books, ledger
 from kornel.core.partition.configuration import offered_types
 from kornel.core.partition.gangs import replacement
@@ -51,7 +52,7 @@ def handle(state: PartitionState, spec: NodeSpec, now_ns: int) -> None:
     elif action == NodeAction.DECOMISSION:
         _decommission_node(state, node, now_ns)
     else:
-        _set_schedulable(state, node, schedulable=action == NodeAction.DRAIN_TO_SCHEDULABLE)
+        _set_schedulable(state, node, now_ns, schedulable=action == NodeAction.DRAIN_TO_SCHEDULABLE)
 
 
 def _create_node(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: bool) -> None:
@@ -103,7 +104,7 @@ def _create_node(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining
         wake_for_node(state, node)
 
 
-def set_operator_drain(state: PartitionState, node_id: str, drain: OperatorDrain | None, by: str) -> None:
+def set_operator_drain(state: PartitionState, node_id: str, drain: OperatorDrain | None, by: str, now_ns: int) -> None:
     """Drains *node_id* for the operator *by* as *drain* says; ``None`` ends the drain."""
     if drain is None:
         state.operator_drains.pop(node_id, None)
@@ -116,7 +117,7 @@ def set_operator_drain(state: PartitionState, node_id: str, drain: OperatorDrain
     node.schedulable = _takes_work(node)
     if state.recording:
         state.events.operator_drain_set(node, by)
-    _follow_schedulable(state, node, was=was)
+    _follow_schedulable(state, node, now_ns, was=was)
 
 
 def _takes_work(node: Node) -> bool:
@@ -124,7 +125,7 @@ def _takes_work(node: Node) -> bool:
     return not node.drained_by_shim and node.operator_drain is None
 
 
-def _set_schedulable(state: PartitionState, node: Node, *, schedulable: bool) -> None:
+def _set_schedulable(state: PartitionState, node: Node, now_ns: int, *, schedulable: bool) -> None:
     changed, node.drained_by_shim = node.drained_by_shim is schedulable, not schedulable
     was, node.schedulable = node.schedulable, _takes_work(node)
     if state.recording:
@@ -132,10 +133,10 @@ def _set_schedulable(state: PartitionState, node: Node, *, schedulable: bool) ->
     if not changed:
         state.ignore_entry(Ignored.NO_CHANGE, node.node_id)
         return
-    _follow_schedulable(state, node, was=was)
+    _follow_schedulable(state, node, now_ns, was=was)
 
 
-def _follow_schedulable(state: PartitionState, node: Node, *, was: bool) -> None:
+def _follow_schedulable(state: PartitionState, node: Node, now_ns: int, *, was: bool) -> None:
     if node.schedulable is was:
         return
     node.version += 1
@@ -147,6 +148,7 @@ def _follow_schedulable(state: PartitionState, node: Node, *, was: bool) -> None
     else:
         state.node_order.discard(node)
         note_lost_capacity(state, node)
+        eviction.leave_drained(state, node, now_ns)
     state.changes += 1
 
 
@@ -239,6 +241,7 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
         note_new_capacity(state, node)
         note_lost_capacity(state, node)
         eviction.leave_too_small(state, node, now_ns)
+    review_savings(state, node)
     wake_for_node(state, node)
 
 
@@ -284,6 +287,7 @@ def _equip_node(state: PartitionState, node: Node, spec: NodeSpec, devices: Sequ
     note_new_capacity(state, node)
     note_lost_capacity(state, node)
     eviction.leave_too_small(state, node, now_ns)
+    review_savings(state, node)
     wake_for_node(state, node)
     return True
 
@@ -312,6 +316,7 @@ def _decommission_node(state: PartitionState, node: Node, now_ns: int) -> None:
     arriving = [a for a in node.allocations.values() if a.place is AskPlace.REPLACING]
     gone = [a for a in node.allocations.values() if a.place is not AskPlace.REPLACING]
     del state.nodes[node.node_id]
+    state.reserving.lapsed.pop(node, None)
     note_lost_capacity(state, node)
     pausing.node_changed(state, node)
     state.nodes_removed += 1

@@ -18,7 +18,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import finding
 from kornel.core.partition.books.fair_terms import advance_fair_terms
 from kornel.core.partition.gangs import approval, replacement, timeouts
-from kornel.core.partition.scheduling import gang_turns, progress, reserved, reserving, vetting
+from kornel.core.partition.scheduling import gang_turns, loans, progress, reserved, reserving, vetting
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, dependence, failing
 from kornel.core.partition.waiting.rooms import (
@@ -33,6 +33,9 @@ from kornel.core.preemption import slices
 
 QUEUES_PER_SLICE: Final = 1_000
 """The most queues whose fair-share denominators one slice computes again while those of all queues are due."""
+
+_WITHOUT_ROOM: Final = frozenset({Unschedulable.NO_FITTING_NODE, Unschedulable.REFUSED_BY_PREDICATE})
+"""The reasons for which an ask may use room that is saved for others."""
 
 
 def run(state: PartitionState, now_ns: int, budget: int) -> tuple[bool, str]:
@@ -82,8 +85,8 @@ def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
     # asked about their nodes.
     callbacks = state.callbacks
     while budget > 0 and not (callbacks.predicates and callbacks.full):
-        if state.reserved_ready:
-            budget -= reserved.serve(state, now_ns)
+        if state.reserved_ready and (spent := reserved.serve(state, now_ns)):
+            budget -= spent
         elif state.gangs.to_match:
             settle = approval.seek_approval if callbacks.predicates else None
             budget -= replacement.serve(state, now_ns, budget, settle=settle)
@@ -91,6 +94,8 @@ def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
             budget -= _serve(state, group, now_ns)
         elif reserving.is_due(state, now_ns):
             budget -= reserving.advance_round(state, now_ns)
+        elif loans.is_due(state, now_ns):
+            budget -= loans.review_loans(state, now_ns)
         else:
             return False
     return budget <= 0
@@ -125,8 +130,12 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
         return gang_turns.serve_gang(state, group, now_ns)
     ask = group.first_ask()
     found = finding.find_node(state, ask)
+    if state.reserving.saved and isinstance(found, NotPlaced) and found.reason in _WITHOUT_ROOM:
+        found = loans.find_lent_node(state, ask) or found
     if not isinstance(found, NotPlaced):
         vetting.place_vetted(state, ask, found, now_ns)
+        return 1
+    if ask.queue.claimants and slices.take_over_claim(state, ask, now_ns):
         return 1
     failing.note_unplaced(ask, found.reason, now_ns)
     if found.reason is Unschedulable.REQUIRED_NODE and reserved.insist_on_node(state, ask, now_ns):

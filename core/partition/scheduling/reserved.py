@@ -16,7 +16,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.asks import finding, group_domains
 from kornel.core.partition.asks.reservations import end_reservation, reserve_node
-from kornel.core.partition.scheduling import gang_holds, vetting
+from kornel.core.partition.scheduling import gang_holds, loans, vetting
 from kornel.core.partition.scheduling.reserving import Turns
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota, park_for_domain, park_without_node
@@ -29,7 +29,7 @@ MOST_SEARCH_COST: Final = 400
 def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bool] | None = None) -> int:
     """Tries every reserved ask that may be placed now, or only those *chosen*.
 
-    Returns the cost in decisions.
+    Returns the cost in decisions; 0 if all of them wait for those who come before them.
     """
     cost_before = state.search_cost
     turns = Turns()
@@ -40,7 +40,10 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
         for reservation in state.reserved_ready
         if (chosen is None or chosen(reservation)) and not (holds and state.gangs.hold_of(reservation.ask))
     ]
-    ready.sort(key=lambda reservation: turns.sort_key(reservation.ask))
+    # Whoever somebody leaves for comes first; among the others shares play no part.
+    firm = [reservation for reservation in ready if not reservation.comes_last]
+    firm.sort(key=lambda reservation: turns.sort_key(reservation.ask))
+    ready = firm + loans.in_line([reservation for reservation in ready if reservation.comes_last])
     # They are taken out before any is tried, because a try may put one back, which is then for the next slice.
     for reservation in ready:
         del state.reserved_ready[reservation]
@@ -49,12 +52,14 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     # other nodes, in scheduling order.
     for reservation in _in_order_of_claims(ready):
         _try_own_node(state, reservation, now_ns)
+    waits = 0
     for number, reservation in enumerate(ready):
         if state.search_cost - cost_before >= MOST_SEARCH_COST:
             state.reserved_ready.update(dict.fromkeys(r for r in ready[number:] if r.ask.reservation is r))
             break
         _try_elsewhere(state, reservation, now_ns)
-    return len(ready) + cost + state.search_cost - cost_before
+        waits += reservation in state.reserved_ready
+    return len(ready) - waits + cost + state.search_cost - cost_before
 
 
 def _in_order_of_claims(ready: list[Reservation]) -> list[Reservation]:
@@ -89,7 +94,15 @@ def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) 
     if ask.spec.topology is not None and not group_domains.is_with_others(state, ask, node):
         return
     if finding.kept_back(state, ask) is None:
-        vetting.place_vetted(state, ask, node, now_ns)
+        _place_in_turn(state, reservation, node, now_ns)
+
+
+def _place_in_turn(state: PartitionState, reservation: Reservation, node: Node, now_ns: int) -> None:
+    """Places the ask on *node*, or has it wait for those who come before it and are about to be tried."""
+    if reservation.comes_last and loans.is_outranked(state, reservation.ask):
+        state.reserved_ready[reservation] = None
+    else:
+        vetting.place_vetted(state, reservation.ask, node, now_ns)
 
 
 def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
@@ -98,8 +111,11 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
     A reservation by age ends if a limit keeps the ask back, because room must not lie idle for an ask that may not run.
     """
     ask = reservation.ask
-    # In the first pass it may have been placed on its own node, or the shim is being asked about that node.
+    # In the first pass it may have been placed on its own node, or the shim is being asked about that node, or it waits
+    # for its turn there.
     if ask.reservation is not reservation or ask.place is AskPlace.HELD or reservation.parked_at is not None:
+        return
+    if reservation in state.reserved_ready:
         return
     other: Node | NotPlaced | None = None
     limited = finding.kept_back(state, ask)
@@ -108,8 +124,10 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
         return
     if limited is None and not ask.spec.required_node:
         other = finding.find_node(state, ask)
+        if isinstance(other, NotPlaced) and state.reserving.saved:
+            other = loans.find_lent_node(state, ask) or other
         if not isinstance(other, NotPlaced):
-            vetting.place_vetted(state, ask, other, now_ns)
+            _place_in_turn(state, reservation, other, now_ns)
             return
     if slices.serve_reserved(state, reservation, limited, now_ns):
         return

@@ -21,10 +21,12 @@ from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.partition.asks.reservations import reserve_node
-from kornel.core.partition.books import ledger
+from kornel.core.partition.asks.savings import can_save, may_save, saved_on
+from kornel.core.partition.scheduling.lapsing import watch_claim
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries, pausing
 from kornel.core.policies.application_order import application_key
+from kornel.core.policies.claim_order import importance_of
 from kornel.core.policies.queue_order import queue_key
 
 PAUSE_NS: Final = 100 * 10**6
@@ -57,11 +59,11 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
     round_ = state.reserving
     if not round_.left:
         round_.due_ns = None
-        if state.reserving.delay_ns is not None and _more_may_be_kept(state):
+        if state.reserving.delay_ns is not None and round_.more_may_be_saved(len(state.nodes)):
             round_.left.extend(_waiting_groups(state))
         round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(round_.left))
         return 1 + len(round_.left) // GROUPS_PER_UNIT
-    if not len(state.node_order) or not _more_may_be_kept(state):
+    if not len(state.node_order) or not round_.more_may_be_saved(len(state.nodes)):
         round_.left.clear()
         round_.candidates.clear()
         return 1
@@ -87,33 +89,24 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
         round_.call_round(oldest_ns + delay_ns + 1)
         return False
     for ask in _in_order(group):
-        if now_ns - ask.created_ns <= delay_ns:
-            round_.call_round(ask.created_ns + delay_ns + 1)
+        since_ns = waits_since(ask)
+        if now_ns - since_ns <= delay_ns:
+            round_.call_round(since_ns + delay_ns + 1)
             continue
         if now_ns < ask.reserve_after_ns:
             round_.call_round(ask.reserve_after_ns)
             continue
-        if not ledger.promise_is_sound(ask) or not _more_may_be_kept(state):
+        if not may_save(state, ask) or not round_.more_may_be_saved(len(state.nodes)):
             return False
         candidates = _candidate_nodes(state, group.shape)
         while candidates:
             node = candidates.popleft()
             left_out = ask.refused is not None and node.node_id in ask.refused
-            if node in state.node_order and not left_out and _may_hold(node, group.shape):
+            if node in state.node_order and not left_out and _may_save_on(state, node, ask):
                 _reserve(state, ask, node, now_ns)
                 return True
         return False
     return False
-
-
-def most_kept_by_age(state: PartitionState, nodes: int) -> int:
-    """Returns how many of *nodes* may be kept free by age at the same time: the configured percentage, but at least
-    one."""
-    return max(1, nodes * state.reserving.percent // 100)
-
-
-def _more_may_be_kept(state: PartitionState) -> bool:
-    return state.reserving.kept < most_kept_by_age(state, len(state.nodes))
 
 
 def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
@@ -121,13 +114,30 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
     7.3)."""
     callbacks = state.callbacks
     if not callbacks.predicates:
-        reserve_node(state, ask, node, now_ns, by_age=True)
+        _save(state, ask, node, now_ns)
         return
     # With this time set, no round asks about the ask again before the shim has answered or the question is overdue.
     ask.reserve_after_ns = now_ns + callbacks.timeout_ns + 1
     decide, drop = partial(_decide_reservation, state, ask, node), partial(_drop_question, ask)
     number = callbacks.next_number()
     inquiries.ask_predicates(state, ask, (node.node_id,), decide, drop, now_ns, number=number, allocate=False)
+
+
+def _save(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+    watch_claim(state, reserve_node(state, ask, node, now_ns, by_age=True))
+
+
+def _may_save_on(state: PartitionState, node: Node, ask: Allocation) -> bool:
+    """Tells whether room may be saved for *ask* on *node* beside what is saved there, and nobody's claim has lapsed
+    there who lacked no more."""
+    if not can_save(node, ask, saved_on(node)):
+        return False
+    lapsed = state.reserving.lapsed.get(node)
+    if not lapsed:
+        return True
+    room = node.beside
+    lacks = {t: max(0, amount - room[t]) for t, amount in ask.shape.pairs}
+    return not any(all(lacks.get(t, 0) >= amount for t, amount in lacked.items()) for lacked in lapsed)
 
 
 def _decide_reservation(
@@ -139,26 +149,16 @@ def _decide_reservation(
         state.reserving.call_round(now_ns)
         return
     # Since the question was sent, the node, the quotas or the ask may have changed, so all conditions are tested again.
-    open_to_it = node in state.node_order and _may_hold(node, ask.shape)
-    sound = ledger.promise_is_sound(ask) and _more_may_be_kept(state)
+    open_to_it = node in state.node_order and _may_save_on(state, node, ask)
+    sound = may_save(state, ask) and state.reserving.more_may_be_saved(len(state.nodes))
     if open_to_it and sound and _waits_for_room(state, ask.group):
-        reserve_node(state, ask, node, now_ns, by_age=True)
+        _save(state, ask, node, now_ns)
     else:
         state.reserving.call_round(now_ns)
 
 
 def _drop_question(ask: Allocation) -> None:
     ask.reserve_after_ns = 0
-
-
-def _may_hold(node: Node, shape: Shape) -> bool:
-    """Tells whether *node*, if nothing ran there, would have room for *shape* beside all claims on it."""
-    claims = node.claims
-    if not node.could_hold_shape(shape):
-        return False
-    if claims is None:
-        return True
-    return all(node.capacity[t] - claims.held[t] - claims.by_age[t] >= amount for t, amount in shape.pairs)
 
 
 def _waits_for_room(state: PartitionState, group: AskGroup | None) -> bool:
@@ -175,11 +175,21 @@ def _in_order(group: AskGroup) -> Iterator[Allocation]:
     yield from group.asks()[1:]
 
 
+def waits_since(ask: Allocation) -> int:
+    """Returns the time from which the wait of *ask* counts: when it came, or when its last claim lapsed."""
+    return max(ask.created_ns, ask.lapsed_ns)
+
+
 def _waiting_groups(state: PartitionState) -> list[AskGroup]:
-    """Returns the groups that no node has room for, in the order in which the cycle would serve them."""
+    """Returns the groups that no node has room for, in the line in which room is saved: the more important first, of
+    equals the one that has waited longest."""
     groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
-    turns = Turns()
-    return sorted(groups, key=lambda group: (*turns.sort_key(group.first_ask()), group.number))
+    return sorted(groups, key=_line_key)
+
+
+def _line_key(group: AskGroup) -> tuple[object, ...]:
+    ask = group.first_ask()
+    return (importance_of(ask), waits_since(ask), ask.order)
 
 
 class Turns:

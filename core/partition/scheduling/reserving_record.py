@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from kornel.core.model.allocations import AskGroup
+from kornel.core.model.allocations import AskGroup, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
 from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
@@ -13,7 +13,10 @@ from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PER
 class ReservingRecord:
     """Keeps the settings and the state of reservations by age, which :mod:`.reserving` makes."""
 
-    __slots__ = ("candidates", "delay_ns", "due_ns", "kept", "left", "not_before_ns", "percent")
+    __slots__ = (
+        "aged", "candidates", "delay_ns", "due_ns", "lapsed", "left", "not_before_ns", "percent",
+        "review_after_ns", "reviewed", "saved",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.delay_ns: int | None = RESERVATION_DELAY_NS
@@ -21,8 +24,17 @@ class ReservingRecord:
         self.percent = RESERVATION_PERCENT
         """The percentage of nodes that may be kept free at the same time for asks that have waited; one node always
         may."""
-        self.kept = 0
-        """The number of nodes that are kept free by age now."""
+        self.lapsed: dict[Node, list[dict[int, int]]] = {}
+        """What the holders lacked whose claims on a node have lapsed, until something ends there: others who would lack
+        no less save no room there."""
+        self.saved: dict[Reservation, None] = {}
+        """The claims that come last: saved by age, or for asks that must run on a node and for which nobody leaves."""
+        self.aged = 0
+        """The number of those that are saved by age."""
+        self.reviewed: tuple[int, ...] = ()
+        """The numbers of changes at the last look at who may use saved room."""
+        self.review_after_ns = 0
+        """The earliest time for the next such look."""
         self.due_ns: int | None = None
         """The time at which the next round begins; ``None``: none is needed."""
         self.not_before_ns = 0
@@ -31,6 +43,15 @@ class ReservingRecord:
         """The groups that the round under way has yet to look at, in scheduling order."""
         self.candidates: dict[Shape, deque[Node]] = {}
         """The nodes that the round under way has not tried yet, by shape, the best first."""
+
+    def most_saved(self, nodes: int) -> int:
+        """Returns how many claims may be saved by age at the same time in a partition of so many *nodes*: one for each
+        node of the configured percentage, but at least one."""
+        return max(1, nodes * self.percent // 100)
+
+    def more_may_be_saved(self, nodes: int) -> bool:
+        """Tells whether another claim may be saved by age in a partition of so many *nodes*."""
+        return self.aged < self.most_saved(nodes)
 
     def call_round(self, at_ns: int = 0) -> None:
         """Schedules a round for *at_ns*, or for the end of the pause between rounds if that is later, unless one is due

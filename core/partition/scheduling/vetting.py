@@ -189,7 +189,7 @@ def is_still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
     """Tells whether, apart from the shim's answer, *ask* may still be placed on *node*, on which it is held."""
     if state.nodes.get(node.node_id) is not node or ask.application.state not in SERVED:
         return False
-    if not node.schedulable and not ask.spec.required_node and node is not _reserved_node(ask):
+    if not node.schedulable and not ask.spec.required_node:
         return False
     pairs = ask.shape.pairs
     # The ask is charged on the node already, so it fits if no free amount is negative.
@@ -213,7 +213,3 @@ def _passed_nodes(
         return []
     nodes = (state.nodes.get(node_id) for node_id in node_ids if node_id not in refused)
     return [node for node in nodes if node is not None and node in state.node_order and node.has_room_for(ask.shape)]
-
-
-def _reserved_node(ask: Allocation) -> Node | None:
-    return None if ask.reservation is None else ask.reservation.node

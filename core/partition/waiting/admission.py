@@ -28,7 +28,7 @@ def may_run(_state: PartitionState, application: Application) -> Gate | None:
     if application.state is not _ACCEPTED:
         return None
     # An application that is allocating counts at its queues already and needs no other slot there. The limit of its
-    # user or group counts those that hold something, so it is tested all the same.
+    # user or group counts those that hold or claim something, so it is tested all the same.
     if not application.allocating:
         for queue in reversed(application.queue.lineage()):
             if not queue.open():
@@ -36,7 +36,7 @@ def may_run(_state: PartitionState, application: Application) -> Gate | None:
     if not may_start_next(application):
         return application.queue
     for account in application.accounts:
-        if not account.open() and application not in account.holders:
+        if not account.open() and not account.counts(application):
             return account
     return None
 
@@ -58,7 +58,7 @@ def note_allocating_no_more(_state: PartitionState, application: Application) ->
         return
     if application.allocations or application.held_count:
         return
-    if any(ask.reservation is not None for ask in application.asks.values()):
+    if any(ask.reservation is not None and not ask.reservation.by_age for ask in application.asks.values()):
         return
     _stop_allocating(application)
     _free_slots(application)

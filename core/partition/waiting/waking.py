@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kornel.core.domain.ask_places import AskMove
-from kornel.core.model.allocations import AskGroup, Reservation, Room
+from kornel.core.model.allocations import Allocation, AskGroup, Reservation, Room
+from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.users import Account
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.places import move_ask, resume_waiting
 from kornel.core.partition.waiting.rooms import activate_group, look_again, offer_application, offer_slots
+from kornel.core.policies.claim_order import may_pass
 
 
 def wake_waiting(state: PartitionState) -> None:
@@ -50,6 +52,7 @@ def take_review_steps(state: PartitionState) -> Iterator[None]:
 def wake_for_node(state: PartitionState, node: Node) -> None:
     """Wakes the asks that *node* can hold now, after it was added, opened, enlarged or freed."""
     # Asks that hold room here come first, because the free room may be theirs.
+    state.reserving.lapsed.pop(node, None)
     if node.claims is not None:
         for reservation in node.claims.to_wake(node.free):
             look_again(state, reservation)
@@ -74,6 +77,51 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
     for shape in [shape for shape in state.no_room if node.has_room(shape.pairs) and node.has_devices(shape.devices)]:
         shape.no_room = False
         _wake_room(state, state.no_room.pop(shape))
+    if node.claims is not None:
+        wake_borrowers(state, node)
+
+
+def wake_borrowers(state: PartitionState, node: Node) -> bool:
+    """Wakes the asks that may use room saved on *node* for others, if there is enough of it now. Returns whether there
+    are any."""
+    claims = node.claims
+    saved = [] if claims is None else [claim for claim in claims.reservations.values() if claim.comes_last]
+    if claims is None or not saved or node not in state.node_order:
+        return False
+    most = claims.open_room(node.free, saved)
+    found = False
+    for shape, waiters in list(state.no_room.items()):
+        if any(most[t] < amount for t, amount in shape.pairs) or not node.has_devices(shape.devices):
+            continue
+        known: dict[tuple[Application, int], bool] = {}
+        for waiter in list(waiters):
+            ask = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
+            rank = ask.application, ask.spec.priority
+            lends = known.get(rank)
+            if lends is None:
+                lends = known[rank] = lends_room(state, node, ask)
+            if not lends:
+                continue
+            found = True
+            if isinstance(waiter, AskGroup):
+                activate_group(waiter)
+            else:
+                look_again(state, waiter)
+    return found
+
+
+def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
+    """Tells whether *node* has room for *ask* if it uses what is saved there for those whom it may pass."""
+    claims = node.claims
+    if claims is None or node.node_id in (ask.refused or ()):
+        return False
+    mode = state.guarantee_mode
+    saved = [claim for claim in claims.reservations.values() if claim.comes_last]
+    lent = [claim for claim in saved if claim.ask is not ask and may_pass(ask, claim, mode)]
+    if not lent:
+        return False
+    room = claims.open_room(node.free, [*lent, *(claim for claim in saved if claim.ask is ask)])
+    return all(room[t] >= amount for t, amount in ask.shape.pairs) and node.has_devices(ask.shape.devices, ask)
 
 
 def _wake_for_domain(state: PartitionState, node: Node) -> None:

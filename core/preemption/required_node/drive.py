@@ -101,6 +101,10 @@ def _rank_claim(state: PartitionState, reservation: Reservation, now_ns: int, *,
     node = reservation.node
     if reservation.comes_last is not last:
         node.rank_claim(reservation, last=last)
+        if last:
+            state.reserving.saved[reservation] = None
+        else:
+            del state.reserving.saved[reservation]
         state.node_order.refresh_node(node)
         state.changes += 1
         if last and node.claims is not None:

@@ -117,8 +117,8 @@ def _gate_blockers(ask: Allocation) -> Iterator[Blocker]:
                 )  # fmt: skip
     yield from _turn_blockers(application)
     for account in application.accounts:
-        if not account.open() and application not in account.holders:
-            count, most = len(account.holders), account.max_applications
+        if not account.open() and not account.counts(application):
+            count, most = account.count_applications(), account.max_applications
             kind = (
                 BlockerKind.USER_APPLICATIONS if account.kind is AccountKind.USER else BlockerKind.GROUP_APPLICATIONS
             )  # fmt: skip

@@ -19,7 +19,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
-from kornel.core.partition.scheduling.reserving import Turns, most_kept_by_age
+from kornel.core.partition.scheduling.reserving import Turns
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies.ask_order import line_up
@@ -96,7 +96,7 @@ def _forecast_ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
         return forecast_gang(state, sandbox.index, members, sandbox.now_ns)
     # All are alike: at most this many can be placed, hold room or look for victims, and what holds for the last one
     # holds for the rest.
-    alike = MOST_DECISIONS + most_kept_by_age(state, len(state.nodes)) + MOST_SEARCHES + 1
+    alike = MOST_DECISIONS + state.reserving.most_saved(len(state.nodes)) + MOST_SEARCHES + 1
     asks = supposed_asks(application, shape, question, min(alike, question.asks), sandbox.now_ns)
     sandbox.add(asks)
     forecast = _forecast_equals(sandbox, asks)

@@ -41,7 +41,7 @@ from kornel.core.partition.books.fair_terms import refresh_fair_terms, refresh_f
 from kornel.core.partition.scheduling import gang_turns, placement, reserved, vetting
 from kornel.core.partition.scheduling.cycle import first_group, set_aside
 from kornel.core.partition.scheduling.gang_places import Places, find_places
-from kornel.core.partition.scheduling.reserving import Turns, by_missing_share, most_kept_by_age
+from kornel.core.partition.scheduling.reserving import Turns, by_missing_share
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.places import refused_asks
@@ -380,13 +380,13 @@ class Sandbox:
         waiting = [ask for ask in asks if ask.reservation is None]
         if delay_ns is None or not waiting:
             return
-        most = most_kept_by_age(state, len(state.nodes))
+        most = state.reserving.most_saved(len(state.nodes))
         nodes: Iterator[Node] | None = None
         for ask in waiting:
             too_soon = self.due_ns(ask) <= ask.created_ns + delay_ns
             if too_soon and attempts.may_ever_preempt(ask) and state.preemption.enabled:
                 return
-            if state.reserving.kept >= most or not ledger.promise_is_sound(ask):
+            if state.reserving.aged >= most or not ledger.saving_is_sound(ask):
                 return
             if nodes is None:
                 nodes = iter(by_missing_share(state.node_order, ask.shape.pairs))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from tests.oracles.rules.arithmetic import (
     Need,
     Victims,
+    adjusted,
     breaks_guarantee,
     covers,
     is_disabled,
@@ -235,6 +236,18 @@ def complaints(books: Books, ask: Task, node: str, victims: Victims, *, reading:
         if unguaranteed:
             found.append(f"unguaranteed type: {unguaranteed} goes for it alone, {said} needed")
     return found
+
+
+def is_lent(books: Books, holder: Task, ask: Task) -> bool:
+    """Whether *ask* may use what *holder*, for whom nobody leaves, holds: it comes before it, or is owed a guarantee
+    that *holder* has no part in, which is owed none itself and may run elsewhere."""
+    meeting = lowest_common(ask.queue, holder.queue)
+    if adjusted(books, ask, meeting) > adjusted(books, holder, meeting):
+        return True
+    owed, owed_too = entitlement(books, ask), entitlement(books, holder)
+    if holder.required_node or owed.refused or owed.needs or not (owed_too.refused or owed_too.needs):
+        return False
+    return any(not is_inside(holder.queue, path) for path in (owed.queues or {}).values())
 
 
 def lawful_plan(

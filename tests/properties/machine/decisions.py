@@ -170,7 +170,8 @@ def _judge_held_room(
     partition: PartitionView, request: RequestView, room: Amounts, known: Known, lacked: Lacked
 ) -> None:
     """Nobody is placed on room that is held: those who held some before the call lack no more of it afterwards."""
-    held = known.throughout.get(request.node, {})
+    everybody = known.throughout.get(request.node, {})
+    held = {name: size for name, size in everybody.items() if not known.lends(name, request.name)}
     for name, amount in request.size.items():
         left = {name: room.get(name, 0) - amount}
         lacks = _lack(partition, request.node, left, held, name)

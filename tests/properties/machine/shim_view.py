@@ -22,6 +22,8 @@ class Known(NamedTuple):
     """By node: what each of them held, by name."""
     throughout: Mapping[str, Mapping[str, Amounts]]
     """By node: what those of them hold, by name, that held it all the time."""
+    lends: Callable[[str, str], bool]
+    """Whether room that was saved for the first may be used by the second, both by name."""
     in_flight: frozenset[str]
     """Names of the real asks that were about to replace a placeholder before the call."""
     quota: Callable[[], Callable[[Allocated, bool], str | None]]

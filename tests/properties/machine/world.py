@@ -31,6 +31,7 @@ from kornel.core.domain.effects import (
 from kornel.core.model.allocations import Reservation
 from kornel.core.partition.engine import Engine
 from kornel.core.partition.state import PartitionState
+from tests.properties.lending import may_use
 from tests.properties.machine import books, gangs, plans, waiting
 from tests.properties.machine.contract import Contract
 from tests.properties.machine.journal import APPLY, CYCLE, END, PREEMPT, Call
@@ -186,6 +187,15 @@ class World:
             for node, held in before.holders.items()
         }
 
+        saved = {r.ask.key: r.ask for held in before.holders.values() for r in held if r.comes_last}
+
+        def lends(holder: str, name: str) -> bool:
+            for state in self.states():
+                placed = state.requests.get(name)
+                if holder in saved and placed is not None and saved[holder].application.queue.path in state.queues:
+                    return may_use(state, placed, saved[holder], before=False)
+            return False
+
         def quota() -> Callable[[Allocated, bool], str | None]:
             contract = self.contract
             by_partition = {
@@ -205,7 +215,7 @@ class World:
 
             return take
 
-        return Known(names, before.amounts, still, before.in_flight, quota)
+        return Known(names, before.amounts, still, lends, before.in_flight, quota)
 
     def _check(self, *, settled: bool) -> None:
         if self.engine.rm_id != self.contract.rm_id:

@@ -1,0 +1,91 @@
+"""Decides where room may be saved for an ask that has waited long, and ends saved claims whose conditions fail
+(preemption.md B.7, "Made only for what can come true").
+
+A claim that cannot come true keeps room idle and helps nobody, so the conditions are examined when it is made and again
+whenever one of them may have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kornel.core.domain.application_states import AppState
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.nodes import Node
+from kornel.core.partition.asks import finding
+from kornel.core.partition.asks.reservations import end_reservation
+from kornel.core.partition.books import ledger
+from kornel.core.partition.state import PartitionState
+
+
+def may_save(state: PartitionState, ask: Allocation) -> bool:
+    """Tells whether all limits would let *ask* be placed now, beside everything that is saved for others of the same
+    queues, users and groups."""
+    if finding.exceeded_limit(state, ask) is not None or not ledger.saving_is_sound(ask):
+        return False
+    return ask.application.state is not AppState.ACCEPTED or _slot_is_left(state, ask)
+
+
+def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool:
+    """Tells whether *node* would have room for *ask* if everybody there ended who may end, beside the saved claims
+    *before*.
+
+    Load of other schedulers and pods that must run on the node stay. On a node where only members of its own gang run,
+    the ask would wait for these.
+    """
+    if not node.could_hold_shape(ask.shape):
+        return False
+    left = {t: node.capacity[t] - node.occupied[t] for t, _ in ask.shape.pairs}
+    others = [reservation.pairs for reservation in before]
+    others += [r.pairs for r in node.reservations.values() if r.ask.spec.required_node]
+    others += [a.shape.pairs for a in node.allocations.values() if a.spec.required_node]
+    for pairs in others:
+        for t, amount in pairs:
+            if t in left:
+                left[t] -= amount
+    if any(amount > left[t] for t, amount in ask.shape.pairs):
+        return False
+    return not ask.spec.task_group or not _is_of_own_gang(node, ask)
+
+
+def review_savings(state: PartitionState, node: Node) -> None:
+    """Ends the saved claims on *node* for which it could not have room any more; the asks wait with their equals."""
+    kept: list[Reservation] = []
+    for reservation in saved_on(node):
+        if can_save(node, reservation.ask, kept):
+            kept.append(reservation)
+        else:
+            end_reservation(state, reservation, requeue=True)
+
+
+def saved_on(node: Node) -> list[Reservation]:
+    """Returns the claims that are saved on *node* by age, the first to be served first."""
+    claims = node.claims
+    return [] if claims is None else [reservation for reservation in claims.in_order() if reservation.by_age]
+
+
+def _is_of_own_gang(node: Node, ask: Allocation) -> bool:
+    running = node.allocations.values()
+    return bool(running) and all(
+        a.application is ask.application and a.spec.task_group == ask.spec.task_group for a in running
+    )
+
+
+def _slot_is_left(state: PartitionState, ask: Allocation) -> bool:
+    """Tells whether the application of *ask* could still start if all others started for which room is saved."""
+    application = ask.application
+    aged = [claim.ask.application for claim in state.reserving.saved if claim.by_age]
+    starting = {other for other in aged if other.state is AppState.ACCEPTED and other is not application}
+    if application.allocating:
+        return True
+    for queue in application.queue.lineage():
+        if queue.max_applications:
+            below = [other for other in starting if queue in other.queue.lineage() and other not in queue.allocating]
+            if queue.running + len(queue.allocating) + len(below) >= queue.max_applications:
+                return False
+    for account in application.accounts:
+        if account.max_applications and not account.counts(application):
+            others = [other for other in starting if account in other.accounts and not account.counts(other)]
+            if account.count_applications() + len(others) >= account.max_applications:
+                return False
+    return True

@@ -1,0 +1,92 @@
+"""Lends room that is saved for others to those who come before them or are owed their guarantee (preemption.md B.7).
+
+Saved room lies idle until there is enough for its holder. Whoever may pass the holder uses it meanwhile, as much as it
+asks for, if no room serves it that nobody has saved; the holder keeps the rest, its place and its age.
+"""
+
+from __future__ import annotations
+
+from functools import cmp_to_key
+from typing import Final
+
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.waking import lends_room, wake_borrowers
+from kornel.core.policies.claim_order import comes_before, lent_to_child
+
+WAITERS_PER_UNIT: Final = 500
+"""The number of waiters on one node that cost as much to look at as one decision."""
+PAUSE_PER_UNIT_NS: Final = 2 * 10**6
+"""The time to the next look for each such cost, so that looks take a percentage of the time at most."""
+
+
+def find_lent_node(state: PartitionState, ask: Allocation) -> Node | None:
+    """Returns the first open node, in order, that has room for *ask* if it uses room saved for those whom it may pass;
+    ``None``: there is none. Limits are not looked at."""
+    if ask.spec.required_node or ask.spec.topology is not None:
+        return None
+    found = [node for node in _nodes(state) if node in state.node_order and lends_room(state, node, ask)]
+    return min(found, key=lambda node: (node.score, node.node_id), default=None)
+
+
+def is_due(state: PartitionState, now_ns: int) -> bool:
+    """Tells whether to look again who may use saved room, because amounts have changed on which that depends."""
+    round_ = state.reserving
+    return bool(round_.saved) and round_.reviewed != _marks(state) and now_ns >= round_.review_after_ns
+
+
+def review_loans(state: PartitionState, now_ns: int) -> int:
+    """Wakes those who may use saved room now, because they have come to be owed their guarantee, or a holder is owed
+    none any more. Returns the cost in decisions."""
+    round_ = state.reserving
+    round_.reviewed = _marks(state)
+    nodes = _nodes(state)
+    for node in nodes:
+        wake_borrowers(state, node)
+    cost = 1 + len(nodes) * sum(map(len, state.no_room.values())) // WAITERS_PER_UNIT
+    if cost > 1:
+        round_.review_after_ns = now_ns + PAUSE_PER_UNIT_NS * cost
+        state.run_at(round_.review_after_ns, _do_nothing)
+    return cost
+
+
+def _do_nothing(_now_ns: int) -> None:
+    """Stands for the slice that a timer brings about."""
+
+
+def _nodes(state: PartitionState) -> dict[Node, None]:
+    return {claim.node: None for claim in state.reserving.saved}
+
+
+def _marks(state: PartitionState) -> tuple[int, int, int]:
+    return state.changes, state.allocation_count, len(state.reserving.saved)
+
+
+def is_outranked(state: PartitionState, ask: Allocation) -> bool:
+    """Tells whether the cycle is about to try somebody who comes before *ask*, so that it has to wait for its turn."""
+    application, priority = ask.application, ask.spec.priority
+    group = application.order.first_group()
+    if group is not None and group.first_ask().spec.priority > priority:
+        return True
+    below: Application | Queue = application
+    for queue in ask.queue.lineage():
+        first = queue.order.first_member()
+        shown = priority if queue is ask.queue else lent_to_child(ask, queue)
+        sorts = queue.properties.sort_by_priority
+        if sorts and first is not None and first is not below and first.rank > shown:
+            return True
+        below = queue
+    return False
+
+
+def in_line(claims: list[Reservation]) -> list[Reservation]:
+    """Returns saved *claims* in the order in which their holders are tried: whoever comes before others first, of
+    equals the one that holds longest."""
+
+    def compare(one: Reservation, other: Reservation) -> int:
+        return comes_before(other.ask, one.ask) - comes_before(one.ask, other.ask)
+
+    return sorted(sorted(claims, key=lambda claim: claim.made_ns), key=cmp_to_key(compare))

@@ -1,0 +1,68 @@
+"""Who may use room that is saved for another ask, from the words of the rule (preemption.md B.7).
+
+Whoever comes before the holder may, and whoever is owed a guarantee that the holder has no part in, where the holder is
+owed none and may run elsewhere.
+"""
+
+from __future__ import annotations
+
+from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
+from kornel.core.model.allocations import Allocation
+from kornel.core.partition.state import PartitionState
+
+LOWEST, HIGHEST = -(2**31), 2**31 - 1
+
+
+def may_use(state: PartitionState, ask: Allocation, holder: Allocation, *, before: bool = True) -> bool:
+    """Whether *ask* may use what is saved for *holder*. Not *before*: after it has been placed, when what its queues
+    held at the time is not known, and a guarantee that it fits counts as owed."""
+    if is_ahead(state, ask, holder):
+        return True
+    if holder.spec.required_node:
+        return False
+    owing = owed_by(state, ask, before=before)
+    apart = [path for path in owing if not f"{holder.queue.path}.".startswith(f"{path}.")]
+    return bool(apart) and not owed_by(state, holder, before=True)
+
+
+def is_ahead(state: PartitionState, ask: Allocation, other: Allocation) -> bool:
+    """Whether *ask* is more important where its way to the root meets that of *other*."""
+    ways = ask.queue.path.split("."), other.queue.path.split(".")
+    shared = 0
+    while all(len(way) > shared for way in ways) and ways[0][shared] == ways[1][shared]:
+        shared += 1
+    meeting = state.queues[".".join(ways[0][:shared])]
+    inside = ask.application is other.application
+    if not inside and not meeting.properties.sort_by_priority:
+        return False
+    return _seen_from(state, ask, ways[0], shared) > _seen_from(state, other, ways[1], shared)
+
+
+def _seen_from(state: PartitionState, ask: Allocation, way: list[str], shared: int) -> int:
+    priority = ask.spec.priority
+    for length in range(len(way), shared, -1):
+        properties = state.queues[".".join(way[:length])].properties
+        if properties.priority_policy is PriorityPolicy.FENCE:
+            priority = properties.priority_offset
+        else:
+            priority = min(HIGHEST, max(LOWEST, priority + properties.priority_offset))
+    return priority
+
+
+def owed_by(state: PartitionState, ask: Allocation, *, before: bool) -> set[str]:
+    """The paths of the queues whose guarantees entitle *ask* (law 4, without a swap); none if one of them is spent."""
+    found: dict[int, str] = {}
+    for t, amount in ask.shape.pairs:
+        queue = ask.queue
+        while t not in queue.guaranteed and queue.parent is not None:
+            queue = queue.parent
+        if t not in queue.guaranteed:
+            continue
+        held = queue.used[t] - queue.preempting[t] + queue.claimed[t] if before else 0
+        reach = state.guarantee_mode is GuaranteeMode.REACH
+        if amount > queue.guaranteed[t] or not (
+            held < queue.guaranteed[t] if reach else held + amount <= queue.guaranteed[t]
+        ):
+            return set()
+        found[t] = queue.path
+    return set(found.values())
