@@ -21,10 +21,11 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.needs import Needs
-from kornel.core.preemption.guarantee.node_bounds import ALONE, GLANCES, HIGHEST, Bound, Cost, NodeJudge
+from kornel.core.preemption.guarantee.node_bounds import ALONE, GLANCES, Bound, Cost, NodeJudge
 from kornel.core.preemption.guarantee.order import SolutionKey
 from kornel.core.preemption.guarantee.watched_nodes import WatchedNodes
 from kornel.core.preemption.priorities import Adjustment, adjustment_of
+from kornel.core.preemption.victim_index import MILDEST
 
 Question = tuple[Queue, Queue, Adjustment, int, Shape, frozenset[int]]
 """The fence and the parent queue of an ask, the adjustment of priorities in its leaf, its priority and shape, and its
@@ -51,8 +52,8 @@ FINE, SEVERAL, ROUGH, STALE = 0, 1, 2, 3
 """The stages of a bound, each with the number of judgements left: it is a fine one, or there is none; it is known that
 one ordinary victim is not enough; only sums were compared; nothing is known any more."""
 
-_LEAST_OF_SEVERAL: Final[Bound] = ((False, False, 2, -HIGHEST), -HIGHEST)
-"""Less than the bound of any node on which one ordinary victim is not enough."""
+SEVERAL_ORDINARY: Final = (*MILDEST[0], 2)
+"""The beginning of the cost of two ordinary victims, the least where one is not enough."""
 
 _Rules = tuple[int | None, Adjustment, frozenset[int], bool]
 """The rules for a leaf at the last look: (highest priority that may go, adjustment of priorities, types declared,
@@ -280,7 +281,8 @@ class KeptBounds:
         several = self._stages[slot] is SEVERAL
         bound = None if several else judge.find_single(node)
         if bound is None and not several:
-            bound, stage = max((band.cost, self._ages[slot]), _LEAST_OF_SEVERAL), SEVERAL
+            # The lowest priority and the first age are not less for several.
+            bound, stage = (max(band.cost, (*SEVERAL_ORDINARY, band.cost[3])), self._ages[slot]), SEVERAL
         else:
             bound, stage = bound or judge.find_several(node), FINE
         self._replace_bound(slot, bound, stage)
