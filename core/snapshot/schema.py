@@ -125,7 +125,6 @@ from kornel.core.preemption.guarantee import drive as guarantee_drive
 from kornel.core.preemption.guarantee.changes import ChangeWatch
 from kornel.core.preemption.guarantee.consulting import Dialogue
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
-from kornel.core.preemption.guarantee.node_bounds import LeafShare
 from kornel.core.preemption.guarantee.prospects import Band, KeptBounds, KnownProspects
 from kornel.core.preemption.guarantee.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.guarantee.unit_consulting import UnitDialogue
@@ -466,14 +465,13 @@ PREEMPTION: Final = (
     Kept(ChangeWatch, "_versions _net _rules"),
     Kept(RefusedQuestion, "asks doubtful pause_ns refusal standing tried_ns version"),
     Kept(Refusals, "_known _seen _not_before_ns _later_ns"),
-    Kept(WatchedNodes, "slots nodes look _versions _free _shares _changed_at"),
-    Kept(LeafShare, "age largest leaf lowest mildest total"),
+    Kept(WatchedNodes, "slots nodes look _versions _free _changed_at", derived={"_offers": _no_map}),
     Kept(Band, "cost slots is_sorted"),
     Kept(KnownProspects, "_by_question _doubted _watched behind"),
     Kept(
         KeptBounds,
         "_demand _unowed _watched _seen _stale _doubted _leaves _blocked _stages _unrefined _bands _costs _band_of"
-        " _ages _roomy",
+        " _places _roomy",
     ),
     Kept(Dialogue, "_answers _ask _now_ns _open _state rounds"),
     Kept(Adjustment, "fixed offset"),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kornel.core.model.nodes import Node
-from kornel.core.preemption.guarantee.node_bounds import LeafShare, list_shares
+from kornel.core.preemption.guarantee.node_bounds import NodeOffer
 
 _DOUBTED: Final = -1
 """A version that no node has, so that the node counts as changed at the next look."""
@@ -19,7 +19,7 @@ _DOUBTED: Final = -1
 class WatchedNodes:
     """The nodes of the last look by slot, a small number that is used again once its node has gone."""
 
-    __slots__ = ("_changed_at", "_free", "_shares", "_versions", "look", "nodes", "slots")
+    __slots__ = ("_changed_at", "_free", "_offers", "_versions", "look", "nodes", "slots")
 
     def __init__(self) -> None:
         self.slots: dict[Node, int] = {}
@@ -29,8 +29,8 @@ class WatchedNodes:
         """The number of the last look."""
         self._versions: list[int] = []
         self._free: list[int] = []
-        self._shares: dict[int, list[LeafShare]] = {}
-        """The shares of the leaves by slot, for the nodes that were judged since they changed."""
+        self._offers: dict[int, NodeOffer] = {}
+        """What the nodes have to offer by slot, for those that were judged since they changed."""
         self._changed_at: dict[int, int] = {}
         """By slot, the number of the look that found the latest change of its node; the latest change comes last."""
 
@@ -47,7 +47,7 @@ class WatchedNodes:
         for node in changed:
             slot = slots[node] if node in slots else self._take_slot(node)
             versions[slot] = node.version
-            self._shares.pop(slot, None)
+            self._offers.pop(slot, None)
             self._changed_at.pop(slot, None)
             self._changed_at[slot] = self.look
         return gone
@@ -59,14 +59,14 @@ class WatchedNodes:
                 return
             yield slot
 
-    def shares_on(self, slot: int) -> list[LeafShare]:
-        """Returns what each leaf might give up on the node in *slot*."""
-        shares = self._shares.get(slot)
-        if shares is None:
+    def offer_of(self, slot: int) -> NodeOffer:
+        """Returns what the node in *slot* has to offer."""
+        offer = self._offers.get(slot)
+        if offer is None:
             node = self.nodes[slot]
             assert node is not None, "only nodes are judged"
-            shares = self._shares[slot] = list_shares(node)
-        return shares
+            offer = self._offers[slot] = NodeOffer(node)
+        return offer
 
     def doubt(self, nodes: Iterable[Node]) -> None:
         """Makes *nodes* count as changed at the next look."""
@@ -92,5 +92,5 @@ class WatchedNodes:
         del self.slots[node]
         self.nodes[slot] = None
         self._changed_at.pop(slot, None)
-        self._shares.pop(slot, None)
+        self._offers.pop(slot, None)
         self._free.append(slot)
