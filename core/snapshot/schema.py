@@ -108,6 +108,7 @@ from kornel.core.partition.history.events import Recorder
 from kornel.core.partition.history.past import EndedApplication, EndedGroup, Past
 from kornel.core.partition.history.recent_victims import RecentVictim, RecentVictims
 from kornel.core.partition.scheduling import autoscaling, gang_vetting, reserving, vetting
+from kornel.core.partition.scheduling.missing_shares import MissingShares
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, inquiries, pausing
@@ -212,6 +213,10 @@ def _no_text(_: object) -> str:
 
 def _no_map(_: object) -> dict[Any, Any]:
     return {}
+
+
+def _no_missing_shares(_: object) -> MissingShares:
+    return MissingShares()
 
 
 def _no_victims_ranked(_: object) -> VictimIndex:
@@ -444,7 +449,11 @@ PARTITIONS: Final = (
     Kept(Past, "_finished _rejected"),
     Kept(RecentVictim, "record decided"),
     Kept(RecentVictims, "_victims"),
-    Kept(ReservingRecord, "candidates delay_ns due_ns kept left not_before_ns percent"),
+    Kept(
+        ReservingRecord,
+        "candidates delay_ns due_ns kept left not_before_ns percent",
+        derived={"shares": _no_missing_shares},
+    ),
     Kept(NodeScore, "_binpacking _weights"),
     Kept(Members, "pairs number required_node refused together devices"),
 )

@@ -8,12 +8,13 @@ from kornel.core.model.allocations import AskGroup
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
 from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
+from kornel.core.partition.scheduling.missing_shares import MissingShares
 
 
 class ReservingRecord:
     """Keeps the settings and the state of reservations by age, which :mod:`.reserving` makes."""
 
-    __slots__ = ("candidates", "delay_ns", "due_ns", "kept", "left", "not_before_ns", "percent")
+    __slots__ = ("candidates", "delay_ns", "due_ns", "kept", "left", "not_before_ns", "percent", "shares")
 
     def __init__(self) -> None:
         self.delay_ns: int | None = RESERVATION_DELAY_NS
@@ -31,6 +32,8 @@ class ReservingRecord:
         """The groups that the round under way has yet to look at, in scheduling order."""
         self.candidates: dict[Shape, deque[Node]] = {}
         """The nodes that the round under way has not tried yet, by shape, the best first."""
+        self.shares = MissingShares()
+        """What nodes lack of the shapes of the latest rounds."""
 
     def call_round(self, at_ns: int = 0) -> None:
         """Schedules a round for *at_ns*, or for the end of the pause between rounds if that is later, unless one is due

@@ -18,7 +18,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
-from kornel.core.preemption.victim_index import CLASSES, IDLE_NS, MILDEST, age_of
+from kornel.core.preemption.victim_index import CLASSES, MILDEST, age_of
 
 _PREEMPTED: Final = AskPlace.PREEMPTED
 """Kept as a constant, because reading a member from its class costs as much as a call, and every allocation on a node
@@ -171,13 +171,7 @@ class NodeJudge:
         """Returns what the node of *offer* is short of, as (place in the demand, amount); empty: it has room for the
         ask, or will have it once present victims have left."""
         room = offer.room
-        at = 0
-        short: list[tuple[int, int]] = []
-        for t, amount in self._demand:
-            if amount > room[t]:
-                short.append((at, amount - room[t]))
-            at += 1
-        return short
+        return [(at, amount - room[t]) for at, (t, amount) in enumerate(self._demand) if amount > room[t]]
 
     def find_rough(self, offer: NodeOffer, short: list[tuple[int, int]]) -> Bound | None:
         """Returns the rough bound of the node of *offer*, which is *short* of something; ``None``: it is too small, or

@@ -42,7 +42,8 @@ from kornel.core.partition.books.fair_terms import refresh_fair_terms, refresh_f
 from kornel.core.partition.scheduling import gang_turns, placement, reserved, vetting
 from kornel.core.partition.scheduling.cycle import first_group, set_aside
 from kornel.core.partition.scheduling.gang_places import Places, find_places
-from kornel.core.partition.scheduling.reserving import Turns, by_missing_share, most_kept_by_age
+from kornel.core.partition.scheduling.missing_shares import MissingShares
+from kornel.core.partition.scheduling.reserving import Turns, most_kept_by_age
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.places import refused_asks
@@ -394,7 +395,7 @@ class Sandbox:
             if state.reserving.kept >= most or not ledger.promise_is_sound(ask):
                 return
             if nodes is None:
-                nodes = iter(by_missing_share(state.node_order, ask.shape.pairs))
+                nodes = iter(MissingShares().order_nodes(state.nodes, state.node_order, ask.shape.pairs))
             node = next(nodes, None)
             if node is None:
                 return
