@@ -19,7 +19,7 @@ MOST_BYTES: Final = 8 << 20
 
 
 class MissingShares:
-    """What each node lacks of the latest shapes, computed when it is needed."""
+    """The missing shares of all nodes for the latest shapes, computed when they are needed."""
 
     __slots__ = ("_known", "_watched")
 

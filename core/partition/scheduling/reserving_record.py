@@ -33,7 +33,7 @@ class ReservingRecord:
         self.candidates: dict[Shape, deque[Node]] = {}
         """The nodes that the round under way has not tried yet, by shape, the best first."""
         self.shares = MissingShares()
-        """What nodes lack of the shapes of the latest rounds."""
+        """The missing shares of nodes for the shapes of the latest rounds."""
 
     def call_round(self, at_ns: int = 0) -> None:
         """Schedules a round for *at_ns*, or for the end of the pause between rounds if that is later, unless one is due

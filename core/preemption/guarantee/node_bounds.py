@@ -95,7 +95,7 @@ class LeafShare:
 
 
 class NodeOffer:
-    """What a node had to offer when it was looked at last, which is the same for all questions."""
+    """The room and the possible victims of a node at the last look, which are the same for all questions."""
 
     __slots__ = ("node", "places", "room", "shares", "victims")
 

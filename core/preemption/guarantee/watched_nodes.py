@@ -35,7 +35,7 @@ class WatchedNodes:
         """The version of each node at the last look."""
         self._free: list[int] = []
         self._offers: dict[int, NodeOffer] = {}
-        """What the nodes have to offer by slot, for those that were judged since they changed."""
+        """The offers of nodes by slot, for those that were judged since they changed."""
         self._changed_at: dict[int, int] = {}
         """By slot, the number of the look that found the latest change of its node; the latest change comes last."""
 
