@@ -117,7 +117,7 @@ class Terms:
         and the leaves that are protected as a whole, each with the filter that protects it. Their order does not
         matter. *spared*: the paths of queues that the governor spares.
 
-        There may be thousands of leaves, of which most are within their guarantees, so these are told apart first.
+        There may be thousands of leaves, of which most are within their guarantees, so these are sorted out first.
         """
         open_leaves: dict[Queue, LeafTerms] = {}
         protected: dict[Queue, str] = {}
