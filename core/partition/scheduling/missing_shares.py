@@ -11,8 +11,8 @@ from math import inf
 from typing import Final
 
 from kornel.core.model.nodes import Node
+from kornel.core.model.numbered_nodes import NumberedNodes
 from kornel.core.model.shapes import Pairs
-from kornel.core.preemption.guarantee.watched_nodes import WatchedNodes
 
 MOST_BYTES: Final = 8 << 20
 """The most memory that all kept numbers take. The shape that was needed least recently is forgotten first."""
@@ -24,7 +24,7 @@ class MissingShares:
     __slots__ = ("_known", "_watched")
 
     def __init__(self) -> None:
-        self._watched = WatchedNodes()
+        self._watched = NumberedNodes()
         self._known: dict[Pairs, tuple[int, array[float]]] = {}
         """By shape, the number of the last look, and the missing share of each node by slot. The shape that was needed
         least recently comes first."""
@@ -33,7 +33,7 @@ class MissingShares:
         """Returns those of *in_order*, a part of *nodes*, that could hold *pairs* if they were empty, the one that
         lacks least first; ties keep their order."""
         watched = self._watched
-        watched.compare(nodes)
+        watched.compare_nodes(nodes)
         look, shares = self._known.pop(pairs, (0, array("d")))
         shares.extend([inf] * (len(watched.nodes) - len(shares)))
         for slot in watched.changed_since(look):

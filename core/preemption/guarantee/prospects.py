@@ -121,7 +121,7 @@ class KnownProspects:
         booked there."""
         self._doubted = len(nodes)
         if self._watched is not None:
-            self._watched.doubt(nodes)
+            self._watched.doubt_nodes(nodes)
 
     def keep_only(self, leaves: set[Queue]) -> None:
         """Drops the bounds for asks of all other queues; to be called now and then."""
@@ -138,7 +138,7 @@ class KnownProspects:
         """Finds the *nodes* that have changed or gone since the last attempt."""
         if self._watched is None:
             self._watched = WatchedNodes()
-        for slot in self._watched.compare(nodes):
+        for slot in self._watched.compare_nodes(nodes):
             for bounds in self._by_question.values():
                 bounds.drop_slot(slot)
         return self._watched

@@ -1,69 +1,30 @@
-"""Numbers the nodes of a partition, and tells which of them have changed since an earlier look.
-
-Changes are found by comparing the version of each node, not by notifications, which code might forget to send. One
-comparison serves all questions: each of them keeps the number of the last look up to which it has followed.
-"""
+"""Keeps what nodes offer to asks that preempt, once for all questions, until they change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import compress
-from operator import attrgetter, ne
-from typing import Final
+from collections.abc import Mapping
 
 from kornel.core.model.nodes import Node
+from kornel.core.model.numbered_nodes import NumberedNodes
 from kornel.core.preemption.guarantee.node_bounds import NodeOffer
 
-_DOUBTED: Final = -1
-"""A version that no node has, so that the node counts as changed at the next look."""
 
-_version_of = attrgetter("version")
+class WatchedNodes(NumberedNodes):
+    """The nodes of the last look by slot, with what they offer."""
 
-
-class WatchedNodes:
-    """The nodes of the last look by slot, a small number that is used again once its node has gone."""
-
-    __slots__ = ("_changed_at", "_free", "_offers", "_versions", "look", "nodes", "slots")
+    __slots__ = ("_offers",)
 
     def __init__(self) -> None:
-        self.slots: dict[Node, int] = {}
-        self.nodes: list[Node | None] = []
-        """The node in each slot; ``None``: the slot is free."""
-        self.look = 0
-        """The number of the last look."""
-        self._versions: dict[Node, int] = {}
-        """The version of each node at the last look."""
-        self._free: list[int] = []
+        super().__init__()
         self._offers: dict[int, NodeOffer] = {}
         """The offers of nodes by slot, for those that were judged since they changed."""
-        self._changed_at: dict[int, int] = {}
-        """By slot, the number of the look that found the latest change of its node; the latest change comes last."""
 
-    def compare(self, nodes: Mapping[str, Node]) -> list[int]:
+    def compare_nodes(self, nodes: Mapping[str, Node]) -> list[int]:
         """Looks at all *nodes*. Returns the slots of those that have gone, which are free from now on."""
-        slots, versions, present = self.slots, self._versions, nodes.values()
-        # Nearly all nodes are as they were, so no step of the interpreter is spent on each.
-        changed = list(compress(present, map(ne, map(_version_of, present), map(versions.get, present))))
-        self.look += 1
-        gone: list[int] = []
-        if len(slots) + sum(node not in slots for node in changed) > len(nodes):
-            gone = [slot for node, slot in slots.items() if nodes.get(node.node_id) is not node]
-            for slot in gone:
-                self._release(slot)
-        for node in changed:
-            slot = slots[node] if node in slots else self._take_slot(node)
-            versions[node] = node.version
+        gone = super().compare_nodes(nodes)
+        for slot in (*gone, *self.changed_since(self.look - 1)):
             self._offers.pop(slot, None)
-            self._changed_at.pop(slot, None)
-            self._changed_at[slot] = self.look
         return gone
-
-    def changed_since(self, look: int) -> Iterable[int]:
-        """Yields the slots of the nodes that have changed after the look of that number, the latest change first."""
-        for slot, changed_at in reversed(self._changed_at.items()):
-            if changed_at <= look:
-                return
-            yield slot
 
     def offer_of(self, slot: int) -> NodeOffer:
         """Returns what the node in *slot* has to offer."""
@@ -73,28 +34,3 @@ class WatchedNodes:
             assert node is not None, "only nodes are judged"
             offer = self._offers[slot] = NodeOffer(node)
         return offer
-
-    def doubt(self, nodes: Iterable[Node]) -> None:
-        """Makes *nodes* count as changed at the next look."""
-        for node in nodes:
-            if node in self._versions:
-                self._versions[node] = _DOUBTED
-
-    def _take_slot(self, node: Node) -> int:
-        if self._free:
-            slot = self._free.pop()
-            self.nodes[slot] = node
-        else:
-            slot = len(self.nodes)
-            self.nodes.append(node)
-        self.slots[node] = slot
-        return slot
-
-    def _release(self, slot: int) -> None:
-        node = self.nodes[slot]
-        assert node is not None, "only a slot with a node is released"
-        del self.slots[node], self._versions[node]
-        self.nodes[slot] = None
-        self._changed_at.pop(slot, None)
-        self._offers.pop(slot, None)
-        self._free.append(slot)
