@@ -108,6 +108,7 @@ from kornel.core.partition.history.events import Recorder
 from kornel.core.partition.history.past import EndedApplication, EndedGroup, Past
 from kornel.core.partition.history.recent_victims import RecentVictim, RecentVictims
 from kornel.core.partition.scheduling import autoscaling, gang_vetting, lapsing, loans, reserving, vetting
+from kornel.core.partition.scheduling.missing_shares import MissingShares
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, inquiries, pausing
@@ -125,7 +126,6 @@ from kornel.core.preemption.guarantee import drive as guarantee_drive
 from kornel.core.preemption.guarantee.changes import ChangeWatch
 from kornel.core.preemption.guarantee.consulting import Dialogue
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
-from kornel.core.preemption.guarantee.node_bounds import LeafShare
 from kornel.core.preemption.guarantee.prospects import Band, KeptBounds, KnownProspects
 from kornel.core.preemption.guarantee.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.guarantee.unit_consulting import UnitDialogue
@@ -214,6 +214,10 @@ def _no_text(_: object) -> str:
 
 def _no_map(_: object) -> dict[Any, Any]:
     return {}
+
+
+def _no_missing_shares(_: object) -> MissingShares:
+    return MissingShares()
 
 
 def _no_victims_ranked(_: object) -> VictimIndex:
@@ -452,6 +456,7 @@ PARTITIONS: Final = (
     Kept(
         ReservingRecord,
         "aged candidates delay_ns due_ns lapsed left not_before_ns percent review_after_ns reviewed saved",
+        derived={"shares": _no_missing_shares},
     ),
     Kept(NodeScore, "_binpacking _weights"),
     Kept(Members, "pairs number required_node refused together devices"),
@@ -473,14 +478,13 @@ PREEMPTION: Final = (
     Kept(ChangeWatch, "_versions _net _rules"),
     Kept(RefusedQuestion, "asks doubtful pause_ns refusal standing tried_ns version"),
     Kept(Refusals, "_known _seen _not_before_ns _later_ns"),
-    Kept(WatchedNodes, "slots nodes look _versions _free _shares _changed_at"),
-    Kept(LeafShare, "age largest leaf lowest mildest total"),
+    Kept(WatchedNodes, "slots nodes look _versions _free _changed_at", derived={"_offers": _no_map}),
     Kept(Band, "cost slots is_sorted"),
     Kept(KnownProspects, "_by_question _doubted _watched behind"),
     Kept(
         KeptBounds,
         "_demand _unowed _watched _seen _stale _doubted _leaves _blocked _stages _unrefined _bands _costs _band_of"
-        " _ages _roomy",
+        " _places _roomy",
     ),
     Kept(Dialogue, "_answers _ask _now_ns _open _refused _state rounds"),
     Kept(Adjustment, "fixed offset"),

@@ -12,14 +12,14 @@ percentage of nodes is reserved by age at any time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
 from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
-from kornel.core.model.shapes import Pairs, Shape
+from kornel.core.model.shapes import Shape
 from kornel.core.partition.asks.reservations import reserve_node
 from kornel.core.partition.asks.savings import can_save, may_save, saved_on
 from kornel.core.partition.scheduling.lapsing import watch_claim
@@ -184,11 +184,11 @@ def _waiting_groups(state: PartitionState) -> list[AskGroup]:
     """Returns the groups that no node has room for, in the line in which room is saved: the more important first, of
     equals the one that has waited longest."""
     groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
-    return sorted(groups, key=_line_key)
+    return sorted(groups, key=lambda group: line_key(group.first_ask()))
 
 
-def _line_key(group: AskGroup) -> tuple[object, ...]:
-    ask = group.first_ask()
+def line_key(ask: Allocation) -> tuple[object, ...]:
+    """Returns the sort key of *ask* in the line in which room is saved."""
     return (importance_of(ask), waits_since(ask), ask.order)
 
 
@@ -215,38 +215,9 @@ def _candidate_nodes(state: PartitionState, shape: Shape) -> deque[Node]:
 
     They are sorted only when the round first needs one for this shape.
     """
-    candidates = state.reserving.candidates
-    if shape not in candidates:
-        candidates[shape] = deque(by_missing_share(state.node_order, shape.pairs))
-    return candidates[shape]
-
-
-def by_missing_share(nodes: Iterable[Node], pairs: Pairs) -> list[Node]:
-    """Returns those of *nodes* that could hold *pairs* if they were empty, the one that lacks least first; ties keep
-    their order.
-
-    It combines :meth:`Node.could_hold` and :func:`missing_share`, because a round looks at all nodes for each shape
-    that waits.
-    """
-    found: list[tuple[float, int, Node]] = []
-    for number, node in enumerate(nodes):
-        free, capacity = node.beside, node.capacity
-        missing = 0.0
-        for t, amount in pairs:
-            if capacity[t] < amount:
-                break
-            if free[t] <= 0:
-                missing += 1.0
-            elif free[t] < amount:
-                missing += (amount - free[t]) / amount
-        else:
-            found.append((missing, number, node))
-    found.sort()
-    return [node for _, _, node in found]
-
-
-def missing_share(node: Node, pairs: Pairs) -> float:
-    """Returns how much of *pairs* *node* has no room for: the sum, over the types, of the missing fraction of the
-    amount, between 0 and 1 each."""
-    free = node.beside
-    return sum([min(1.0, (amount - free[t]) / amount) for t, amount in pairs if amount > free[t]])
+    round_ = state.reserving
+    candidates = round_.candidates.get(shape)
+    if candidates is None:
+        candidates = round_.shares.order_nodes(state.nodes, state.node_order, shape.pairs)
+        round_.candidates[shape] = candidates
+    return candidates

@@ -8,6 +8,7 @@ from kornel.core.model.allocations import AskGroup, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
 from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
+from kornel.core.partition.scheduling.missing_shares import MissingShares
 
 
 class ReservingRecord:
@@ -15,7 +16,7 @@ class ReservingRecord:
 
     __slots__ = (
         "aged", "candidates", "delay_ns", "due_ns", "lapsed", "left", "not_before_ns", "percent",
-        "review_after_ns", "reviewed", "saved",
+        "review_after_ns", "reviewed", "saved", "shares",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -43,6 +44,8 @@ class ReservingRecord:
         """The groups that the round under way has yet to look at, in scheduling order."""
         self.candidates: dict[Shape, deque[Node]] = {}
         """The nodes that the round under way has not tried yet, by shape, the best first."""
+        self.shares = MissingShares()
+        """The missing shares of nodes for the shapes of the latest rounds."""
 
     def most_saved(self, nodes: int) -> int:
         """Returns how many claims may be saved by age at the same time in a partition of so many *nodes*: one for each

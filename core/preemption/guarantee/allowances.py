@@ -10,7 +10,7 @@ falls below its guarantee. Taking a victim lowers the rooms on its path; none ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -111,6 +111,39 @@ class Terms:
         self._rooms: dict[Queue, dict[int, int]] = {}
         self._branches: dict[Queue, _Branch] = {}
         self._leaves: list[LeafTerms] = []
+
+    def terms_below(self, top: Queue, spared: Collection[str]) -> tuple[dict[Queue, LeafTerms], dict[Queue, str]]:
+        """Returns the rules for taking victims from each leaf below *top* that holds anything, except the ask's own,
+        and the leaves that are protected as a whole, each with the filter that protects it. Their order does not
+        matter. *spared*: the paths of queues that the governor spares.
+
+        There may be thousands of leaves, of which most are within their guarantees, so these are sorted out first.
+        """
+        open_leaves: dict[Queue, LeafTerms] = {}
+        protected: dict[Queue, str] = {}
+        stack = [top]
+        while stack:
+            parent = stack.pop()
+            types: tuple[int, ...] | None = None
+            for leaf in parent.children.values():
+                if not any(leaf.used) or leaf is self._ask.queue:
+                    continue
+                if not leaf.leaf:
+                    stack.append(leaf)
+                    continue
+                if spared and leaf.path in spared:
+                    protected[leaf] = "governor"
+                    continue
+                if types is None:
+                    types = (self._branches.get(parent) or self._new_branch(parent)).open
+                terms: LeafTerms | str = "law 2"
+                if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED or _gives_any(leaf, types):
+                    terms = self.terms_of(leaf)
+                if isinstance(terms, str):
+                    protected[leaf] = terms
+                else:
+                    open_leaves[leaf] = terms
+        return open_leaves, protected
 
     def terms_of(self, leaf: Queue) -> LeafTerms | str:
         """Returns the rules for taking victims from *leaf*, which is not the ask's own, or the filter that protects all

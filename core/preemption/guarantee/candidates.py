@@ -68,14 +68,11 @@ class Candidates:
         self._spared = spared
         self._index = index
         self._ranked: list[tuple[LeafTerms, RankedLeaf]] | None = None
-        self._leaf_terms: dict[Queue, LeafTerms] = {}
-        self._closed: dict[Queue, str] = {}
-        """The leaves that are protected as a whole, and by what."""
+        self._leaf_terms, self._closed = terms.terms_below(fence, spared.queues)
+        """The leaves that are not protected as a whole, and those that are, each with what protects it."""
         self.dropped: Counter[str] = Counter()
+        """Without the allocations of leaves that are protected as a whole, which :meth:`count_closed_leaves` adds."""
         self.found = 0
-        for leaf in leaves_below(fence):
-            if leaf is not ask.queue:
-                self._consider_leaf(leaf)
         self._prices: Mapping[Allocation, int] | None = None
         self._losses = GangLosses()
         self._member_kinds: dict[tuple[Application, str, Kind], Kind] = {}
@@ -102,17 +99,10 @@ class Candidates:
         """Returns the priority of the candidate *victim* as adjusted at the fence."""
         return self._leaf_terms[victim.queue].adjusted.of(victim.priority)
 
-    def _consider_leaf(self, leaf: Queue) -> None:
-        if leaf.path in self._spared.queues:
-            self._closed[leaf] = "governor"
-            self.dropped["governor"] += _allocations_of(leaf)
-            return
-        leaf_terms = self._terms.terms_of(leaf)
-        if isinstance(leaf_terms, str):
-            self._closed[leaf] = leaf_terms
-            self.dropped[leaf_terms] += _allocations_of(leaf)
-        else:
-            self._leaf_terms[leaf] = leaf_terms
+    def count_closed_leaves(self) -> None:
+        """Counts the allocations of leaves that are protected as a whole, which only a refusal tells."""
+        for leaf, why in self._closed.items():
+            self.dropped[why] += _allocations_of(leaf)
 
     def open_leaves(self) -> Iterable[LeafTerms]:
         """Returns the leaves that the laws do not protect as a whole."""

@@ -18,7 +18,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
-from kornel.core.preemption.victim_index import CLASSES, IDLE_NS, MILDEST, age_of
+from kornel.core.preemption.victim_index import CLASSES, MILDEST, age_of
 
 _PREEMPTED: Final = AskPlace.PREEMPTED
 """Kept as a constant, because reading a member from its class costs as much as a call, and every allocation on a node
@@ -49,6 +49,12 @@ MOST_PAIRED: Final = 24
 ALONE: Final = (*MILDEST[0], 1)
 """The beginning of the cost of one ordinary victim."""
 
+Place = tuple[int, str]
+"""The place of a node among those of equal cost: (age of the oldest victim, node ID)."""
+
+_Allocated = tuple[Queue, int, int, Shape]
+"""An allocation as (leaf, standing, age, shape)."""
+
 _Victim = tuple[int, int, tuple[int, ...]]
 """A possible victim as (adjusted priority, age, amount by asked type)."""
 
@@ -70,38 +76,61 @@ class LeafShare:
         """The largest amount of one allocation by type."""
         self.total: dict[int, int] = {}
 
-
-def list_shares(node: Node) -> list[LeafShare]:
-    """Returns what each leaf might give up on *node*, without tasks that must run there or are leaving."""
-    shares: dict[Queue, LeafShare] = {}
-    share: LeafShare | None = None
-    largest: dict[int, int] = {}
-    total: dict[int, int] = {}
-    for allocation in node.allocations.values():
-        standing = allocation.standing
-        if standing & BOUND or allocation.place is _PREEMPTED:
-            continue
-        leaf = allocation.application.queue
-        if share is None or share.leaf is not leaf:
-            share = shares.get(leaf)
-            if share is None:
-                share = shares[leaf] = LeafShare(leaf)
-            largest, total = share.largest, share.total
-        if standing & 3 < share.mildest:
-            share.mildest = standing & 3
-        if standing >> 3 < share.lowest:
-            share.lowest = standing >> 3
-        age = -allocation.created_ns - IDLE_NS if allocation.spec.placeholder else -allocation.created_ns
-        if age < share.age:
-            share.age = age
-        for t, amount in allocation.shape.pairs:
+    def add(self, standing: int, age: int, shape: Shape) -> None:
+        """Counts an allocation of *shape*."""
+        if standing & 3 < self.mildest:
+            self.mildest = standing & 3
+        if standing >> 3 < self.lowest:
+            self.lowest = standing >> 3
+        if age < self.age:
+            self.age = age
+        largest, total = self.largest, self.total
+        for t, amount in shape.pairs:
             if t in total:
                 total[t] += amount
                 if amount > largest[t]:
                     largest[t] = amount
             else:
                 total[t] = largest[t] = amount
-    return list(shares.values())
+
+
+class NodeOffer:
+    """The room and the possible victims of a node at the last look, which are the same for all questions."""
+
+    __slots__ = ("node", "places", "room", "shares", "victims")
+
+    def __init__(self, node: Node) -> None:
+        self.node: Final = node
+        self.room: Final = node.beside
+        """The room beside all claims, once present victims have left."""
+        self.victims: Final[list[_Allocated]] = []
+        """The allocations without tasks that must run there or are leaving."""
+        self.shares: Final[list[LeafShare]] = []
+        """The same in sums by leaf."""
+        self.places: Final[dict[int, Place]] = {}
+        """The places in order that bounds have given the node, so that equal ones are kept once."""
+        shares: dict[Queue, LeafShare] = {}
+        share: LeafShare | None = None
+        for allocation in node.allocations.values():
+            standing = allocation.standing
+            if standing & BOUND or allocation.place is _PREEMPTED:
+                continue
+            leaf = allocation.application.queue
+            age = age_of(allocation)
+            self.victims.append((leaf, standing, age, allocation.shape))
+            if share is None or share.leaf is not leaf:
+                share = shares.get(leaf)
+                if share is None:
+                    share = shares[leaf] = LeafShare(leaf)
+                    self.shares.append(share)
+            share.add(standing, age, allocation.shape)
+
+    def place_at(self, age: int) -> Place:
+        """Returns the place in order of the node if the oldest victim has *age*."""
+        place = self.places.get(age)
+        if place is None:
+            place = self.places[age] = (age, self.node.node_id)
+        return place
 
 
 class NodeJudge:
@@ -134,79 +163,87 @@ class NodeJudge:
         """Tells whether all effort of this attempt is spent."""
         return self.effort >= self._most_effort
 
-    def has_room(self, node: Node) -> bool:
-        """Tells whether *node* has room for the ask, or will have it once present victims have left."""
-        room = node.beside
-        for t, amount in self._demand:
-            if room[t] < amount:
-                return False
-        return True
-
     def is_bounded(self, shares: Iterable[LeafShare]) -> bool:
         """Tells whether a guarantee bounds what any leaf of *shares* may give up."""
         return any(share.leaf in self._leaves and self._leaves[share.leaf].rooms for share in shares)
 
-    def find_rough(self, node: Node, shares: Iterable[LeafShare]) -> Bound | None:
-        """Returns the rough bound of *node*, which lacks room; ``None``: it is too small, or would lack room even
-        without all *shares* of leaves that may give anything up."""
-        self.effort += 1
-        if not node.could_hold(self._demand):
-            return None
+    def find_short(self, offer: NodeOffer) -> list[tuple[int, int]]:
+        """Returns what the node of *offer* is short of, as (place in the demand, amount); empty: it has room for the
+        ask, or will have it once present victims have left."""
+        room = offer.room
+        return [(at, amount - room[t]) for at, (t, amount) in enumerate(self._demand) if amount > room[t]]
+
+    def find_rough(self, offer: NodeOffer, short: list[tuple[int, int]]) -> Bound | None:
+        """Returns the rough bound of the node of *offer*, which is *short* of something; ``None``: it is too small, or
+        would lack room even without all shares of leaves that may give anything up."""
+        demand, capacity = self._demand, offer.node.capacity
+        for t, amount in demand:
+            if capacity[t] < amount:
+                return None
         allowed: list[LeafShare] = []
         level, lowest, first = CLASSES[-1], HIGHEST, 0
-        for share in shares:
+        for share in offer.shares:
             terms = self._leaves.get(share.leaf)
             if terms is None or (terms.highest is not None and share.lowest > terms.highest):
                 continue
             allowed.append(share)
-            level = min(level, share.mildest)
-            lowest = min(lowest, terms.adjusted.of(share.lowest))
-            first = min(first, share.age)
+            if share.mildest < level:
+                level = share.mildest
+            adjusted = terms.adjusted.of(share.lowest)
+            if adjusted < lowest:
+                lowest = adjusted
+            if share.age < first:
+                first = share.age
         least = 1
-        for at, amount in self._find_short(node):
-            t = self._demand[at][0]
-            if sum([share.total.get(t, 0) for share in allowed]) < amount:
+        for at, amount in short:
+            t = demand[at][0]
+            total = largest = 0
+            for share in allowed:
+                if t in share.total:
+                    total += share.total[t]
+                    if share.largest[t] > largest:
+                        largest = share.largest[t]
+            if total < amount:
                 return None
-            least = max(least, -(-amount // max([share.largest.get(t, 0) for share in allowed])))
+            if largest * least < amount:
+                least = -(-amount // largest)
         return (*MILDEST[level], least, lowest), first
 
-    def find_single(self, node: Node) -> Bound | None:
-        """Returns the fine bound of *node*, which lacks room, if one ordinary victim is enough there; otherwise
-        ``None``."""
+    def find_single(self, offer: NodeOffer) -> Bound | None:
+        """Returns the fine bound of the node of *offer*, which lacks room, if one ordinary victim is enough there;
+        otherwise ``None``."""
         self.effort += SINGLE
-        short = self._find_short(node)
+        short = self.find_short(offer)
         sought = self._sought_types(short) if self._unowed else None
         leaves, known = self._leaves, self._amounts
         best: tuple[int, int] | None = None
-        for allocation in node.allocations.values():
-            shape = allocation.shape
+        for leaf, standing, age, shape in offer.victims:
             amounts = known.get(shape) or self._amounts_of(shape)
-            covers = True
             for at, amount in short:
                 if amounts[at] < amount:
-                    covers = False
                     break
-            if not covers or allocation.standing & _CLASS or allocation.place is _PREEMPTED:
-                continue
-            terms = leaves.get(allocation.application.queue)
-            priority = allocation.standing >> 3
-            if terms is None or (terms.highest is not None and priority > terms.highest):
-                continue
-            if sought is not None and sought.isdisjoint(terms.declared):
-                continue
-            if shape not in terms.kinds and self._is_blocked(terms, shape):
-                continue
-            found = (terms.adjusted.of(priority), age_of(allocation))
-            if best is None or found < best:
-                best = found
+            else:
+                if standing & _CLASS:
+                    continue
+                terms = leaves.get(leaf)
+                priority = standing >> 3
+                if terms is None or (terms.highest is not None and priority > terms.highest):
+                    continue
+                if sought is not None and sought.isdisjoint(terms.declared):
+                    continue
+                if shape not in terms.kinds and self._is_blocked(terms, shape):
+                    continue
+                found = (terms.adjusted.of(priority), age)
+                if best is None or found < best:
+                    best = found
         return None if best is None else ((*ALONE, best[0]), best[1])
 
-    def find_several(self, node: Node) -> Bound | None:
-        """Returns the fine bound of *node*, on which one ordinary victim is not enough; ``None``: those who may leave
-        do not make enough room."""
+    def find_several(self, offer: NodeOffer) -> Bound | None:
+        """Returns the fine bound of the node of *offer*, on which one ordinary victim is not enough; ``None``: those
+        who may leave do not make enough room."""
         self.effort += GLANCES
-        short = self._find_short(node)
-        by_class = self._victims_on(node, self._sought_types(short))
+        short = self.find_short(offer)
+        by_class = self._victims_of(offer, self._sought_types(short))
         pool: list[_Victim] = []
         for level in CLASSES:
             if not by_class[level]:
@@ -228,11 +265,6 @@ class NodeJudge:
             return (*MILDEST[level], least, highest), oldest
         return None
 
-    def _find_short(self, node: Node) -> list[tuple[int, int]]:
-        """Returns what *node* is short of, as (place in the demand, amount)."""
-        room = node.beside
-        return [(at, amount - room[t]) for at, (t, amount) in enumerate(self._demand) if amount > room[t]]
-
     def _amounts_of(self, shape: Shape) -> tuple[int, ...]:
         amounts = self._amounts.get(shape)
         if amounts is None:
@@ -253,27 +285,21 @@ class NodeJudge:
         types = {self._demand[at][0] for at, _ in short}
         return types if self._unowed.issuperset(types) else None
 
-    def _victims_on(self, node: Node, sought: set[int] | None) -> list[list[_Victim]]:
-        """Returns the possible victims on *node* by class. *sought*: the types of which a victim's queue needs a
+    def _victims_of(self, offer: NodeOffer, sought: set[int] | None) -> list[list[_Victim]]:
+        """Returns the possible victims of *offer* by class. *sought*: the types of which a victim's queue needs a
         guarantee of one."""
         found: list[list[_Victim]] = [[] for _ in CLASSES]
         leaves, known = self._leaves, self._amounts
-        for allocation in node.allocations.values():
-            terms = leaves.get(allocation.application.queue)
-            standing = allocation.standing
-            if terms is None or standing & BOUND or (terms.highest is not None and standing >> 3 > terms.highest):
-                continue
-            if allocation.place is _PREEMPTED:
-                # It leaves for another ask. If it counted, every node with claims would look as promising as one
-                # without.
+        for leaf, standing, age, shape in offer.victims:
+            terms = leaves.get(leaf)
+            if terms is None or (terms.highest is not None and standing >> 3 > terms.highest):
                 continue
             if sought is not None and sought.isdisjoint(terms.declared):
                 continue
-            shape = allocation.shape
             if shape not in terms.kinds and self._is_blocked(terms, shape):
                 continue
             amounts = known.get(shape) or self._amounts_of(shape)
-            found[standing & 3].append((terms.adjusted.of(standing >> 3), age_of(allocation), amounts))
+            found[standing & 3].append((terms.adjusted.of(standing >> 3), age, amounts))
         return found
 
 

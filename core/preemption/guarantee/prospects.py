@@ -21,10 +21,11 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.needs import Needs
-from kornel.core.preemption.guarantee.node_bounds import ALONE, GLANCES, HIGHEST, Bound, Cost, NodeJudge
+from kornel.core.preemption.guarantee.node_bounds import ALONE, GLANCES, Bound, Cost, NodeJudge, Place
 from kornel.core.preemption.guarantee.order import SolutionKey
 from kornel.core.preemption.guarantee.watched_nodes import WatchedNodes
 from kornel.core.preemption.priorities import Adjustment, adjustment_of
+from kornel.core.preemption.victim_index import MILDEST
 
 Question = tuple[Queue, Queue, Adjustment, int, Shape, frozenset[int]]
 """The fence and the parent queue of an ask, the adjustment of priorities in its leaf, its priority and shape, and its
@@ -51,8 +52,8 @@ FINE, SEVERAL, ROUGH, STALE = 0, 1, 2, 3
 """The stages of a bound, each with the number of judgements left: it is a fine one, or there is none; it is known that
 one ordinary victim is not enough; only sums were compared; nothing is known any more."""
 
-_LEAST_OF_SEVERAL: Final[Bound] = ((False, False, 2, -HIGHEST), -HIGHEST)
-"""Less than the bound of any node on which one ordinary victim is not enough."""
+SEVERAL_ORDINARY: Final = (*MILDEST[0], 2)
+"""The beginning of the cost of two ordinary victims, the least where one is not enough."""
 
 _Rules = tuple[int | None, Adjustment, frozenset[int], bool]
 """The rules for a leaf at the last look: (highest priority that may go, adjustment of priorities, types declared,
@@ -120,7 +121,7 @@ class KnownProspects:
         booked there."""
         self._doubted = len(nodes)
         if self._watched is not None:
-            self._watched.doubt(nodes)
+            self._watched.doubt_nodes(nodes)
 
     def keep_only(self, leaves: set[Queue]) -> None:
         """Drops the bounds for asks of all other queues; to be called now and then."""
@@ -137,7 +138,7 @@ class KnownProspects:
         """Finds the *nodes* that have changed or gone since the last attempt."""
         if self._watched is None:
             self._watched = WatchedNodes()
-        for slot in self._watched.compare(nodes):
+        for slot in self._watched.compare_nodes(nodes):
             for bounds in self._by_question.values():
                 bounds.drop_slot(slot)
         return self._watched
@@ -198,8 +199,8 @@ class KeptBounds:
         """The costs of all bands, in order."""
         self._band_of: list[Band | None] = []
         """The band of each node by slot; ``None``: the node has room, or cannot be used."""
-        self._ages: list[int] = []
-        """The age of the oldest victim by slot."""
+        self._places: list[Place] = []
+        """The place of each node within its band by slot."""
         self._roomy: dict[int, None] = {}
 
     @property
@@ -221,7 +222,7 @@ class KeptBounds:
     @property
     def bytes_held(self) -> int:
         """About the memory that the bounds take."""
-        return _QUESTION_BYTES + _NODE_BYTES * len(self._ages) + _LEAF_BYTES * len(self._leaves)
+        return _QUESTION_BYTES + _NODE_BYTES * len(self._places) + _LEAF_BYTES * len(self._leaves)
 
     def begin_attempt(self, leaves: Iterable[LeafTerms], laws: Terms, most_effort: int) -> NodeJudge:
         """Gives nodes that have changed their rough bounds, and returns the judge of this attempt, which may spend
@@ -255,7 +256,7 @@ class KeptBounds:
                 if self._stages[slot] is not FINE:
                     self._refine(slot, judge)
                     continue
-                yield cost, self._ages[slot], self._node_in(slot)
+                yield cost, self._places[slot][0], self._node_in(slot)
                 # Its bound may have been raised meanwhile, so that it stands further on.
                 if place < len(slots) and slots[place] == slot:
                     place += 1
@@ -266,8 +267,7 @@ class KeptBounds:
 
     def _read_band(self, band: Band) -> list[int]:
         if not band.is_sorted:
-            band.slots.sort(key=self._node_id)
-            band.slots.sort(key=self._ages.__getitem__)
+            band.slots.sort(key=self._places.__getitem__)
             band.is_sorted = True
         return band.slots
 
@@ -275,14 +275,15 @@ class KeptBounds:
         """Replaces the rough bound of the node in *slot*, which is the next one in order, by a finer one."""
         if judge.is_tired:
             raise Unprepared
-        node, band = self._node_in(slot), self._band_of[slot]
+        offer, band = self._watched.offer_of(slot), self._band_of[slot]
         assert band is not None, "a rough bound is a bound"
         several = self._stages[slot] is SEVERAL
-        bound = None if several else judge.find_single(node)
+        bound = None if several else judge.find_single(offer)
         if bound is None and not several:
-            bound, stage = max((band.cost, self._ages[slot]), _LEAST_OF_SEVERAL), SEVERAL
+            # The lowest priority and the first age are not less for several.
+            bound, stage = (max(band.cost, (*SEVERAL_ORDINARY, band.cost[3])), self._places[slot][0]), SEVERAL
         else:
-            bound, stage = bound or judge.find_several(node), FINE
+            bound, stage = bound or judge.find_several(offer), FINE
         self._replace_bound(slot, bound, stage)
 
     def raise_bound(self, node: Node, bound: Bound, judge: NodeJudge) -> None:
@@ -290,9 +291,9 @@ class KeptBounds:
         leaf may give up there: with more or less to give, the solution is another one."""
         slot = self._watched.slots[node]
         band = self._band_of[slot]
-        if band is None or slot in self._stale or (band.cost, self._ages[slot]) >= bound:
+        if band is None or slot in self._stale or (band.cost, self._places[slot][0]) >= bound:
             return
-        if not judge.is_bounded(self._watched.shares_on(slot)):
+        if not judge.is_bounded(self._watched.offer_of(slot).shares):
             self._replace_bound(slot, bound, FINE)
 
     def doubt_node(self, node: Node) -> None:
@@ -353,23 +354,25 @@ class KeptBounds:
 
     def _judge_stale(self, judge: NodeJudge) -> None:
         """Finds the rough bounds of nodes that have changed, until *judge* is tired."""
-        missing = len(self._watched.nodes) - len(self._band_of)
+        watched, stages = self._watched, self._stages
+        missing = len(watched.nodes) - len(self._band_of)
         self._band_of.extend([None] * missing)
-        self._ages.extend([0] * missing)
-        self._stages.extend([FINE] * missing)
+        self._places.extend([(0, "")] * missing)
+        stages.extend([FINE] * missing)
         done: list[int] = []
         for slot in self._stale:
             if judge.is_tired:
                 break
             done.append(slot)
-            node = self._node_in(slot)
-            self._roomy.pop(slot, None)
-            if judge.has_room(node):
-                judge.effort += 1
+            judge.effort += 1
+            offer = watched.offer_of(slot)
+            short = judge.find_short(offer)
+            if not short:
                 self._roomy[slot] = None
                 self._replace_bound(slot, None, FINE)
                 continue
-            bound = judge.find_rough(node, self._watched.shares_on(slot))
+            self._roomy.pop(slot, None)
+            bound = judge.find_rough(offer, short)
             stage = FINE if bound is None else SEVERAL if bound[0][:3] > ALONE else ROUGH
             self._replace_bound(slot, bound, stage)
         for slot in done:
@@ -381,8 +384,8 @@ class KeptBounds:
         spent = judge.effort
         for slot in self._doubted:
             if slot not in self._stale and self._band_of[slot] is not None:
-                node = self._node_in(slot)
-                self._replace_bound(slot, judge.find_single(node) or judge.find_several(node), FINE)
+                offer = self._watched.offer_of(slot)
+                self._replace_bound(slot, judge.find_single(offer) or judge.find_several(offer), FINE)
         self._doubted.clear()
         judge.effort = spent
 
@@ -392,25 +395,26 @@ class KeptBounds:
 
     def _replace_bound(self, slot: int, bound: Bound | None, stage: int) -> None:
         self._set_stage(slot, stage)
-        before = self._band_of[slot]
+        before, place = self._band_of[slot], self._places[slot]
         if before is not None:
-            if bound == (before.cost, self._ages[slot]):
+            if bound == (before.cost, place[0]):
                 return
             if before.is_sorted:
-                del before.slots[bisect_left(before.slots, self._age_key(slot), key=self._age_key)]
+                del before.slots[bisect_left(before.slots, place, key=self._places.__getitem__)]
             else:
                 before.slots.remove(slot)
             self._band_of[slot] = None
         if bound is None:
             return
-        cost, self._ages[slot] = bound
+        cost, age = bound
+        place = self._places[slot] = self._watched.offer_of(slot).place_at(age)
         band = self._bands.get(cost)
         if band is None:
             band = self._bands[cost] = Band(cost)
             insort(self._costs, cost)
         self._band_of[slot] = band
         if band.is_sorted:
-            band.slots.insert(bisect_left(band.slots, self._age_key(slot), key=self._age_key), slot)
+            band.slots.insert(bisect_left(band.slots, place, key=self._places.__getitem__), slot)
         else:
             band.slots.append(slot)
 
@@ -418,12 +422,6 @@ class KeptBounds:
         """Drops the band of *cost*, which is empty."""
         del self._bands[cost]
         del self._costs[bisect_left(self._costs, cost)]
-
-    def _age_key(self, slot: int) -> tuple[int, str]:
-        return self._ages[slot], self._node_id(slot)
-
-    def _node_id(self, slot: int) -> str:
-        return self._node_in(slot).node_id
 
     def _node_in(self, slot: int) -> Node:
         node = self._watched.nodes[slot]

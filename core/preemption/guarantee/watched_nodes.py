@@ -1,96 +1,36 @@
-"""Numbers the nodes of a partition, and tells which of them have changed since an earlier look.
-
-Changes are found by comparing the version of each node, not by notifications, which code might forget to send. One
-comparison serves all questions: each of them keeps the number of the last look up to which it has followed.
-"""
+"""Keeps what nodes offer to asks that preempt, once for all questions, until they change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Mapping
 
 from kornel.core.model.nodes import Node
-from kornel.core.preemption.guarantee.node_bounds import LeafShare, list_shares
-
-_DOUBTED: Final = -1
-"""A version that no node has, so that the node counts as changed at the next look."""
+from kornel.core.model.numbered_nodes import NumberedNodes
+from kornel.core.preemption.guarantee.node_bounds import NodeOffer
 
 
-class WatchedNodes:
-    """The nodes of the last look by slot, a small number that is used again once its node has gone."""
+class WatchedNodes(NumberedNodes):
+    """The nodes of the last look by slot, with what they offer."""
 
-    __slots__ = ("_changed_at", "_free", "_shares", "_versions", "look", "nodes", "slots")
+    __slots__ = ("_offers",)
 
     def __init__(self) -> None:
-        self.slots: dict[Node, int] = {}
-        self.nodes: list[Node | None] = []
-        """The node in each slot; ``None``: the slot is free."""
-        self.look = 0
-        """The number of the last look."""
-        self._versions: list[int] = []
-        self._free: list[int] = []
-        self._shares: dict[int, list[LeafShare]] = {}
-        """The shares of the leaves by slot, for the nodes that were judged since they changed."""
-        self._changed_at: dict[int, int] = {}
-        """By slot, the number of the look that found the latest change of its node; the latest change comes last."""
+        super().__init__()
+        self._offers: dict[int, NodeOffer] = {}
+        """The offers of nodes by slot, for those that were judged since they changed."""
 
-    def compare(self, nodes: Mapping[str, Node]) -> list[int]:
+    def compare_nodes(self, nodes: Mapping[str, Node]) -> list[int]:
         """Looks at all *nodes*. Returns the slots of those that have gone, which are free from now on."""
-        slots, versions = self.slots, self._versions
-        changed = [node for node in nodes.values() if node not in slots or versions[slots[node]] != node.version]
-        self.look += 1
-        gone: list[int] = []
-        if len(slots) + sum(node not in slots for node in changed) > len(nodes):
-            gone = [slot for node, slot in slots.items() if nodes.get(node.node_id) is not node]
-            for slot in gone:
-                self._release(slot)
-        for node in changed:
-            slot = slots[node] if node in slots else self._take_slot(node)
-            versions[slot] = node.version
-            self._shares.pop(slot, None)
-            self._changed_at.pop(slot, None)
-            self._changed_at[slot] = self.look
+        gone = super().compare_nodes(nodes)
+        for slot in (*gone, *self.changed_since(self.look - 1)):
+            self._offers.pop(slot, None)
         return gone
 
-    def changed_since(self, look: int) -> Iterable[int]:
-        """Yields the slots of the nodes that have changed after the look of that number, the latest change first."""
-        for slot, changed_at in reversed(self._changed_at.items()):
-            if changed_at <= look:
-                return
-            yield slot
-
-    def shares_on(self, slot: int) -> list[LeafShare]:
-        """Returns what each leaf might give up on the node in *slot*."""
-        shares = self._shares.get(slot)
-        if shares is None:
+    def offer_of(self, slot: int) -> NodeOffer:
+        """Returns what the node in *slot* has to offer."""
+        offer = self._offers.get(slot)
+        if offer is None:
             node = self.nodes[slot]
             assert node is not None, "only nodes are judged"
-            shares = self._shares[slot] = list_shares(node)
-        return shares
-
-    def doubt(self, nodes: Iterable[Node]) -> None:
-        """Makes *nodes* count as changed at the next look."""
-        for node in nodes:
-            slot = self.slots.get(node)
-            if slot is not None:
-                self._versions[slot] = _DOUBTED
-
-    def _take_slot(self, node: Node) -> int:
-        if self._free:
-            slot = self._free.pop()
-            self.nodes[slot] = node
-        else:
-            slot = len(self.nodes)
-            self.nodes.append(node)
-            self._versions.append(_DOUBTED)
-        self.slots[node] = slot
-        return slot
-
-    def _release(self, slot: int) -> None:
-        node = self.nodes[slot]
-        assert node is not None, "only a slot with a node is released"
-        del self.slots[node]
-        self.nodes[slot] = None
-        self._changed_at.pop(slot, None)
-        self._shares.pop(slot, None)
-        self._free.append(slot)
+            offer = self._offers[slot] = NodeOffer(node)
+        return offer

@@ -22,7 +22,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account, AccountKind
 from kornel.core.partition.scheduling.gang_places import add_up, demand_of
-from kornel.core.partition.scheduling.reserving import missing_share
+from kornel.core.partition.scheduling.missing_shares import missing_share
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.rooms import UNSERVED

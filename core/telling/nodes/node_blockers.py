@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
-from kornel.core.partition.scheduling.reserving import missing_share
+from kornel.core.partition.scheduling.missing_shares import missing_share
 from kornel.core.partition.state import PartitionState
 from kornel.core.telling.allocations.explanation import PERMANENT, Blocker, BlockerKind, Level, Shortage
 from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack

@@ -10,7 +10,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import Allocation, together_of
 from kornel.core.model.nodes import Node
 from kornel.core.partition.asks import finding
-from kornel.core.partition.scheduling.reserving import missing_share
+from kornel.core.partition.scheduling.missing_shares import missing_share
 from kornel.core.partition.state import PartitionState
 from kornel.core.telling.allocations.blockers import find_blockers
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level

@@ -19,7 +19,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
-from kornel.core.partition.scheduling.reserving import Turns
+from kornel.core.partition.scheduling.reserving import Turns, line_key
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies.ask_order import line_up
@@ -225,7 +225,7 @@ def _find_unplaced(sandbox: Sandbox, asks: Iterable[Allocation]) -> Unplaced:
 
 
 def _forecast_victims(sandbox: Sandbox, placed: list[Placed], left: Unplaced, notes: list[str]) -> Forecast:
-    for equals, reason in left:
+    for equals, reason in sorted(left, key=lambda found: line_key(found[0][0])):
         if reason.reason is Unschedulable.NO_FITTING_NODE:
             sandbox.reserve_by_age(equals)
     preempts: list[Preempts] = []

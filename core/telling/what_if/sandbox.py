@@ -34,14 +34,15 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.partition import lifecycle
-from kornel.core.partition.asks import finding, moves
+from kornel.core.partition.asks import finding, moves, savings
 from kornel.core.partition.asks.reservations import end_reservation, reserve_node
 from kornel.core.partition.books import ledger
 from kornel.core.partition.books.fair_terms import refresh_fair_terms, refresh_fair_terms_below
 from kornel.core.partition.scheduling import gang_turns, placement, reserved, vetting
 from kornel.core.partition.scheduling.cycle import first_group, set_aside
 from kornel.core.partition.scheduling.gang_places import Places, find_places
-from kornel.core.partition.scheduling.reserving import Turns, by_missing_share
+from kornel.core.partition.scheduling.missing_shares import MissingShares
+from kornel.core.partition.scheduling.reserving import Turns
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.places import refused_asks
@@ -380,17 +381,16 @@ class Sandbox:
         waiting = [ask for ask in asks if ask.reservation is None]
         if delay_ns is None or not waiting:
             return
-        most = state.reserving.most_saved(len(state.nodes))
         nodes: Iterator[Node] | None = None
         for ask in waiting:
             too_soon = self.due_ns(ask) <= ask.created_ns + delay_ns
             if too_soon and attempts.may_ever_preempt(ask) and state.preemption.enabled:
                 return
-            if state.reserving.aged >= most or not ledger.saving_is_sound(ask):
+            if not state.reserving.more_may_be_saved(len(state.nodes)) or not savings.may_save(state, ask):
                 return
             if nodes is None:
-                nodes = iter(by_missing_share(state.node_order, ask.shape.pairs))
-            node = next(nodes, None)
+                nodes = iter(MissingShares().order_nodes(state.nodes, state.node_order, ask.shape.pairs))
+            node = next((node for node in nodes if savings.can_save(node, ask, savings.saved_on(node))), None)
             if node is None:
                 return
             self._keep_ask(ask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,22 +19,50 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.resources import Resources
 from kornel.core.model.nodes import Node
 from kornel.core.partition.engine import Engine
-from kornel.core.partition.scheduling.reserving import by_missing_share, missing_share
+from kornel.core.partition.scheduling import missing_shares
+from kornel.core.partition.scheduling.missing_shares import MissingShares, missing_share
 
 AMOUNTS = st.tuples(st.integers(1, 12), st.integers(1, 12))
 
 
-@given(st.lists(st.tuples(AMOUNTS, st.tuples(st.integers(0, 15), st.integers(0, 15))), max_size=12), AMOUNTS)
+@given(
+    st.lists(st.tuples(AMOUNTS, st.tuples(st.integers(0, 15), st.integers(0, 15))), max_size=12),
+    st.lists(AMOUNTS, min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12), st.integers(0, 4)), max_size=12),
+    st.integers(1, 3),
+)
 def test_the_node_that_lacks_least_comes_first(
-    made: list[tuple[tuple[int, int], tuple[int, int]]], amounts: tuple[int, int]
+    made: list[tuple[tuple[int, int], tuple[int, int]]],
+    shapes: list[tuple[int, int]],
+    changes: list[tuple[int, int, int]],
+    most: int,
 ) -> None:
-    """Of those that could hold the ask if they were empty; of equals, the one that came first. Also overfull ones."""
-    nodes = [Node(f"n{number}", (), list(capacity)) for number, (capacity, _) in enumerate(made)]
-    for node, (_, used) in zip(nodes, made, strict=True):
-        node.charge_pairs(tuple(enumerate(used)))
-    pairs = tuple(enumerate(amounts))
-    able = [node for node in nodes if node.could_hold(pairs)]
-    assert by_missing_share(nodes, pairs) == sorted(able, key=lambda node: missing_share(node, pairs))
+    """Of those that could hold the ask if they were empty; of equals, the one that came first. Also overfull ones, and
+    whatever was kept from before nodes changed, went or came."""
+    nodes: dict[str, Node] = {}
+    for capacity, used in made:
+        _add_node(nodes, len(nodes), capacity, used)
+    shares = MissingShares()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(missing_shares, "MOST_BYTES", most * 8 * 12)
+        for change, at, amount in [*changes, (0, 0, 0)]:
+            for amounts in shapes:
+                pairs = tuple(enumerate(amounts))
+                able = [node for node in nodes.values() if node.could_hold(pairs)]
+                expected = sorted(able, key=lambda node: missing_share(node, pairs))
+                assert list(shares.order_nodes(nodes, nodes.values(), pairs)) == expected
+            name = f"n{at}"
+            if change == 0 and name in nodes:
+                nodes[name].charge_pairs(((0, amount),))
+            elif change == 1:
+                nodes.pop(name, None)
+            elif change == 2 and name not in nodes:
+                _add_node(nodes, at, (at + 1, at + 1), (amount, 0))
+
+
+def _add_node(nodes: dict[str, Node], number: int, capacity: tuple[int, int], used: tuple[int, int]) -> None:
+    node = nodes[f"n{number}"] = Node(f"n{number}", (), list(capacity))
+    node.charge_pairs(tuple(enumerate(used)))
 
 
 def test_a_round_of_many_groups_begins_in_a_slice_of_its_own() -> None:

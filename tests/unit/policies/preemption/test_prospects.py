@@ -7,10 +7,9 @@ from collections import Counter
 
 import pytest
 
-from kornel.core.model.nodes import Node
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee import prospects
-from kornel.core.preemption.guarantee.node_bounds import ALONE, GLANCES, Bound, NodeJudge
+from kornel.core.preemption.guarantee.node_bounds import ALONE, GLANCES, Bound, NodeJudge, NodeOffer
 from kornel.core.preemption.guarantee.prospects import NODES_AT_ONCE, KnownProspects, Unprepared
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from tests.preemption_notation import QueueCase, TaskCase
@@ -79,8 +78,8 @@ def test_one_victim_is_judged_as_several_would_be(monkeypatch: pytest.MonkeyPatc
     seen: Counter[bool] = Counter()
     in_one_pass = NodeJudge.find_single
 
-    def compare(self: NodeJudge, node: Node) -> Bound | None:
-        found, bound = in_one_pass(self, node), self.find_several(node)
+    def compare(self: NodeJudge, offer: NodeOffer) -> Bound | None:
+        found, bound = in_one_pass(self, offer), self.find_several(offer)
         seen[found is not None] += 1
         if found is not None:
             assert bound is not None
@@ -103,6 +102,31 @@ def test_one_victim_is_judged_as_several_would_be(monkeypatch: pytest.MonkeyPatc
     assert min(seen[True], seen[False]) > 100
 
 
+def test_where_two_have_to_go_only_the_first_nodes_are_searched_for_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No single victim is enough on any node. Nodes with older or more important victims cannot be better than the
+    first pair, so nobody looks for pairs there."""
+    world, known = World(["f"]), KnownProspects()
+    world.queue(QueueCase("v"))
+    world.queue(QueueCase("a", guaranteed={"f": 9}))
+    for at in range(20):
+        world.node(f"n{at:02}", {"f": 2})
+        for half in range(2):
+            world.run(TaskCase("v", f"v{at:02}{half}", {"f": 1}, f"n{at:02}", tick=20 - at, priority=at % 2))
+    seen: list[str] = []
+    several = NodeJudge.find_several
+
+    def note(self: NodeJudge, offer: NodeOffer) -> Bound | None:
+        seen.append(offer.node.node_id)
+        return several(self, offer)
+
+    monkeypatch.setattr(NodeJudge, "find_several", note)
+    ask = world.ask(TaskCase("a", "ask", {"f": 2}, tick=99))
+    plan = guarantee.plan_preemption(world, ask, known=known, now_ns=NOW_NS)
+    assert isinstance(plan, PreemptionPlan)
+    assert plan.node.node_id == "n00"
+    assert seen == ["n00", "n02"], "the best, and the next best for the record"
+
+
 def test_nodes_that_cannot_give_enough_take_a_glance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody tells victims apart where all of them together are too few, so many such nodes fit into one step."""
     world, known = World(["f"]), KnownProspects()
@@ -114,7 +138,7 @@ def test_nodes_that_cannot_give_enough_take_a_glance(monkeypatch: pytest.MonkeyP
         world.run(TaskCase("v", f"v{at:04}", {"f": 2}, f"n{at:04}", tick=at))
         world.run(TaskCase("kept", f"k{at:04}", {"f": 2}, f"n{at:04}", tick=at))
     with monkeypatch.context() as patched:
-        patched.delattr(NodeJudge, "_victims_on")
+        patched.delattr(NodeJudge, "_victims_of")
         refusal = guarantee.plan_preemption(
             world, world.ask(TaskCase("a", "ask", {"f": 3})), known=known, now_ns=NOW_NS
         )
