@@ -127,11 +127,19 @@ class Course:
         match event.what:
             case "ask":
                 self._submit(event.tasks)
-            case "end" | "withdraw":
+            case "end" | "withdraw" | "follow":
                 free = scene.waiting if event.what == "withdraw" else scene.running
-                keys = [key for key in free if key not in scene.leaving and not scene.task(key).placeholder]
-                if keys:
-                    self._end(keys[event.number % len(keys)])
+                tasks = [task for key in free if key not in scene.leaving and not (task := scene.task(key)).placeholder]
+                if tasks:
+                    task = tasks[event.number % len(tasks)]
+                    self._end(task.key)
+                    self.again += [task] * (event.what == "follow")
+            case "again" | "break":
+                mine = [t for t, _ in scene.running.values() if t.application == event.name and not t.placeholder]
+                for task in mine[: 1 if event.what == "break" else len(mine)]:
+                    if task.key not in scene.leaving:
+                        self._end(task.key)
+                        self.again.append(task)
             case "drain" | "open" if node is not None:
                 self._say(f"{event.what} {node.name}")
                 self._count("a drain with a claim", any(claim.node == node.name for claim in scene.claims))
@@ -146,7 +154,7 @@ class Course:
                 for task in lost:
                     self._forget(task.key)
                 self._apply(UpdateNodes(RM, (NodeSpec(node.name, NodeAction.DECOMISSION, PARTITION),)))
-                self.again += lost
+                self.again += [task for task in lost if self.world.recreate or task.group]
             case "foreign" if node is not None:
                 self._say(f"foreign {dict(event.amounts or {})} on {node.name}")
                 self._count("foreign load beside a claim", any(claim.node == node.name for claim in scene.claims))
@@ -234,7 +242,7 @@ class Course:
             for key in due:
                 self._leave(key)
             again, self.again = self.again, []
-            for task in again if self.world.recreate or any(task.group for task in again) else ():
+            for task in again:
                 self.born += 1
                 key = f"{task.key.partition('+')[0]}+{self.born}"
                 self._submit([replace(task, key=key, created=self.scene.now, placeholder=False)])
@@ -243,7 +251,6 @@ class Course:
                 break
         else:
             self._find([Finding("5 never quiet", self.scene.now, "", "", f"{MOST_SLICES} slices in one second")])
-        self.scene.now += 0
         self._read()
         self._judge_quiet()
 
@@ -274,7 +281,7 @@ class Course:
         self._forget(key)
         self.busy = True
         self._release(task, TerminationType.PREEMPTED_BY_SCHEDULER)
-        self.again.append(task)
+        self.again += [task] * (self.world.recreate or bool(task.group))
 
     def _apply(self, command: Command) -> None:
         self._hear(self.engine.apply(command, self.scene.now * SECOND))

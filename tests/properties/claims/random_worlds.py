@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tests.oracles.claims.scene import Application, Node, Queue, Task
 from tests.oracles.plain_limits import WrittenLimit
-from tests.oracles.rules.world import Amounts
+from tests.oracles.rules.world import Amounts, ancestors
 
 START_S: Final = 1_000
 PRIORITIES: Final = (0, 0, 0, 1, 5, -1, 1000)
@@ -27,8 +27,9 @@ TREES: Final = (
 class Event:
     """Something that the shim does or reports in one second of the run.
 
-    ``ask``: *tasks* come together. ``end``: the task at *number* of those that run, in order, ends. ``withdraw``: the
-    waiting one. ``drain``, ``open``, ``lose``, ``foreign``: node *name*, the last with the *amounts* of foreign load.
+    ``ask``: *tasks* come together. ``end``: the task at *number* of those that run, in order, ends. ``follow``: so does
+    it, and its owner asks for another. ``withdraw``: the waiting one. ``again``: the real tasks of the gang *name* end
+    and come again; ``break``: one of them does. ``drain``, ``open``, ``lose``, ``foreign``: node *name*, the last with the *amounts* of foreign load.
     """
 
     second: int
@@ -75,7 +76,9 @@ def random_world(number: int) -> World:
     total = {t: sum(node.capacity[t] for node in nodes) for t in types}
     paths = rng.choice(TREES)
     leaves = [path for path in paths if not any(other.startswith(path + ".") for other in paths)]
-    queues = _random_queues(rng, types, total, paths, leaves)
+    # A world that is narrow everywhere is one in which nothing happens.
+    narrow = rng.choice((0.15, 0.3, 0.5))
+    queues = _random_queues(rng, types, total, paths, leaves, narrow)
     applications = []
     for at in range(rng.randint(3, 6)):
         user, groups = rng.choice(OWNERS)
@@ -91,6 +94,9 @@ def random_world(number: int) -> World:
         least = len(event.tasks) if hard else 1
         applications.append(replace(gang, minimums={"g": least}))
         events.append(event)
+        for second in range(event.second + 3, last + 10, 5):
+            if rng.random() < 0.3:
+                events.append(Event(second, rng.choice(("again", "again", "break")), gang.name))
     return World(
         number,
         queues,
@@ -107,9 +113,9 @@ def random_world(number: int) -> World:
 
 
 def _random_queues(
-    rng: random.Random, types: tuple[str, ...], total: Amounts, paths: tuple[str, ...], leaves: list[str]
+    rng: random.Random, types: tuple[str, ...], total: Amounts, paths: tuple[str, ...], leaves: list[str], narrow: float
 ) -> tuple[Queue, ...]:
-    """Guarantees and maxes on several levels, and limits of users, groups and applications everywhere."""
+    """Guarantees and maxes on several levels, and limits of users, groups and applications, as many as is *narrow*."""
     found: dict[str, Queue] = {}
     guaranteed: dict[str, dict[str, int]] = {}
     for path in reversed(paths):
@@ -124,15 +130,15 @@ def _random_queues(
         maximum: dict[str, int] = {}
         least = _promised(path, guaranteed, paths)
         parent = found.get(path.rpartition(".")[0])
-        for t in types if path != "root" and rng.random() < 0.45 else ():
-            above = parent.maximum.get(t, total[t]) if parent is not None else total[t]
-            maximum[t] = min(above, max(least.get(t, 0), rng.randint(1, max(1, total[t] * 2 // 3))))
-        limits = []
-        for entry in _random_limits(rng, types, total, maximum) if rng.random() < 0.6 else ():
-            limits.append(entry)
+        for t in types if path != "root" and rng.random() < narrow else ():
+            most = parent.maximum.get(t, 1000) if parent is not None else 1000
+            maximum[t] = min(most, max(least.get(t, 0), rng.randint(1, max(1, total[t] * 2 // 3))))
         applications = rng.choice((0, 0, 0, 0, 1, 2)) if path != "root" else 0
+        above = [found[other] for other in ancestors(path)[1:]]
         if applications:
-            limits = [replace(entry, applications=min(applications, entry.applications)) for entry in limits]
+            applications = min(applications, *(queue.applications or applications for queue in above))
+        limits = _random_limits(rng, types, total, maximum) if rng.random() < narrow else []
+        limits = [_lower_limit(entry, above, applications) for entry in limits]
         found[path] = Queue(
             path,
             guaranteed[path],
@@ -175,6 +181,14 @@ def _random_limits(
     return found
 
 
+def _lower_limit(limit: WrittenLimit, above: list[Queue], applications: int) -> WrittenLimit:
+    """Returns *limit* as low as every limit of the queues *above*, as configurations must have it."""
+    upper = [other for queue in above for other in queue.limits]
+    most = {t: min([amount, *(o.most[t] for o in upper if t in o.most)]) for t, amount in limit.most.items()}
+    bounds = [o.applications for o in upper if o.applications] + [applications] * bool(applications)
+    return replace(limit, most=most, applications=min([limit.applications, *bounds]) if limit.applications else 0)
+
+
 def _random_load(
     rng: random.Random,
     types: tuple[str, ...],
@@ -189,7 +203,7 @@ def _random_load(
     hogs = rng.sample(applications, 2)
     for node in nodes:
         left = dict(node.capacity)
-        while len(load) < 20 and rng.random() < (0.93 if full else 0.3):
+        while len(load) < 30 and rng.random() < (0.93 if full else 0.3):
             amounts = {t: rng.randint(1, most) for t in types}
             if any(left[t] < amount for t, amount in amounts.items()):
                 continue
@@ -240,6 +254,9 @@ def _random_events(
         events.append(Event(second, "ask", tasks=tasks))
         count += len(tasks)
     events += [Event(rng.randint(3, last), "end", number=rng.randrange(50)) for _ in range(rng.randint(0, 10))]
+    for _ in range(rng.randint(0, 4)):
+        # Somebody's task ends, and another one of the same size follows.
+        events.append(Event(rng.randint(3, last), "follow", number=rng.randrange(50)))
     for what, chance in (("withdraw", 0.25), ("drain", 0.35), ("lose", 0.2), ("foreign", 0.35)):
         if rng.random() < chance:
             second, node = rng.randint(2, last), rng.choice(nodes)
