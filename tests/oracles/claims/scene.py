@@ -51,8 +51,10 @@ class Application:
     created: int = 0
     minimums: Mapping[str, int] = field(default_factory=dict)
     """By task group, the number of members below which it is of no use."""
-    placeholders: int = 0
-    """The number of placeholders that the gang announces; 0: none."""
+    members: int = 0
+    """The number of members that the gang announces; 0: it is none."""
+    size: Amounts = field(default_factory=dict)
+    """What each of them asks for."""
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,8 @@ class Course:
         """Findings of the last quiet point, which count if they are still there at the next one."""
         self.doubtful: list[Finding] = []
         """Findings about asks that were passed over in this second."""
+        self.found: set[tuple[str, str, str]] = set()
+        """What was found already: each finding counts once in a world."""
         self.since: dict[str, int] = {}
         self.departures: list[tuple[int, str]] = []
         self.again: list[Task] = []
@@ -166,13 +168,14 @@ class Course:
 
     def _submit(self, tasks: Iterable[Task]) -> None:
         """Sends asks of one application in one request."""
-        tasks = [task for task in tasks if task.application in self.scene.applications]
+        tasks = list(tasks)
+        self._revive(tasks[0].application)
+        if self.scene.states.get(tasks[0].application) == "Rejected":
+            return
         for task in tasks:
             self._say(f"ask {task.key} {dict(task.amounts)} p{task.priority} of {task.application}")
-            self._revive(task.application)
             self.scene.waiting[task.key] = task
-        if tasks and self.scene.states.get(tasks[0].application) != "Rejected":
-            self._send(tasks)
+        self._send(tasks)
 
     def _end(self, key: str) -> None:
         task = self.scene.task(key)
@@ -194,8 +197,7 @@ class Course:
         if name in self.live:
             return
         self.live.add(name)
-        gang = [e.tasks for e in self.world.events if e.tasks and e.tasks[0].application == name and known.placeholders]
-        total = {t: amount * known.placeholders for t, amount in gang[0][0].amounts.items()} if gang else {}
+        total = {t: amount * known.members for t, amount in known.size.items()}
         spec = ApplicationSpec(
             name,
             known.queue,
@@ -271,7 +273,7 @@ class Course:
         """Sends the real tasks of gangs all of whose placeholders run, in the places of the placeholders."""
         for gang in self.world.applications:
             mine = [task for task, _ in self.scene.running.values() if task.application == gang.name]
-            if gang.placeholders and len(mine) == gang.placeholders and all(task.placeholder for task in mine):
+            if gang.members and len(mine) == gang.members and all(task.placeholder for task in mine):
                 if not any(task.application == gang.name for task in self.scene.waiting.values()):
                     self._submit([replace(t, key=f"{t.key}r", placeholder=False, created=self.scene.now) for t in mine])
 
@@ -426,7 +428,7 @@ class Course:
             for bound in amounts_refused(scene, waiter, doubt=False):
                 self._count(f"a {bound.name.split()[0]} that binds" if bound.of_queue else "a user limit that binds", True)
                 self._count("a group limit that binds", "group" in bound.name)
-            for what in applications_refused(scene, waiter, doubt=False):
+            for what in applications_refused(scene, waiter, doubt=True):
                 self._count(f"{what.split()[0].strip(':')} that binds", True)
             reasons = {keeps_back(scene, holder, waiter) for holder in holders if waiter.name != holder.name}
             self._count("a loan that is possible", reasons - {""})
@@ -442,6 +444,9 @@ class Course:
 
     def _find(self, found: Iterable[Finding]) -> None:
         for finding in found:
+            if (finding.kind, finding.ask, finding.holder) in self.found:
+                continue
+            self.found.add((finding.kind, finding.ask, finding.holder))
             finding = replace(finding, world=str(self.world.number), second=finding.second - START_S)
             self.findings.append(finding)
             self._say(f"    !! {finding.kind}: {finding.ask} {finding.holder}: {finding.says}")

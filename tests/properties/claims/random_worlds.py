@@ -77,7 +77,7 @@ def random_world(number: int) -> World:
     paths = rng.choice(TREES)
     leaves = [path for path in paths if not any(other.startswith(path + ".") for other in paths)]
     # A world that is narrow everywhere is one in which nothing happens.
-    narrow = rng.choice((0.15, 0.3, 0.5))
+    narrow = rng.choice((0.1, 0.3, 0.6))
     queues = _random_queues(rng, types, total, paths, leaves, narrow)
     applications = []
     for at in range(rng.randint(3, 6)):
@@ -85,18 +85,12 @@ def random_world(number: int) -> World:
         applications.append(Application(f"app{at}", rng.choice(leaves), user, groups, created=START_S - 100 + at))
     asked = rng.random() < 0.35
     most = rng.choice((1, 2, 4, largest))
-    running = _random_load(rng, types, nodes, applications, most, full=rng.random() < 0.8)
     last = rng.randint(5, 25)
-    events = _random_events(rng, types, nodes, applications, most, largest, asked=asked, last=last)
-    gangs = [(Application(*rest, placeholders=n), event) for *rest, n, event in _gangs(rng, types, leaves, largest, last)]
-    for gang, event in gangs:
-        hard = rng.random() < 0.75
-        least = len(event.tasks) if hard else 1
-        applications.append(replace(gang, minimums={"g": least}))
-        events.append(event)
-        for second in range(event.second + 3, last + 10, 5):
-            if rng.random() < 0.3:
-                events.append(Event(second, rng.choice(("again", "again", "break")), gang.name))
+    gangs, gang_events, members = _random_gangs(rng, types, leaves, nodes, largest, last)
+    full = rng.random() < (0.4 if narrow > 0.5 else 0.9)
+    running = (*members, *_random_load(rng, types, nodes, applications, members, most, full=full))
+    events = _random_events(rng, types, nodes, applications, most, largest, asked=asked, last=last) + gang_events
+    applications += gangs
     return World(
         number,
         queues,
@@ -123,8 +117,8 @@ def _random_queues(
         own: dict[str, int] = {}
         for t in types if path != "root" else ():
             least = sum(guaranteed[child].get(t, 0) for child in children)
-            if rng.random() < 0.5:
-                own[t] = least + rng.randint(0 if least else 1, max(1, total[t] // (2 * len(leaves))))
+            if rng.random() < 0.55:
+                own[t] = least + rng.randint(0 if least else 1, max(1, total[t] // len(leaves)))
         guaranteed[path] = own
     for path in paths:
         maximum: dict[str, int] = {}
@@ -149,7 +143,7 @@ def _random_queues(
             fence=path != "root" and rng.random() < 0.12,
             by_priority=rng.random() < 0.8,
             stateaware=path in leaves and rng.random() < 0.2,
-            preemption=rng.choice(("", "", "", "", "", "fence", "disabled")) if path != "root" else "",
+            preemption=rng.choice((*[""] * 10, "fence", "disabled")) if path != "root" else "",
         )
     return tuple(found.values())
 
@@ -194,15 +188,16 @@ def _random_load(
     types: tuple[str, ...],
     nodes: tuple[Node, ...],
     applications: list[Application],
+    members: list[tuple[Task, str]],
     most: int,
     *,
     full: bool,
 ) -> tuple[tuple[Task, str], ...]:
-    """Recovered tasks of two applications, until the nodes are nearly full, or nearly nothing."""
+    """Recovered tasks of two applications beside *members* of gangs, until nodes are nearly full, or only a few."""
     load: list[tuple[Task, str]] = []
     hogs = rng.sample(applications, 2)
     for node in nodes:
-        left = dict(node.capacity)
+        left = _left_on(node, members)
         while len(load) < 30 and rng.random() < (0.93 if full else 0.3):
             amounts = {t: rng.randint(1, most) for t in types}
             if any(left[t] < amount for t, amount in amounts.items()):
@@ -212,6 +207,11 @@ def _random_load(
             task = _random_task(rng, f"r{len(load)}", rng.choice(hogs).name, amounts, START_S - rng.randint(10, 90))
             load.append((task, node.name))
     return tuple(load)
+
+
+def _left_on(node: Node, running: list[tuple[Task, str]]) -> dict[str, int]:
+    tasks = [task for task, name in running if name == node.name]
+    return {t: capacity - sum(task.amounts[t] for task in tasks) for t, capacity in node.capacity.items()}
 
 
 def _random_task(rng: random.Random, key: str, application: str, amounts: Amounts, created: int) -> Task:
@@ -249,7 +249,7 @@ def _random_events(
         if rng.random() < 0.12:
             base = replace(base, required_node=rng.choice(nodes).name)
         refused = frozenset(node.name for node in nodes if asked and rng.random() < 0.3)
-        burst = range(count, count + rng.randint(1, 4))
+        burst = range(count, count + rng.choice((1, 2, 3, 4, 8)))
         tasks = tuple(replace(base, key=f"k{at}", refused=refused) for at in burst)
         events.append(Event(second, "ask", tasks=tasks))
         count += len(tasks)
@@ -267,20 +267,40 @@ def _random_events(
     return events
 
 
-def _gangs(rng: random.Random, types: tuple[str, ...], leaves: list[str], largest: int, last: int) -> list[tuple]:
-    """Returns for up to two gangs the fields of an application, the number of members, and the event of its asks."""
-    found = []
+def _random_gangs(
+    rng: random.Random, types: tuple[str, ...], leaves: list[str], nodes: tuple[Node, ...], largest: int, last: int
+) -> tuple[list[Application], list[Event], list[tuple[Task, str]]]:
+    """Returns up to two gangs that ask with placeholders, or run already, and what happens to them.
+
+    Three in four are Hard: their minimum is all members. Tasks of a gang end and come again, one or all of them.
+    """
+    gangs: list[Application] = []
+    events: list[Event] = []
+    running: list[tuple[Task, str]] = []
     for at in range(rng.choice((0, 1, 1, 2))):
-        (user, groups), second, members = rng.choice(OWNERS), rng.randint(0, last), rng.randint(2, 4)
-        name, priority = f"gang{at}", rng.choice(PRIORITIES)
+        (user, groups), second, count = rng.choice(OWNERS), rng.randint(0, last), rng.randint(2, 4)
         amounts = {t: rng.randint(1, max(1, largest // 2)) for t in types}
-        tasks = tuple(
-            Task(f"g{at}-{m}", name, amounts, priority, START_S + second, group="g", placeholder=True)
-            for m in range(members)
-        )
-        fields = (name, rng.choice(leaves), user, groups, START_S + second)
-        found.append((*fields, members, Event(second, "ask", tasks=tasks)))
-    return found
+        hard = rng.random() < 0.75
+        task = Task("", f"gang{at}", amounts, rng.choice(PRIORITIES), START_S - 5, group="g")
+        members = [replace(task, key=f"g{at}-{m}") for m in range(count)]
+        if rng.random() < 0.6:
+            second = 0
+            for member in members:
+                fits = [n.name for n in nodes if all(_left_on(n, running)[t] >= a for t, a in amounts.items())]
+                running += [(member, rng.choice(fits))] if fits else []
+            count = sum(task.application == f"gang{at}" for task, _ in running)
+        else:
+            tasks = tuple(replace(task, placeholder=True, created=START_S + second) for task in members)
+            events.append(Event(second, "ask", tasks=tasks))
+        if not count:
+            continue
+        minimums = {"g": count if hard else 1}
+        leaf = rng.choice(leaves)
+        gangs.append(Application(f"gang{at}", leaf, user, groups, START_S - 5 + second, minimums, count, amounts))
+        for turn in range(second + 3, last + 10, 5):
+            if rng.random() < 0.35:
+                events.append(Event(turn, rng.choice(("again", "again", "break")), f"gang{at}"))
+    return gangs, events, running
 
 
 def configuration(world: World) -> str:
