@@ -9,19 +9,25 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter, defaultdict
+from dataclasses import fields
 
 from tests.oracles.claims.checks import Finding
+from tests.oracles.claims.scene import Application, Node, Queue, Task
 from tests.properties.claims.course import Course
 from tests.properties.claims.random_worlds import World, random_world
 
 
 def describe(world: World) -> str:
-    """Returns *world* in lines that say what there is and what happens."""
-    lines = [f"queue {q}" for q in world.queues] + [f"application {a}" for a in world.applications]
-    lines += [f"node {n.name} {dict(n.capacity)}" for n in world.nodes]
-    lines += [f"runs {task} on {node}" for task, node in world.running]
-    switches = (world.strict, world.asked, world.recreate, world.leave_after, world.percent)
-    return "\n".join([*lines, "strict, asked, recreate, leave_after, percent: " + ", ".join(map(str, switches))])
+    """Returns *world* in lines that say what there is and what happens; what has its default is left out."""
+    lines = [f"{_written(thing)}" for thing in (*world.queues, *world.applications, *world.nodes)]
+    lines += [f"{_written(task)} runs on {node}" for task, node in world.running]
+    names = ("strict", "asked", "recreate", "leave_after", "percent")
+    return "\n".join([*lines, " ".join(f"{name}={getattr(world, name)}" for name in names)])
+
+
+def _written(thing: Queue | Application | Node | Task) -> str:
+    kept = (f for f in fields(thing) if getattr(thing, f.name) != f.default and getattr(thing, f.name) not in ({}, ()))
+    return f"{type(thing).__name__} " + " ".join(f"{f.name}={getattr(thing, f.name)}" for f in kept)
 
 
 def main() -> None:

@@ -119,8 +119,9 @@ class Course:
         self._apply(UpdateNodes(RM, tuple(created)))
         for task, node in world.running:
             self._revive(task.application)
-            self.scene.running[task.key] = (task, node)
-            self._send([task], node)
+            if self.scene.states.get(task.application) != "Rejected":
+                self.scene.running[task.key] = (task, node)
+                self._send([task], node)
 
     def _do(self, event: Event) -> None:
         """Does what the world says happens now."""
