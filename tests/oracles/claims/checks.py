@@ -270,7 +270,8 @@ def _faults(scene: Scene, claim: Claim, holder: Waiter, task: Task) -> Iterator[
     if claim.firm:
         return
     if not is_large_enough(scene, task, claim.node):
-        yield "2 claim that no end helps", "which can never hold it"
+        whose = ", of an ask that must run there" if task.required_node else ""
+        yield f"2 claim that no end helps{whose}", "which can never hold it"
     if claim.node in task.refused:
         yield "2 claim on a refused node", "where the shim refuses it"
     kept = [bound.name for bound in amounts_refused(scene, holder, doubt=False)]

@@ -391,7 +391,7 @@ class Course:
                     self.scene.leaving[victim.key] = decision.key
         self._say(f"{decisions[0].kind}: {keys} leave for {[decision.key for decision in decisions]}")
         self.decided += 1
-        self._count("victims", keys)
+        self._count(f"victims of kind {decisions[0].kind}", keys)
         if waiter is None:
             return
         self._find(checks.find_vain_victims(before, waiter, keys))

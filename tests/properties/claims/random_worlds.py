@@ -78,17 +78,19 @@ def random_world(number: int) -> World:
     leaves = [path for path in paths if not any(other.startswith(path + ".") for other in paths)]
     # A world that is narrow everywhere is one in which nothing happens.
     narrow = rng.choice((0.1, 0.3, 0.6))
-    queues = _random_queues(rng, types, total, paths, leaves, narrow)
+    owed = leaves[0] if rng.random() < 0.55 else ""
+    queues = _random_queues(rng, types, total, paths, leaves, narrow, owed)
     applications = []
     for at in range(rng.randint(3, 6)):
         user, groups = rng.choice(OWNERS)
-        applications.append(Application(f"app{at}", rng.choice(leaves), user, groups, created=START_S - 100 + at))
+        leaf = leaves[0] if at in (0, 1) and owed else rng.choice(leaves[1:] if owed and at == 2 else leaves)
+        applications.append(Application(f"app{at}", leaf, user, groups, created=START_S - 100 + at))
     asked = rng.random() < 0.35
     most = rng.choice((1, 2, 4, largest))
     last = rng.randint(5, 25)
     gangs, gang_events, members = _random_gangs(rng, types, leaves, nodes, largest, last)
     full = rng.random() < (0.4 if narrow > 0.5 else 0.9)
-    running = (*members, *_random_load(rng, types, nodes, applications, members, most, full=full))
+    running = (*members, *_random_load(rng, types, nodes, applications, members, most, owed, full=full))
     events = _random_events(rng, types, nodes, applications, most, largest, asked=asked, last=last) + gang_events
     applications += gangs
     return World(
@@ -101,15 +103,18 @@ def random_world(number: int) -> World:
         strict=rng.random() < 0.15,
         asked=asked,
         recreate=rng.random() < 0.5,
-        leave_after=rng.choice((0, 1, 3, 6)),
+        leave_after=rng.choice((0, 3, 6, 10, 10)),
         percent=rng.choice((5, 5, 50, 100)),
     )
 
 
 def _random_queues(
-    rng: random.Random, types: tuple[str, ...], total: Amounts, paths: tuple[str, ...], leaves: list[str], narrow: float
+    rng: random.Random, types: tuple[str, ...], total: Amounts, paths: tuple[str, ...], leaves: list[str], narrow: float, owed: str
 ) -> tuple[Queue, ...]:
-    """Guarantees and maxes on several levels, and limits of users, groups and applications, as many as is *narrow*."""
+    """Guarantees and maxes on several levels, and limits of users, groups and applications, as many as is *narrow*.
+
+    The leaf *owed*, if any, is guaranteed half of the cluster, with limits more often than not, and others less.
+    """
     found: dict[str, Queue] = {}
     guaranteed: dict[str, dict[str, int]] = {}
     for path in reversed(paths):
@@ -117,21 +122,24 @@ def _random_queues(
         own: dict[str, int] = {}
         for t in types if path != "root" else ():
             least = sum(guaranteed[child].get(t, 0) for child in children)
-            if rng.random() < 0.55:
+            if path == owed:
+                own[t] = (total[t] + 1) // 2
+            elif rng.random() < (0.2 if owed else 0.55):
                 own[t] = least + rng.randint(0 if least else 1, max(1, total[t] // len(leaves)))
         guaranteed[path] = own
     for path in paths:
         maximum: dict[str, int] = {}
         least = _promised(path, guaranteed, paths)
         parent = found.get(path.rpartition(".")[0])
-        for t in types if path != "root" and rng.random() < narrow else ():
+        for t in types if path != "root" and rng.random() < narrow and path != owed else ():
             most = parent.maximum.get(t, 1000) if parent is not None else 1000
             maximum[t] = min(most, max(least.get(t, 0), rng.randint(1, max(1, total[t] * 2 // 3))))
-        applications = rng.choice((0, 0, 0, 0, 1, 2)) if path != "root" else 0
+        applications = rng.choice((0, 0, 1, 2) if path == owed else (0, 0, 0, 0, 1, 2)) if path != "root" else 0
         above = [found[other] for other in ancestors(path)[1:]]
         if applications:
-            applications = min(applications, *(queue.applications or applications for queue in above))
-        limits = _random_limits(rng, types, total, maximum) if rng.random() < narrow else []
+            applications = min([applications, *(queue.applications or applications for queue in above)])
+        limits = _random_limits(rng, types, total, maximum)
+        limits = limits if rng.random() < (0.7 if path == owed else narrow) else []
         limits = [_lower_limit(entry, above, applications) for entry in limits]
         found[path] = Queue(
             path,
@@ -190,12 +198,13 @@ def _random_load(
     applications: list[Application],
     members: list[tuple[Task, str]],
     most: int,
+    owed: str,
     *,
     full: bool,
 ) -> tuple[tuple[Task, str], ...]:
     """Recovered tasks of two applications beside *members* of gangs, until nodes are nearly full, or only a few."""
     load: list[tuple[Task, str]] = []
-    hogs = rng.sample(applications, 2)
+    hogs = rng.sample([a for a in applications if a.queue != owed], 2 if not owed else 1)
     for node in nodes:
         left = _left_on(node, members)
         while len(load) < 30 and rng.random() < (0.93 if full else 0.3):
@@ -205,6 +214,7 @@ def _random_load(
             for t, amount in amounts.items():
                 left[t] -= amount
             task = _random_task(rng, f"r{len(load)}", rng.choice(hogs).name, amounts, START_S - rng.randint(10, 90))
+            task = replace(task, priority=min(task.priority, 0)) if owed else task
             load.append((task, node.name))
     return tuple(load)
 
@@ -221,7 +231,7 @@ def _random_task(rng: random.Random, key: str, application: str, amounts: Amount
         amounts,
         rng.choice(PRIORITIES),
         created,
-        may_preempt=rng.random() < 0.85,
+        may_preempt=rng.random() < 0.9,
         opted_out=rng.random() < 0.1,
         originator=rng.random() < 0.07,
     )
@@ -242,8 +252,10 @@ def _random_events(
     events: list[Event] = []
     count = 0
     while count < 14:
-        second, application = rng.choice((0, 0, 0, 0, rng.randint(1, last))), rng.choice(applications).name
-        size = rng.choice((most, most, 1, largest, largest))
+        second = rng.choice((0, 0, rng.randint(1, last)))
+        application = rng.choice(applications if rng.random() < 0.5 else applications[:2]).name
+        size = rng.choice((most, most, 1, largest, largest) if application != applications[0].name else (1, 2, most))
+        size = min(size, largest)
         amounts = {t: rng.randint(1, size) for t in types}
         base = _random_task(rng, "", application, amounts, START_S + second)
         if rng.random() < 0.12:
@@ -257,7 +269,7 @@ def _random_events(
     for _ in range(rng.randint(0, 4)):
         # Somebody's task ends, and another one of the same size follows.
         events.append(Event(rng.randint(3, last), "follow", number=rng.randrange(50)))
-    for what, chance in (("withdraw", 0.25), ("drain", 0.35), ("lose", 0.2), ("foreign", 0.35)):
+    for what, chance in (("withdraw", 0.25), ("drain", 0.35), ("lose", 0.35), ("foreign", 0.35)):
         if rng.random() < chance:
             second, node = rng.randint(2, last), rng.choice(nodes)
             load = {t: rng.randint(1, node.capacity[t]) for t in types}
