@@ -34,6 +34,8 @@ from tests.oracles.rules.world import below, lowest_common
 
 GATHER_S = 10
 """The seconds that the members of a group that come again wait for each other."""
+REST_S = 90
+"""The seconds after the last change of demand in which the core may still decide something."""
 
 
 @dataclass(frozen=True)
@@ -310,6 +312,13 @@ def find_idle_line(scene: Scene) -> Iterator[Finding]:
         if find_places(scene, waiter) is None and find_places(replace(scene, running=stays, claims=()), waiter):
             kind = "5 no room saved for a gang" if len(waiter.tasks) > 1 else "5 no room saved"
             yield Finding(kind, scene.now, waiter.name, "", "is first in line, and nobody saves anything")
+
+
+def find_unrest(scene: Scene, last: int) -> Iterator[Finding]:
+    """With fixed demand it goes quiet, lapses excepted (at each decision). *last*: when demand changed last."""
+    if scene.now - last > REST_S:
+        says = f"there are still decisions {scene.now - last} s after demand has changed"
+        yield Finding("5 never quiet", scene.now, "", "", says)
 
 
 def _takes_firm(scene: Scene, placed: Waiter, places: Mapping[str, str]) -> bool:

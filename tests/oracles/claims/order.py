@@ -43,13 +43,18 @@ def repairs_first(scene: Scene, one: Waiter, other: Waiter) -> bool:
 
 
 def rides_along(scene: Scene, one: Waiter, other: Waiter) -> bool:
-    """Tells whether below the place where the two meet a queue of *other* ignores priorities.
+    """Tells whether *other* may have gone on the rank of a more important task of its queue, which ignores priorities.
 
-    Then the words leave open whether *other* may go on the rank of a more important task of its queue.
+    The words leave open whether a queue that ignores priorities below the place where the two meet may lend it this.
     """
     leaf = scene.leaf(other.application)
     common = lowest_common(scene.leaf(one.application), leaf)
-    return any(not scene.queues[path].by_priority for path in below(leaf, common))
+    between = below(leaf, common)
+    if not between or all(scene.queues[path].by_priority for path in between):
+        return False
+    inside = scene.inside(between[-1])
+    mates = [mate for mate in scene.waiters() if inside(mate.tasks[0], "")]
+    return any(priority_at(scene, mate, common) >= priority_at(scene, one, common) for mate in mates)
 
 
 def entitlements(scene: Scene, waiter: Waiter) -> dict[str, str]:
