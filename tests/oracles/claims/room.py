@@ -56,9 +56,7 @@ def open_on(scene: Scene, name: str, t: str, waiter: Waiter, *, saved: Collectio
 
 def find_places(scene: Scene, waiter: Waiter, *, saved: Collection[str] = ()) -> dict[str, str] | None:
     """Returns a node for each task of *waiter* in room that it may have now; ``None``: there is no such choice."""
-    left = {
-        (name, t): open_on(scene, name, t, waiter, saved=saved) for name in scene.nodes for t in waiter.types()
-    }
+    left = {(name, t): open_on(scene, name, t, waiter, saved=saved) for name in scene.nodes for t in waiter.types()}
     tasks = sorted(waiter.tasks, key=lambda task: (-sum(task.amounts.values()), task.key))
 
     def place(at: int, chosen: dict[str, str]) -> dict[str, str] | None:

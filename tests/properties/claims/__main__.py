@@ -1,7 +1,7 @@
 """Plays random worlds and prints the findings by rule, each kind with its smallest world.
 
-    python -m tests.properties.claims --worlds 300 --seed 1
-    python -m tests.properties.claims --world 17            # one world, second by second
+python -m tests.properties.claims --worlds 300 --seed 1
+python -m tests.properties.claims --world 17            # one world, second by second
 """
 
 from __future__ import annotations

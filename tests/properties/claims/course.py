@@ -259,7 +259,9 @@ class Course:
             nodes = tuple((node, "refused") for node in question.node_ids if node in refused)
             return AnswerCallbacks(RM, (PredicatesAnswer(question.question, nodes),))
         agrees = question.node_id not in refused
-        answer = PreemptionPredicatesAnswer(question.question, success=agrees, last=question.start_index if agrees else -1)
+        answer = PreemptionPredicatesAnswer(
+            question.question, success=agrees, last=question.start_index if agrees else -1
+        )
         return AnswerCallbacks(RM, preemption_predicates=(answer,))
 
     def _refused(self, key: str) -> frozenset[str]:
@@ -423,7 +425,9 @@ class Course:
         holders = [holder for claim in saved if (holder := scene.holder(claim)) is not None]
         for waiter in scene.waiters():
             for bound in amounts_refused(scene, waiter, doubt=False):
-                self._count(f"a {bound.name.split()[0]} that binds" if bound.of_queue else "a user limit that binds", True)
+                self._count(
+                    f"a {bound.name.split()[0]} that binds" if bound.of_queue else "a user limit that binds", True
+                )
                 self._count("a group limit that binds", "group" in bound.name)
             for what in applications_refused(scene, waiter, doubt=True):
                 self._count(f"{what.split()[0].strip(':')} that binds", True)

@@ -109,7 +109,13 @@ def random_world(number: int) -> World:
 
 
 def _random_queues(
-    rng: random.Random, types: tuple[str, ...], total: Amounts, paths: tuple[str, ...], leaves: list[str], narrow: float, owed: str
+    rng: random.Random,
+    types: tuple[str, ...],
+    total: Amounts,
+    paths: tuple[str, ...],
+    leaves: list[str],
+    narrow: float,
+    owed: str,
 ) -> tuple[Queue, ...]:
     """Guarantees and maxes on several levels, and limits of users, groups and applications, as many as is *narrow*.
 
@@ -166,9 +172,7 @@ def _promised(path: str, guaranteed: Mapping[str, Amounts], paths: tuple[str, ..
     return total
 
 
-def _random_limits(
-    rng: random.Random, types: tuple[str, ...], total: Amounts, maximum: Amounts
-) -> list[WrittenLimit]:
+def _random_limits(rng: random.Random, types: tuple[str, ...], total: Amounts, maximum: Amounts) -> list[WrittenLimit]:
     """One to three limits of users, of everybody, or of groups."""
     found = []
     names = [((name,), ()) for name in ("amy", "bob", "eve") if rng.random() < 0.35]
