@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tests.oracles.claims.limits import (
+    Bound,
     amounts_refused,
     applications_refused,
     bounds,
@@ -29,9 +30,11 @@ from tests.oracles.claims.order import (
     rides_along,
 )
 from tests.oracles.claims.room import find_places, fits_on, is_large_enough, is_usable
-from tests.oracles.claims.scene import AGE_S, Claim, Scene, Task, Waiter
+from tests.oracles.claims.scene import Claim, Scene, Task, Waiter
 from tests.oracles.rules.world import below, lowest_common
 
+AGE_S = 2
+"""The age, in seconds, from which a waiter saves room."""
 GATHER_S = 10
 """The seconds that the members of a group that come again wait for each other."""
 REST_S = 90
@@ -48,6 +51,11 @@ class Finding:
     holder: str
     says: str
     world: str = ""
+
+    @property
+    def what(self) -> tuple[str, str, str]:
+        """Returns what it has in common with the same finding at another time."""
+        return self.kind, self.ask, self.holder
 
     def __str__(self) -> str:
         who = f"{self.ask}, {self.holder}" if self.holder else self.ask
@@ -255,7 +263,7 @@ def find_vain_victims(scene: Scene, asks: Waiter, victims: Collection[str]) -> I
 def find_hopeless_claims(scene: Scene) -> Iterator[Finding]:
     """A claim is made, and lasts, only for what can come true (rules 2 and 5, quiet points).
 
-    On a node in service, where capacity − occupied − foreign − pods that must run there leaves room, that the shim does
+    On a node in service, where the capacity without foreign load and pods that must run there leaves room, that the shim does
     not refuse; while no limit keeps its holder back; and what one account saves is together within its limits.
     """
     for claim in scene.claims:
@@ -353,7 +361,7 @@ def _is_earlier(scene: Scene, one: Waiter, other: Waiter) -> bool:
     return not comes_before(scene, other, one) and one.since < other.since
 
 
-def _saving_below(scene: Scene, waiter: Waiter) -> list:
+def _saving_below(scene: Scene, waiter: Waiter) -> list[Bound]:
     """Returns the limits that alone keep *waiter* back, if each could hold it; else none."""
     certain = amounts_refused(scene, waiter, doubt=False)
     names = {bound.name for bound in certain}

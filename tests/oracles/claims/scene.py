@@ -8,9 +8,6 @@ from dataclasses import dataclass, field, replace
 from tests.oracles.plain_limits import Limits, Owned, WrittenLimit, chosen_group
 from tests.oracles.rules.world import Amounts, is_inside
 
-AGE_S = 2
-"""The age, in seconds, from which a waiter saves room."""
-
 
 @dataclass(frozen=True)
 class Queue:
@@ -83,7 +80,6 @@ class Claim:
     firm: bool
     node: str = ""
     below: str = ""
-    since: int = 0
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,9 @@ from kornel.core.partition.engine import Engine
 from tests.oracles.claims.scene import Claim
 
 
-def read_claims(engine: Engine, partition: str, since: dict[str, int], now: int) -> tuple[Claim, ...]:
-    """Returns all claims, each with the second in which it was first seen, which *since* keeps.
-
-    A claim is saved if it is held by age, or for an ask that must run there and for which nobody goes; else firm.
-    """
+def read_claims(engine: Engine, partition: str) -> tuple[Claim, ...]:
+    """Returns all claims. Those by age, and those of asks that must run there and for which nobody goes, are saved."""
     state = engine.partition(partition)
     assert state is not None
-    found = []
-    for ask in state.requests.values():
-        if not ask.pending or ask.reservation is None:
-            continue
-        saved = ask.reservation.by_age or ask.reservation.comes_last
-        node = ask.reservation.node.node_id
-        found.append(Claim(ask.key, not saved, node, since=since.setdefault(f"{ask.key} {node}", now)))
-    for known in since.keys() - {f"{claim.key} {claim.node}" for claim in found}:
-        del since[known]
-    return tuple(found)
+    held = ((ask.key, ask.reservation) for ask in state.requests.values() if ask.pending)
+    return tuple(Claim(key, not (r.by_age or r.comes_last), r.node.node_id) for key, r in held if r is not None)

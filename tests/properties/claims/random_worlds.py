@@ -26,8 +26,8 @@ TREES: Final = (
 class Event:
     """Something that the shim does or reports in one second of the run.
 
-    ``ask``: *tasks* come together. ``end``: of the tasks that run, that at *number* ends; ``follow``: and its owner asks
-    for another. ``withdraw``: the one that waits. ``again``: the real tasks of the gang *name* end and come again;
+    ``ask``: *tasks* come together. ``end``: of the tasks that run, that at *number* ends; ``follow``: its owner asks for
+    another. ``withdraw``: the one that waits. ``again``: the real tasks of the gang *name* end and come again;
     ``break``: one of them does. ``drain``, ``open``, ``lose``, ``foreign``: the node *name*, with foreign *amounts*.
     """
 
