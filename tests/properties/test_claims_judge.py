@@ -202,7 +202,8 @@ def test_worlds_are_rich(worlds: int) -> None:
     seen: Counter[str] = Counter()
     for number in range(worlds):
         seen += Course(random_world(number)).play().seen
-    rare = {w: seen[w] for least, there in SITUATIONS.items() for w in there if seen[w] < least * worlds // 600}
+    slack = worlds < 600
+    rare = {w: seen[w] for least, ws in SITUATIONS.items() for w in ws if seen[w] < least * worlds // 600 - slack}
     assert not rare
 
 

@@ -1,4 +1,4 @@
-"""The rule of claims a second time, from its words alone: who may have room, whom saved room keeps back, who comes first.
+"""The rule of claims a second time, from its words alone: who may have room, and who comes first.
 
 scene   the cluster as a shim and an administrator see it at one moment
 order   who comes before whom, and who is owed a guarantee

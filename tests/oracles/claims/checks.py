@@ -20,16 +20,15 @@ from tests.oracles.claims.limits import (
 )
 from tests.oracles.claims.order import (
     comes_before,
-    has_its_guarantee,
-    is_below_guarantee,
+    ignores_priorities,
     is_owed,
     is_owed_against,
     keeps_back,
     priorities,
     repairs_first,
-    rides_along,
+    standing,
 )
-from tests.oracles.claims.room import find_places, fits_on, is_large_enough, is_usable
+from tests.oracles.claims.room import emptied, find_places, is_usable
 from tests.oracles.claims.scene import Claim, Scene, Task, Waiter
 from tests.oracles.rules.world import below, lowest_common
 
@@ -93,12 +92,11 @@ def find_passed_over(scene: Scene, placed: Waiter, places: Mapping[str, str]) ->
         return
     for waiter in _others(scene, placed):
         before = comes_before(scene, waiter, placed)
-        if not before and not repairs_first(scene, waiter, placed):
+        if not (before or repairs_first(scene, waiter, placed)) or ignores_priorities(scene, waiter, placed):
             continue
         if may_be_refused(scene, waiter) or not _could_use(scene, waiter, places):
             continue
         kind = "4 priority" if before else "7 repair"
-        kind += ", in a queue without priorities" if rides_along(scene, waiter, placed) else ""
         yield Finding(kind, scene.now, waiter.name, placed.name, f"could have used the room on {places}")
 
 
@@ -125,14 +123,14 @@ def find_queue_passed(scene: Scene, placed: Waiter, places: Mapping[str, str]) -
     for waiter in _others(scene, placed):
         common = lowest_common(leaf, scene.leaf(waiter.application))
         met = priorities(scene, waiter, placed)
-        if leaf == scene.leaf(waiter.application) or rides_along(scene, waiter, placed):
+        if leaf == scene.leaf(waiter.application) or ignores_priorities(scene, waiter, placed):
             continue
         theirs, ours = below(scene.leaf(waiter.application), common)[-1], below(leaf, common)[-1]
         inside = scene.inside(ours)
         held = any(inside(scene.waiting[claim.key], "") for claim in scene.claims if claim.key in scene.waiting)
         if held or (met is not None and met[0] != met[1]):
             continue
-        owed = is_below_guarantee(scene, theirs) and has_its_guarantee(scene, ours)
+        owed = standing(scene, theirs) == {True} and True not in standing(scene, ours)
         if owed and not may_be_refused(scene, waiter) and _could_use(scene, waiter, places):
             says = f"{theirs} is below its guarantee, and {ours} is not"
             yield Finding("4 order of queues", scene.now, waiter.name, placed.name, says)
@@ -263,8 +261,8 @@ def find_vain_victims(scene: Scene, asks: Waiter, victims: Collection[str]) -> I
 def find_hopeless_claims(scene: Scene) -> Iterator[Finding]:
     """A claim is made, and lasts, only for what can come true (rules 2 and 5, quiet points).
 
-    On a node in service, where the capacity without foreign load and pods that must run there leaves room, that the shim does
-    not refuse; while no limit keeps its holder back; and what one account saves is together within its limits.
+    On a node in service that the shim does not refuse, where capacity less foreign load and pods that must run there
+    leaves room; while no limit keeps its holder back; and what one account saves is together within its limits.
     """
     for claim in scene.claims:
         holder, task = scene.holder(claim), scene.waiting.get(claim.key)
@@ -277,11 +275,15 @@ def find_hopeless_claims(scene: Scene) -> Iterator[Finding]:
 def _faults(scene: Scene, claim: Claim, holder: Waiter, task: Task) -> Iterator[tuple[str, str]]:
     if scene.nodes[claim.node].drained and task.required_node != claim.node:
         yield "5 claim on a drained node", "which is drained"
-    if claim.firm:
-        return
-    if not is_large_enough(scene, task, claim.node):
+    elif (
+        not claim.firm
+        and claim.node not in task.refused
+        and not find_places(emptied(scene), Waiter((task,)), among=[claim.node])
+    ):
         whose = ", of an ask that must run there" if task.required_node else ""
         yield f"2 claim that no end helps{whose}", "which can never hold it"
+    if claim.firm:
+        return
     if claim.node in task.refused:
         yield "2 claim on a refused node", "where the shim refuses it"
     kept = [bound.name for bound in amounts_refused(scene, holder, doubt=False)]
@@ -316,8 +318,7 @@ def find_idle_line(scene: Scene) -> Iterator[Finding]:
             continue
         if may_be_refused(scene, waiter) or scene.holds(waiter, firm=True) or scene.holds(waiter, firm=False):
             continue
-        stays = {k: v for k, v in scene.running.items() if v[0].required_node or v[0].application == waiter.application}
-        if find_places(scene, waiter) is None and find_places(replace(scene, running=stays, claims=()), waiter):
+        if find_places(scene, waiter) is None and find_places(emptied(scene, waiter.application), waiter):
             kind = "5 no room saved for a gang" if len(waiter.tasks) > 1 else "5 no room saved"
             yield Finding(kind, scene.now, waiter.name, "", "is first in line, and nobody saves anything")
 
@@ -342,9 +343,8 @@ def _others(scene: Scene, placed: Waiter) -> Iterator[Waiter]:
 
 
 def _could_use(scene: Scene, waiter: Waiter, places: Mapping[str, str]) -> bool:
-    if len(waiter.tasks) == 1:
-        return any(fits_on(scene, waiter, node) for node in set(places.values()))
-    return bool(set((find_places(scene, waiter) or {}).values()) & set(places.values()))
+    among = set(places.values()) if len(waiter.tasks) == 1 else ()
+    return bool(set((find_places(scene, waiter, among=among) or {}).values()) & set(places.values()))
 
 
 def _gathers(scene: Scene, waiter: Waiter) -> bool:

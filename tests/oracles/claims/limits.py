@@ -1,4 +1,4 @@
-"""What keeps an ask back that is not room on nodes: maxes, limits of users and groups, of applications, `stateaware`."""
+"""What keeps an ask back that is not room: maxes, limits of users, groups and applications, and `stateaware`."""
 
 from __future__ import annotations
 

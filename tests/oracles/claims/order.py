@@ -19,12 +19,8 @@ def priority_at(scene: Scene, waiter: Waiter, above: str) -> int:
 
 def priorities(scene: Scene, one: Waiter, other: Waiter) -> tuple[int, int] | None:
     """Returns both priorities where they meet; ``None``: priority plays no part between them (rule 4)."""
-    leaf, other_leaf = scene.leaf(one.application), scene.leaf(other.application)
-    if leaf == other_leaf:
-        counts = one.application == other.application or scene.queues[leaf].by_priority
-        return (one.priority, other.priority) if counts else None
-    common = lowest_common(leaf, other_leaf)
-    if not scene.queues[common].by_priority:
+    common = _meet(scene, one, other)
+    if not scene.queues[common].by_priority and one.application != other.application:
         return None
     return priority_at(scene, one, common), priority_at(scene, other, common)
 
@@ -42,19 +38,17 @@ def repairs_first(scene: Scene, one: Waiter, other: Waiter) -> bool:
     return same and one.repairs and not other.repairs and not (is_owed(scene, other) and not is_owed(scene, one))
 
 
-def rides_along(scene: Scene, one: Waiter, other: Waiter) -> bool:
-    """Tells whether *other* may have gone on the rank of a more important task of its queue, which ignores priorities.
+def ignores_priorities(scene: Scene, one: Waiter, other: Waiter) -> bool:
+    """Tells whether below the place where the two meet a queue of *other* ignores priorities.
 
-    The words leave open whether a queue that ignores priorities below the place where the two meet may lend it this.
+    The words leave open whether *other* may then go on the rank of a more important task of its queue.
     """
     leaf = scene.leaf(other.application)
-    common = lowest_common(scene.leaf(one.application), leaf)
-    between = below(leaf, common)
-    if not between or all(scene.queues[path].by_priority for path in between):
-        return False
-    inside = scene.inside(between[-1])
-    mates = [mate for mate in scene.waiters() if inside(mate.tasks[0], "")]
-    return any(priority_at(scene, mate, common) >= priority_at(scene, one, common) for mate in mates)
+    return any(not scene.queues[path].by_priority for path in below(leaf, _meet(scene, one, other)))
+
+
+def _meet(scene: Scene, one: Waiter, other: Waiter) -> str:
+    return lowest_common(scene.leaf(one.application), scene.leaf(other.application))
 
 
 def entitlements(scene: Scene, waiter: Waiter) -> dict[str, str]:
@@ -101,15 +95,13 @@ def keeps_back(scene: Scene, holder: Waiter, waiter: Waiter) -> str:
     return "guarantee" if is_owed_against(scene, waiter, holder) else ""
 
 
-def is_below_guarantee(scene: Scene, path: str) -> bool:
-    """Tells whether *path* is below its guarantee, or below what its children declare, in every type of it (rule 4)."""
-    guaranteed = guarantee_of(scene, path)
-    return bool(guaranteed) and all(_taken(scene, path, t) < amount for t, amount in guaranteed.items())
-
-
-def has_its_guarantee(scene: Scene, path: str) -> bool:
-    """Tells whether *path* has all that it is guaranteed, of every type, or is guaranteed nothing."""
-    return all(_taken(scene, path, t) >= amount for t, amount in guarantee_of(scene, path).items())
+def standing(scene: Scene, path: str) -> set[bool]:
+    """Returns for the types that *path* is guaranteed whether used + firmly claimed is below that (rule 4)."""
+    inside = scene.inside(path)
+    return {
+        scene.sum_running(t, inside) + scene.claimed(t, lambda task: inside(task, "")) < amount
+        for t, amount in guarantee_of(scene, path).items()
+    }
 
 
 def guarantee_of(scene: Scene, path: str) -> dict[str, int]:
@@ -123,8 +115,3 @@ def guarantee_of(scene: Scene, path: str) -> dict[str, int]:
             for t, amount in guarantee_of(scene, child).items():
                 total[t] = total.get(t, 0) + amount
     return total
-
-
-def _taken(scene: Scene, path: str, t: str) -> int:
-    inside = scene.inside(path)
-    return scene.sum_running(t, inside) + scene.claimed(t, lambda task: inside(task, ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from tests.oracles.claims.limits import is_kept
 from tests.oracles.claims.scene import Scene, Task, Waiter
@@ -16,17 +17,10 @@ def is_usable(scene: Scene, task: Task, name: str) -> bool:
     return not node.drained or task.required_node == name
 
 
-def is_large_enough(scene: Scene, task: Task, name: str) -> bool:
-    """Tells whether the node holds *task* beside foreign load and pods that must run there (rule 2)."""
-    node = scene.nodes[name]
-    return all(
-        amount
-        <= node.capacity.get(t, 0)
-        - node.foreign.get(t, 0)
-        - scene.sum_running(t, lambda other, at: at == name and bool(other.required_node) and other.key != task.key)
-        for t, amount in task.amounts.items()
-        if amount
-    )
+def emptied(scene: Scene, gang: str = "") -> Scene:
+    """Returns *scene* when all have ended but those that must run there and those of the application *gang*."""
+    stays = {k: v for k, v in scene.running.items() if v[0].required_node or v[0].application == gang}
+    return replace(scene, running=stays, claims=())
 
 
 def free_on(scene: Scene, name: str, t: str) -> int:
@@ -54,8 +48,13 @@ def open_on(scene: Scene, name: str, t: str, waiter: Waiter, *, saved: Collectio
     return left
 
 
-def find_places(scene: Scene, waiter: Waiter, *, saved: Collection[str] = ()) -> dict[str, str] | None:
-    """Returns a node for each task of *waiter* in room that it may have now; ``None``: there is no such choice."""
+def find_places(
+    scene: Scene, waiter: Waiter, *, saved: Collection[str] = (), among: Collection[str] = ()
+) -> dict[str, str] | None:
+    """Returns a node, *among* these if given, for each task of *waiter* in room that it may have now.
+
+    ``None``: there is no such choice. *saved*: as in :func:`open_on`.
+    """
     left = {(name, t): open_on(scene, name, t, waiter, saved=saved) for name in scene.nodes for t in waiter.types()}
     tasks = sorted(waiter.tasks, key=lambda task: (-sum(task.amounts.values()), task.key))
 
@@ -64,7 +63,7 @@ def find_places(scene: Scene, waiter: Waiter, *, saved: Collection[str] = ()) ->
             return chosen
         task = tasks[at]
         tried = set()
-        for name in scene.nodes:
+        for name in among or scene.nodes:
             room = tuple(left[name, t] for t in waiter.types())
             if room in tried or not is_usable(scene, task, name):
                 continue
@@ -82,11 +81,3 @@ def find_places(scene: Scene, waiter: Waiter, *, saved: Collection[str] = ()) ->
         return None
 
     return place(0, {})
-
-
-def fits_on(scene: Scene, waiter: Waiter, name: str) -> bool:
-    """Tells whether the single task of *waiter* may have room on this node now."""
-    (task,) = waiter.tasks
-    return is_usable(scene, task, name) and all(
-        amount <= open_on(scene, name, t, waiter) for t, amount in task.amounts.items() if amount
-    )

@@ -92,17 +92,14 @@ class Waiter:
 
     @property
     def name(self) -> str:
-        """The key of its first task."""
         return self.tasks[0].key
 
     @property
     def keys(self) -> frozenset[str]:
-        """The keys of all its tasks."""
         return frozenset(task.key for task in self.tasks)
 
     @property
     def application(self) -> str:
-        """The application of all its tasks."""
         return self.tasks[0].application
 
     @property
@@ -112,20 +109,16 @@ class Waiter:
 
     @property
     def since(self) -> int:
-        """The second in which the last of its tasks came."""
         return max(task.created for task in self.tasks)
 
     @property
     def required(self) -> bool:
-        """Tells whether it must run on a certain node."""
         return any(task.required_node for task in self.tasks)
 
     def amount(self, t: str) -> int:
-        """Returns what all its tasks ask of *t*."""
         return sum(task.amounts.get(t, 0) for task in self.tasks)
 
     def types(self) -> list[str]:
-        """Returns the types of which it asks something."""
         return sorted({t for task in self.tasks for t, amount in task.amounts.items() if amount})
 
 
@@ -160,19 +153,15 @@ class Scene:
         )
 
     def task(self, key: str) -> Task:
-        """Returns the task *key*, which waits or runs."""
         return self.waiting[key] if key in self.waiting else self.running[key][0]
 
     def leaf(self, application: str) -> str:
-        """Returns the queue of *application*."""
         return self.applications[application].queue
 
     def limits(self) -> Limits:
-        """Returns the limits of users and groups by queue."""
         return {path: queue.limits for path, queue in self.queues.items()}
 
     def chosen_group(self, application: str) -> str | None:
-        """Returns the group for which *application* counts; ``None``: for none."""
         known = self.applications[application]
         return chosen_group(self.limits(), Owned(known.user, known.groups, known.queue))
 
@@ -223,11 +212,9 @@ class Scene:
         return next((waiter for waiter in self.waiters() if key in waiter.keys), None)
 
     def holder(self, claim: Claim) -> Waiter | None:
-        """Returns the waiter that holds *claim*."""
         return self.waiter(claim.key)
 
     def holds(self, waiter: Waiter, *, firm: bool) -> list[Claim]:
-        """Returns the claims of *waiter* of one sort."""
         return [claim for claim in self.claims if claim.key in waiter.keys and claim.firm == firm]
 
     def is_new(self, application: str) -> bool:

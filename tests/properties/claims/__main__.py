@@ -9,25 +9,14 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter, defaultdict
-from dataclasses import fields
+from dataclasses import replace
+from typing import Any, Final
 
 from tests.oracles.claims.checks import Finding
-from tests.oracles.claims.scene import Application, Node, Queue, Task
 from tests.properties.claims.course import Course
-from tests.properties.claims.random_worlds import World, random_world
+from tests.properties.claims.random_worlds import random_world
 
-
-def describe(world: World) -> str:
-    """Returns *world* in lines that say what there is and what happens; what has its default is left out."""
-    lines = [f"{_written(thing)}" for thing in (*world.queues, *world.applications, *world.nodes)]
-    lines += [f"{_written(task)} runs on {node}" for task, node in world.running]
-    names = ("strict", "asked", "recreate", "leave_after", "percent")
-    return "\n".join([*lines, " ".join(f"{name}={getattr(world, name)}" for name in names)])
-
-
-def _written(thing: Queue | Application | Node | Task) -> str:
-    kept = (f for f in fields(thing) if getattr(thing, f.name) != f.default and getattr(thing, f.name) not in ({}, ()))
-    return f"{type(thing).__name__} " + " ".join(f"{f.name}={getattr(thing, f.name)}" for f in kept)
+EMPTY: Final[dict[str, Any]] = dict.fromkeys(("queues", "applications", "nodes", "running", "events"), ())
 
 
 def main() -> None:
@@ -39,9 +28,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.world is not None:
         world = random_world(options.world)
-        print(describe(world))
-        course = Course(world, trace=print).play()
-        print("\n".join(map(str, course.findings)) or "no rule was broken")
+        print(*world.queues, *world.applications, *world.nodes, *world.running, replace(world, **EMPTY), sep="\n")
+        print(*Course(world, trace=print).play().findings, sep="\n")
         return
     began, seen, sound = time.monotonic(), Counter[str](), 0
     kinds: dict[str, dict[int, Finding]] = defaultdict(dict)

@@ -29,6 +29,9 @@ IDLE_STEPS_S: Final = (*[1] * 6, *[4] * 5, 16, 16, 30, 60)
 MOST_S: Final = 400
 MOST_SLICES: Final = 400
 EVERY_QUIET_POINT: Final = (checks.find_idle_room, checks.find_hopeless_claims, checks.find_idle_line)
+PASSED_OVER: Final = (
+    checks.find_passed_over, checks.find_equal_passed, checks.find_queue_passed, checks.find_not_inherited
+)  # fmt: skip
 
 
 @dataclass
@@ -314,10 +317,7 @@ class Course:
             self._find(checks.find_limit_passed(before, placed, allowed))
             self._find(checks.find_closed_node(before, placed, places))
             self._find(checks.find_split_gang(before, placed))
-            self.doubtful += checks.find_passed_over(before, placed, places)
-            self.doubtful += checks.find_equal_passed(before, placed, places)
-            self.doubtful += checks.find_queue_passed(before, placed, places)
-            self.doubtful += checks.find_not_inherited(before, placed, places)
+            self.doubtful += (finding for check in PASSED_OVER for finding in check(before, placed, places))
             self.doubtful += checks.find_spent_limit(before, placed, self.quiet)
             before = before.copied()
             for task in group:

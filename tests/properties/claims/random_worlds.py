@@ -13,7 +13,12 @@ from tests.oracles.rules.world import Amounts, ancestors
 
 START_S: Final = 1_000
 PRIORITIES: Final = (0, 0, 0, 1, 5, -1, 1000)
-OWNERS: Final = (("amy", ("dev",)), ("bob", ("dev", "ops")), ("eve", ("ops",)), ("eve", ("ops",)))
+OWNERS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    ("amy", ("dev",)),
+    ("bob", ("dev", "ops")),
+    ("eve", ("ops",)),
+    ("eve", ("ops",)),
+)
 TREES: Final = (
     "root root.a root.b",
     "root root.a root.b root.c",
@@ -26,7 +31,7 @@ TREES: Final = (
 class Event:
     """Something that the shim does or reports in one second of the run.
 
-    ``ask``: *tasks* come together. ``end``: of the tasks that run, that at *number* ends; ``follow``: its owner asks for
+    ``ask``: *tasks* come together. ``end``: the task at *number* of those that run ends; ``follow``: its owner asks for
     another. ``withdraw``: the one that waits. ``again``: the real tasks of the gang *name* end and come again;
     ``break``: one of them does. ``drain``, ``open``, ``lose``, ``foreign``: the node *name*, with foreign *amounts*.
     """
