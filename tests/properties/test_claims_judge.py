@@ -99,6 +99,7 @@ ROW_2 = scene(OWED, [16], [(k("r0", "a1"), "n0")], [k("low", "b1", 16), k("web",
 ROW_3 = scene(AB, [Node("n0", {"v": 64}, {"v": 3})], (), [k("low", "a1", 62)], [HELD])
 ROW_4 = scene((A,), [5], [(k("r0", "a3", 4), "n0")], [k("high", "a1", 1, 1000), k("low", "a2")])
 ROW_5 = scene((A,), [4], [(k("r0", "a3"), "n0")], [k("low", "a2", 4), k("high", "a1", 1, 1000)], [HELD])
+ROW_5_TURNED = replace(ROW_5, waiting={"low": k("low", "a2", 4), "high": k("high", "a1")})
 ROW_6 = scene(OWED, [4], FULL[:3], [k("low", "a2"), k("high", "a1", 1, 1000)], [FIRM])
 ROW_7 = scene((q("root.a", applications=1),), [4], [(k("r0", "a1"), "n0")], [k("k0", "a2")], new=["a1", "a2"])
 ROW_8 = scene((A,), [4], (), GANG, minimum=4)
@@ -130,6 +131,9 @@ TABLE = [
         ROW_5, waiting={"low": k("low", "a2", 4), "high": k("high", "a1")})),
     ("no claim", quiet(checks.find_idle_room), replace(ROW_5, claims=()), "3 idle room", replace(
         ROW_5, nodes={"n0": Node("n0", {"v": 1})})),
+    ("kept room", placed(checks.find_kept_room, high="n0"), ROW_5_TURNED, "3 kept room taken", ROW_5),
+    ("loan", placed(checks.find_kept_room, high="n0"), replace(
+        ROW_5, nodes={"n0": Node("n0", {"v": 4}), "n1": Node("n1", {"v": 1})}), "3 needless loan", ROW_5),
     ("row 6", placed(checks.find_not_inherited, low="n0"), ROW_6, "4 firm claim not passed", replace(
         ROW_6, leaving={"r0": "low"}, running={"r0": (k("r0", "a1"), "n0")})),
     ("row 7", placed(checks.find_limit_passed, k0="n0"), ROW_7, "2 maxapplications", replace(ROW_7, running={})),

@@ -28,7 +28,7 @@ from tests.oracles.claims.order import (
     repairs_first,
     standing,
 )
-from tests.oracles.claims.room import emptied, find_places, is_usable
+from tests.oracles.claims.room import emptied, find_places, is_usable, open_on
 from tests.oracles.claims.scene import Claim, Scene, Task, Waiter
 from tests.oracles.rules.world import below, lowest_common
 
@@ -86,6 +86,32 @@ def find_idle_room(scene: Scene) -> Iterator[Finding]:
             )
 
 
+def find_kept_room(scene: Scene, placed: Waiter, places: Mapping[str, str]) -> Iterator[Finding]:
+    """Saved room counts as taken on its node for all but those who come before the holder or are owed (rule 3).
+
+    These use it only where no room serves them that nobody has saved (placements). Holders on the same node, and equal
+    asks of a holder's application, have an order of their own. *scene* has the claims that stand afterwards, too.
+    """
+    task, node = placed.tasks[0], places[placed.name]
+    here = [claim for claim in scene.claims if claim.node == node and claim.key in scene.waiting]
+    if len(placed.tasks) > 1 or any(claim.key == task.key for claim in here):
+        return
+    if any(_equals(task, scene.waiting[claim.key]) for claim in here):
+        return
+    owners = {claim.key for claim in here if claim.firm}
+    unowned = [scene.running[key][0] for key, ask in scene.leaving.items() if ask not in owners]
+    unowned = [victim for victim in unowned if scene.running[victim.key][1] == node]
+    taken = [t for t, a in task.amounts.items() if a > open_on(scene, node, t, placed) + _sum(unowned, t)]
+    if taken:
+        says = f"takes {taken[0]} on {node} that is kept for {[claim.key for claim in here]}"
+        yield Finding("3 kept room taken", scene.now, task.key, here[0].key if here else "", says)
+    saved = {claim.key for claim in scene.claims if not claim.firm}
+    lent = any(a > open_on(scene, node, t, placed, saved=saved) + _sum(unowned, t) for t, a in task.amounts.items())
+    elsewhere = find_places(scene, placed, saved=saved)
+    if lent and not taken and elsewhere and not task.required_node:
+        yield Finding("3 needless loan", scene.now, task.key, here[0].key, f"takes {node}, and {elsewhere} was open")
+
+
 def find_passed_over(scene: Scene, placed: Waiter, places: Mapping[str, str]) -> Iterator[Finding]:
     """Nobody was passed over who comes before by rule 4, and could have used that room (placements)."""
     if _takes_firm(scene, placed, places):
@@ -106,8 +132,7 @@ def find_equal_passed(scene: Scene, placed: Waiter, places: Mapping[str, str]) -
     if len(placed.tasks) > 1 or task.group or _takes_firm(scene, placed, places):
         return
     for other in scene.waiting.values():
-        equal = replace(other, key=task.key, created=task.created)
-        if other.key != task.key and equal == task and other.created < task.created:
+        if _equals(task, other) and other.created < task.created:
             yield Finding("4 equal asks", scene.now, other.key, task.key, f"has waited longer than {task.key}")
 
 
@@ -328,6 +353,14 @@ def find_unrest(scene: Scene, last: int) -> Iterator[Finding]:
     if scene.now - last > REST_S:
         says = f"there are still decisions {scene.now - last} s after demand has changed"
         yield Finding("5 never quiet", scene.now, "", "", says)
+
+
+def _equals(task: Task, other: Task) -> bool:
+    return other.key != task.key and replace(other, key=task.key, created=task.created) == task
+
+
+def _sum(tasks: Collection[Task], t: str) -> int:
+    return sum(task.amounts.get(t, 0) for task in tasks)
 
 
 def _takes_firm(scene: Scene, placed: Waiter, places: Mapping[str, str]) -> bool:

@@ -310,12 +310,14 @@ class Course:
         self._say(f"placed {places}")
         self._find(checks.find_unrest(before, self.last))
         tasks = tuple(before.waiting[key] for key in places)
+        kept = tuple(set(before.claims) & set(read_claims(self.engine, PARTITION)))
         for group in [tasks] if tasks[0].group else [(task,) for task in tasks]:
             waiter = before.waiter(group[0].key)
             placed = Waiter(group, repairs=waiter is not None and waiter.repairs)
             allowed = {what: used for task in group for what, used in self.allowed.pop(task.key, {}).items()}
             self._find(checks.find_limit_passed(before, placed, allowed))
             self._find(checks.find_closed_node(before, placed, places))
+            self._find(checks.find_kept_room(replace(before, claims=kept), placed, places))
             self._find(checks.find_split_gang(before, placed))
             self.doubtful += (finding for check in PASSED_OVER for finding in check(before, placed, places))
             self.doubtful += checks.find_spent_limit(before, placed, self.quiet)
