@@ -310,7 +310,8 @@ class Course:
         self._say(f"placed {places}")
         self._find(checks.find_unrest(before, self.last))
         tasks = tuple(before.waiting[key] for key in places)
-        kept = tuple(set(before.claims) & set(read_claims(self.engine, PARTITION)))
+        after = read_claims(self.engine, PARTITION)
+        kept = tuple(claim for claim in before.claims if claim in after or claim.key in places)
         for group in [tasks] if tasks[0].group else [(task,) for task in tasks]:
             waiter = before.waiter(group[0].key)
             placed = Waiter(group, repairs=waiter is not None and waiter.repairs)
