@@ -89,7 +89,14 @@ class _Maker:
         self.total = {t: sum(node.capacity[t] for node in self.nodes) for t in self.types}
         self.paths = rng.choice(TREES).split()
         self.leaves = [path for path in self.paths if not any(other.startswith(path + ".") for other in self.paths)]
-        self.owed = self.leaves[0] if rng.random() < 0.55 else ""
+        self.owed = self.leaves[0] if rng.random() < 0.75 else ""
+        self.starters = bool(self.owed) and rng.random() < 0.6
+        """Tells whether that leaf has many new applications with few asks, of which only one may start.
+
+        The first one asks for what no single end frees, so that it preempts while the others find room.
+        """
+        if self.starters:
+            self.most, self.last = 1, 12
         self.narrow = rng.choice((0.1, 0.3, 0.6))
         """How many limits there are. Where all is narrow, nothing happens."""
         self.asked = rng.random() < 0.35
@@ -103,7 +110,8 @@ class _Maker:
         rng = self.rng
         queues = self._draw_queues()
         for at in range(rng.randint(3, 6)):
-            leaf = self.leaves[0] if at < 2 and self.owed else rng.choice(self.leaves[at == 2 :])
+            there = self.owed and (at < 2 or (self.starters and at > 2))
+            leaf = self.owed if there else rng.choice(self.leaves[at == 2 :])
             self.applications.append(Application(f"app{at}", leaf, *rng.choice(OWNERS), START_S - 100 + at))
         plain = list(self.applications)
         for at in range(rng.choice((0, 1, 1, 2))):
@@ -121,7 +129,7 @@ class _Maker:
             strict=rng.random() < 0.15,
             asked=self.asked,
             recreate=rng.random() < 0.5,
-            leave_after=rng.choice((0, 3, 6, 10, 10)),
+            leave_after=rng.choice((6, 10) if self.starters else (0, 3, 6, 10)),
             percent=rng.choice((5, 5, 50, 100)),
         )
 
@@ -152,8 +160,9 @@ class _Maker:
                 if above and rng.random() < self.narrow and path != self.owed
             }
             most = rng.choice((0, 0, 1, 2) if path == self.owed else (0, 0, 0, 0, 1, 2)) if above else 0
+            most = 1 if self.starters and path == self.owed and rng.random() < 0.7 else most
             most = min([most, *(queue.applications or most for queue in above)])
-            limited = rng.random() < (0.7 if path == self.owed else self.narrow)
+            limited = rng.random() < (0.7 if path == self.owed and not self.starters else self.narrow)
             found[path] = Queue(
                 path,
                 guaranteed[path],
@@ -228,7 +237,8 @@ class _Maker:
         """Adds recovered tasks of one or two applications until nodes are nearly full, or only a few."""
         rng = self.rng
         hogs = rng.sample([a for a in applications if a.queue != self.owed], 1 if self.owed else 2)
-        more = 0.93 if rng.random() < (0.4 if self.narrow > 0.5 else 0.9) else 0.3
+        full = self.starters or rng.random() < (0.4 if self.narrow > 0.5 else 0.9)
+        more = 0.95 if full else 0.3
         for node in self.nodes:
             while len(self.running) < 34 and rng.random() < more:
                 amounts = {t: rng.randint(1, self.most) for t in self.types}
@@ -243,15 +253,20 @@ class _Maker:
         rng, count, amounts = self.rng, 0, dict[str, int]()
         while count < 14:
             second = rng.choice((0, 0, rng.randint(1, self.last)))
-            application = rng.choice(applications if rng.random() < 0.5 else applications[:2])
+            first = self.starters and not count
+            application = applications[0] if first else rng.choice(applications[: 2 if rng.random() < 0.5 else None])
             sizes = (1, 2, self.most) if application is applications[0] else (self.most, 1, self.largest, self.largest)
-            if not amounts or rng.random() < 0.7:
+            if self.starters:
+                sizes, second = ((self.largest,), 0) if first else ((1, 1, 2), rng.randint(3, self.last))
+            if not amounts or self.starters or rng.random() < 0.7:
                 size = min(rng.choice(sizes), self.largest)
-                amounts = {t: rng.randint(1, size) for t in self.types}
+                least = size if self.starters else 1
+                amounts = {t: rng.randint(least, size) for t in self.types}
             base = self._draw_task("", application.name, amounts, START_S + second)
+            base = replace(base, priority=5, may_preempt=True) if first else base
             refused = frozenset(node.name for node in self.nodes if self.asked and rng.random() < 0.3)
-            only = rng.choice(self.nodes).name if rng.random() < 0.12 else ""
-            burst = range(count, count + rng.choice((1, 2, 3, 4, 8)))
+            only = rng.choice(self.nodes).name if rng.random() < 0.12 and not first else ""
+            burst = range(count, count + rng.choice((1, 1, 2) if self.starters else (1, 2, 3, 4, 8)))
             tasks = (replace(base, key=f"k{at}", refused=refused, required_node=only) for at in burst)
             self.events.append(Event(second, "ask", tasks=tuple(tasks)))
             count += len(burst)
@@ -259,7 +274,7 @@ class _Maker:
     def _add_mishaps(self) -> None:
         """Adds ends of tasks; and now and then a withdrawal, a drain, a loss, or foreign load."""
         rng = self.rng
-        for what, times in (("end", rng.randint(0, 10)), ("follow", rng.randint(0, 4))):
+        for what, times in (("end", rng.randint(6 * self.starters, 10)), ("follow", rng.randint(0, 4))):
             self.events += [Event(rng.randint(3, self.last), what, number=rng.randrange(50)) for _ in range(times)]
         for what, chance in (("withdraw", 0.25), ("drain", 0.35), ("lose", 0.35), ("foreign", 0.35)):
             if rng.random() < chance:
