@@ -203,7 +203,8 @@ def find_limit_passed(scene: Scene, placed: Waiter, allowed: Mapping[str, int]) 
                 kind = "2 limit" if alone + placed.amount(t) > most else "2 limit with firm claims"
                 says = f"carries the {bound.name} to {total + placed.amount(t)} of {most} {t}"
                 yield Finding(kind, scene.now, placed.name, "", says)
-    for what in applications_refused(scene, placed, doubt=False):
+    # A firm claim counts as used, so that the slot of an application that has one is its own.
+    for what in () if scene.holds(placed, firm=True) else applications_refused(scene, placed, doubt=False):
         yield Finding(f"2 {what.partition(' ')[0].strip(':')}", scene.now, placed.name, "", f"starts against {what}")
 
 
