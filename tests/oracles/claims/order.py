@@ -1,0 +1,117 @@
+"""Who comes before whom, and who is owed a guarantee."""
+
+from __future__ import annotations
+
+from tests.oracles.claims.scene import Scene, Waiter
+from tests.oracles.rules.world import ancestors, below, is_inside, lowest_common
+
+LOWEST, HIGHEST = -(2**31), 2**31 - 1
+
+
+def priority_at(scene: Scene, waiter: Waiter, above: str) -> int:
+    """Returns the priority of *waiter* at the child of *above* that it is in, with offsets and fences, clamped (G)."""
+    value = waiter.priority
+    for path in below(scene.leaf(waiter.application), above):
+        queue = scene.queues[path]
+        value = queue.offset if queue.fence else max(LOWEST, min(HIGHEST, value + queue.offset))
+    return value
+
+
+def priorities(scene: Scene, one: Waiter, other: Waiter) -> tuple[int, int] | None:
+    """Returns both priorities where they meet; ``None``: priority plays no part between them (rule 4)."""
+    common = _meet(scene, one, other)
+    if not scene.queues[common].by_priority and one.application != other.application:
+        return None
+    return priority_at(scene, one, common), priority_at(scene, other, common)
+
+
+def comes_before(scene: Scene, one: Waiter, other: Waiter) -> bool:
+    """Tells whether *one* comes before *other* by their own priorities (rule 4)."""
+    met = priorities(scene, one, other)
+    return met is not None and met[0] > met[1]
+
+
+def repairs_first(scene: Scene, one: Waiter, other: Waiter) -> bool:
+    """Tells whether *one* repairs a gang and so comes before *other* of the same priority (rule 7)."""
+    met = priorities(scene, one, other)
+    same = met is not None and met[0] == met[1]
+    return same and one.repairs and not other.repairs and not (is_owed(scene, other) and not is_owed(scene, one))
+
+
+def ignores_priorities(scene: Scene, one: Waiter, other: Waiter) -> bool:
+    """Tells whether below the place where the two meet a queue of *other* ignores priorities.
+
+    The words leave open whether *other* may then go on the rank of a more important task of its queue.
+    """
+    leaf = scene.leaf(other.application)
+    return any(not scene.queues[path].by_priority for path in below(leaf, _meet(scene, one, other)))
+
+
+def _meet(scene: Scene, one: Waiter, other: Waiter) -> str:
+    return lowest_common(scene.leaf(one.application), scene.leaf(other.application))
+
+
+def entitlements(scene: Scene, waiter: Waiter) -> dict[str, str]:
+    """Returns by asked type the lowest queue on the path that guarantees it, where there is one (E of law 4)."""
+    found: dict[str, str] = {}
+    for t in waiter.types():
+        for path in ancestors(scene.leaf(waiter.application)):
+            if scene.queues[path].guaranteed.get(t):
+                found[t] = path
+                break
+    return found
+
+
+def is_owed(scene: Scene, waiter: Waiter) -> bool:
+    """Tells whether *waiter* passes law 4 by the declared guarantees, without a swap; a gang as one ask (B.11)."""
+    entitled = entitlements(scene, waiter)
+    for t, path in entitled.items():
+        guaranteed, asked = scene.queues[path].guaranteed[t], waiter.amount(t)
+        inside = scene.inside(path)
+        net = scene.sum_running(t, lambda task, at: task.key not in scene.leaving and inside(task, at))  # noqa: B023
+        held = net + scene.claimed(t, lambda task: inside(task, ""), but=waiter.keys)  # noqa: B023
+        whole = scene.strict or len(waiter.tasks) > 1
+        if asked > guaranteed or (held + asked > guaranteed if whole else held >= guaranteed):
+            return False
+    return bool(entitled)
+
+
+def is_owed_against(scene: Scene, waiter: Waiter, holder: Waiter) -> bool:
+    """Tells whether *waiter* is owed his guarantee by queues that *holder* is not in, and *holder* is owed none."""
+    if not is_owed(scene, waiter) or is_owed(scene, holder) or holder.required:
+        return False
+    leaf = scene.leaf(holder.application)
+    return not any(is_inside(leaf, path) for path in entitlements(scene, waiter).values())
+
+
+def keeps_back(scene: Scene, holder: Waiter, waiter: Waiter) -> str:
+    """Returns why what *holder* saves does not keep *waiter* back (rule 3), or nothing if it does."""
+    if holder.required:
+        return ""
+    if comes_before(scene, waiter, holder):
+        return "priority"
+    if repairs_first(scene, waiter, holder):
+        return "repair"
+    return "guarantee" if is_owed_against(scene, waiter, holder) else ""
+
+
+def standing(scene: Scene, path: str) -> set[bool]:
+    """Returns for the types that *path* is guaranteed whether used + firmly claimed is below that (rule 4)."""
+    inside = scene.inside(path)
+    return {
+        scene.sum_running(t, inside) + scene.claimed(t, lambda task: inside(task, "")) < amount
+        for t, amount in guarantee_of(scene, path).items()
+    }
+
+
+def guarantee_of(scene: Scene, path: str) -> dict[str, int]:
+    """Returns what *path* declares; if that is nothing, the sum of what its children declare, theirs likewise."""
+    declared = {t: amount for t, amount in scene.queues[path].guaranteed.items() if amount}
+    if declared:
+        return declared
+    total: dict[str, int] = {}
+    for child in scene.queues:
+        if child.rpartition(".")[0] == path:
+            for t, amount in guarantee_of(scene, child).items():
+                total[t] = total.get(t, 0) + amount
+    return total

@@ -1,0 +1,216 @@
+"""The judge of claims on histories made by hand, what breaks the rule and what keeps it; and how rich worlds are.
+
+What the engine breaks: ``python -m tests.properties.claims``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.examples import mark_rest_long
+from tests.oracles.claims import checks
+from tests.oracles.claims.checks import Finding
+from tests.oracles.claims.scene import Application, Claim, Node, Queue, Scene, Task, Waiter
+from tests.oracles.plain_limits import WrittenLimit
+from tests.properties.claims.course import Course
+from tests.properties.claims.random_worlds import random_world
+
+NOW = 1_000
+
+
+def q(path: str, guaranteed: int = 0, maximum: int = 0, **rest: Any) -> Queue:
+    """Returns a queue with amounts of one type; 0: none is declared."""
+    return Queue(path, {"v": guaranteed} if guaranteed else {}, {"v": maximum} if maximum else {}, **rest)
+
+
+def k(key: str, application: str, size: int = 1, priority: int = 0, age: int = 10, **rest: Any) -> Task:
+    """Returns a task that came *age* seconds ago."""
+    return Task(key, application, {"v": size}, priority, NOW - age, **rest)
+
+
+def user(most: int) -> tuple[WrittenLimit, ...]:
+    """Returns a limit of each user."""
+    return (WrittenLimit(("*",), (), {"v": most}),)
+
+
+def scene(
+    queues: Iterable[Queue],
+    nodes: Iterable[Node | int],
+    runs: Iterable[tuple[Task, str]] = (),
+    waits: Iterable[Task] = (),
+    claims: Iterable[Claim] = (),
+    leaving: dict[str, str] | None = None,
+    minimum: int = 0,
+    new: Iterable[str] = (),
+) -> Scene:
+    """Returns a scene. The application ``a1`` is in the queue ``root.a``; those not in *new* run."""
+    tasks = [*waits, *(task for task, _ in runs)]
+    names = sorted({task.application for task in tasks})
+    least = {"g": minimum} if minimum else {}
+    given = [node if isinstance(node, Node) else Node(f"n{at}", {"v": node}) for at, node in enumerate(nodes)]
+    return Scene(
+        {queue.path: queue for queue in (Queue("root"), *queues)},
+        {name: Application(name, f"root.{name[0]}", minimums=least) for name in names},
+        {node.name: node for node in given},
+        {task.key: (task, node) for task, node in runs},
+        leaving or {},
+        {task.key: task for task in waits},
+        tuple(claims),
+        {name: "Accepted" if name in new else "Running" for name in names},
+        NOW,
+    )
+
+
+def quiet(check: Callable[[Scene], Iterable[Finding]]) -> Callable[[Scene], list[Finding]]:
+    """Returns a judge of a quiet point."""
+    return lambda at: list(check(at))
+
+
+def placed(check: Callable[..., Iterable[Finding]], **places: str) -> Callable[[Scene], list[Finding]]:
+    """Returns a judge of a placement on *places*, of the tasks as one waiter."""
+
+    def judge(at: Scene) -> list[Finding]:
+        whole = Waiter(tuple(at.waiting[key] for key in places))
+        third = {checks.find_limit_passed: ({},), checks.find_spent_limit: (at,), checks.find_split_gang: ()}
+        return list(check(at, whole, *third.get(check, (places,))))
+
+    return judge
+
+
+def told(*victims: str) -> Callable[[Scene], list[Finding]]:
+    """Returns a judge of a plan that takes *victims* for the first waiter."""
+    return lambda at: list(checks.find_vain_victims(at, at.waiters()[0], victims))
+
+
+A, B, AB = q("root.a"), q("root.b"), (q("root.a"), q("root.b"))
+FULL = [(k(f"r{at}", "b1"), "n0") for at in range(4)]
+HELD = Claim("low", firm=False, node="n0")
+FIRM = Claim("low", firm=True, node="n0")
+GANG = [k(f"g{at}", "a1", group="g") for at in range(4)]
+PLACED_GANG = {"g0": "n0", "g1": "n0", "g2": "n0", "g3": "n0"}
+OWED = (q("root.a", 8), B)
+
+ROW_2 = scene(OWED, [16], [(k("r0", "a1"), "n0")], [k("low", "b1", 16), k("web", "a1")], [HELD])
+ROW_3 = scene(AB, [Node("n0", {"v": 64}, {"v": 3})], (), [k("low", "a1", 62)], [HELD])
+ROW_4 = scene((A,), [5], [(k("r0", "a3", 4), "n0")], [k("high", "a1", 1, 1000), k("low", "a2")])
+ROW_5 = scene((A,), [4], [(k("r0", "a3"), "n0")], [k("low", "a2", 4), k("high", "a1", 1, 1000)], [HELD])
+ROW_5_TURNED = replace(ROW_5, waiting={"low": k("low", "a2", 4), "high": k("high", "a1")})
+ROW_6 = scene(OWED, [4], FULL[:3], [k("low", "a2"), k("high", "a1", 1, 1000)], [FIRM])
+ROW_7 = scene((q("root.a", applications=1),), [4], [(k("r0", "a1"), "n0")], [k("k0", "a2")], new=["a1", "a2"])
+ROW_8 = scene((A,), [4], (), GANG, minimum=4)
+ROW_9 = scene(AB, [4], FULL, GANG, minimum=4)
+ROW_17 = scene((A,), [Node("n0", {"v": 4}, drained=True)], (), [k("low", "a1")], [HELD])
+ROW_23 = scene((q("root.a", 0, 2),), [9], [(k("r0", "a2"), "n0")], [k("high", "a1", 2, 1000), k("low", "a2")])
+ROW_25 = scene((q("root.a", 30), B), [100], [(k("r0", "b1", 22), "n0")], [k("k0", "a1"), k("k1", "b1")])
+LIMITED = (q("root.a", 8, limits=user(2)), B)
+ROW_1 = scene(LIMITED, [4], [*FULL[:3], (k("r9", "a1"), "n0")], [k("k0", "a1"), k("low", "a2")], [FIRM])
+ROW_15 = scene(
+    (q("root.a", 8, stateaware=True), B), [4], FULL, [k("k0", "a2"), k("low", "a1")], [FIRM], new=["a1", "a2"]
+)
+REPAIRS = scene((A,), [2], [(GANG[0], "n0")], [GANG[1], k("k0", "a2")], minimum=2)
+EQUAL = scene((A,), [1], (), [k("old", "a1", age=9), k("young", "a1", age=5)])
+SAVINGS = scene((q("root.a", limits=user(2)),), [2, 2], (), [k("low", "a1", 2), k("k1", "a2")], [HELD])
+REFUSED = scene((A,), [2], (), [k("low", "a1", refused=frozenset({"n0"}))], [HELD])
+LINE = scene(AB, [4], FULL, [k("low", "a1", 4)])
+
+TABLE = [
+    ("row 2", quiet(checks.find_idle_room), ROW_2, "3 no loan by guarantee", replace(ROW_2, claims=(FIRM,))),
+    ("row 2, owed too", quiet(checks.find_idle_room), ROW_2, "3 no loan by guarantee", replace(
+        ROW_2, queues={**ROW_2.queues, "root.b": q("root.b", 16)})),
+    ("row 3", quiet(checks.find_hopeless_claims), ROW_3, "2 claim that no end helps", replace(ROW_3, claims=())),
+    ("row 4", placed(checks.find_passed_over, low="n0"), ROW_4, "4 priority", replace(
+        ROW_4, waiting={"low": k("low", "a2"), "high": k("high", "a1")})),
+    ("row 4, priorities off", placed(checks.find_passed_over, low="n0"), ROW_4, "4 priority", replace(
+        ROW_4, queues={**ROW_4.queues, "root.a": q("root.a", by_priority=False)})),
+    ("row 5", quiet(checks.find_idle_room), ROW_5, "3 no loan by priority", replace(
+        ROW_5, waiting={"low": k("low", "a2", 4), "high": k("high", "a1")})),
+    ("no claim", quiet(checks.find_idle_room), replace(ROW_5, claims=()), "3 idle room", replace(
+        ROW_5, nodes={"n0": Node("n0", {"v": 1})})),
+    ("kept room", placed(checks.find_kept_room, high="n0"), ROW_5_TURNED, "3 kept room taken", ROW_5),
+    ("loan", placed(checks.find_kept_room, high="n0"), replace(
+        ROW_5, nodes={"n0": Node("n0", {"v": 4}), "n1": Node("n1", {"v": 1})}), "3 needless loan", ROW_5),
+    ("row 6", placed(checks.find_not_inherited, low="n0"), ROW_6, "4 firm claim not passed", replace(
+        ROW_6, leaving={"r0": "low"}, running={"r0": (k("r0", "a1"), "n0")})),
+    ("row 7", placed(checks.find_limit_passed, k0="n0"), ROW_7, "2 maxapplications", replace(ROW_7, running={})),
+    ("row 8", placed(checks.find_split_gang, g0="n0"), ROW_8, "6 part of a gang", replace(
+        ROW_8, running={"g3": (GANG[3], "n0")})),
+    ("row 8, some", placed(checks.find_split_gang, g0="n0", g1="n0"), replace(
+        ROW_8, waiting={"g0": GANG[0], "g1": k("g1", "a1", group="g", age=5)}), "6 gang not gathered", replace(
+        ROW_8, waiting={"g0": GANG[0], "g1": GANG[1]})),
+    ("row 9", quiet(checks.find_idle_line), ROW_9, "5 no room saved for a gang", replace(
+        ROW_9, claims=tuple(Claim(task.key, firm=False, node="n0") for task in GANG))),
+    ("line", quiet(checks.find_idle_line), LINE, "5 no room saved", replace(LINE, nodes={"n0": Node("n0", {"v": 3})})),
+    ("row 17, claim", quiet(checks.find_hopeless_claims), ROW_17, "5 claim on a drained node", replace(
+        ROW_17, waiting={"low": k("low", "a1", required_node="n0")})),
+    ("row 17, placed", placed(checks.find_closed_node, low="n0"), ROW_17, "5 drained", replace(
+        ROW_17, waiting={"low": k("low", "a1", required_node="n0")})),
+    ("refused", quiet(checks.find_hopeless_claims), REFUSED, "2 claim on a refused node", replace(REFUSED, claims=())),
+    ("account", quiet(checks.find_hopeless_claims), replace(
+        SAVINGS, claims=(HELD, Claim("k1", firm=False, node="n1"))), "2 claims above a limit", SAVINGS),
+    ("below a limit", quiet(checks.find_hopeless_claims), replace(
+        SAVINGS, running={"r0": (k("r0", "a2"), "n1")}), "5 claim below a limit", SAVINGS),
+    ("row 23", placed(checks.find_spent_limit, low="n0"), ROW_23, "3 limit not saved", replace(
+        ROW_23, waiting={"low": k("low", "a2"), "high": k("high", "a1", 3, 1000)})),
+    ("row 23, young", placed(checks.find_spent_limit, low="n0"), ROW_23, "3 limit not saved", replace(
+        ROW_23, waiting={"low": k("low", "a2"), "high": k("high", "a1", 2, 1000, age=1)})),
+    ("row 25", placed(checks.find_queue_passed, k1="n0"), ROW_25, "4 order of queues", replace(
+        ROW_25, running={"r0": (k("r0", "a1", 30), "n0")})),
+    ("row 1", told("r0"), ROW_1, "2 victims against a limit", replace(ROW_1, claims=())),
+    ("row 1, max", told("r0"), replace(ROW_1, queues={**ROW_1.queues, "root.a": q("root.a", 0, 2)}),
+        "2 victims against a max", replace(ROW_1, queues={**ROW_1.queues, "root.a": q("root.a", 0, 3)})),
+    ("row 1, above the max", told("r0"), replace(
+        ROW_1, queues={**ROW_1.queues, "root": q("root"), "root.a": q("root.a", 0, 1)}, claims=()),
+        "2 victims against a max", replace(
+        ROW_1, queues={**ROW_1.queues, "root.a": q("root.a", 0, 1)}, claims=(), running={
+            **ROW_1.running, "r0": (k("r0", "a2"), "n0")})),
+    ("row 15", told("r0"), ROW_15, "2 victims against a limit", replace(ROW_15, claims=())),
+    ("firm in a limit", placed(checks.find_limit_passed, k0="n0"), ROW_1, "2 limit with firm claims", replace(
+        ROW_1, claims=())),
+    ("used of a limit", placed(checks.find_limit_passed, k0="n0"), replace(
+        ROW_1, running={"r9": (k("r9", "a1", 2), "n0")}), "2 limit", replace(ROW_1, claims=())),
+    ("repair", placed(checks.find_passed_over, k0="n0"), REPAIRS, "7 repair", replace(
+        REPAIRS, running={"g0": (GANG[0], "n0"), "g1": (GANG[2], "n0")})),
+    ("equal asks", placed(checks.find_equal_passed, young="n0"), EQUAL, "4 equal asks", replace(
+        EQUAL, waiting={"old": k("old", "a1", age=9, priority=-1), "young": k("young", "a1", age=5)})),
+    ("unrest", lambda at: list(checks.find_unrest(at, NOW - 500)), LINE, "5 never quiet", replace(LINE, now=NOW - 490)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("judge", "broken", "kind", "kept"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
+def test_a_history_that_breaks_the_rule_is_found_and_one_that_keeps_it_is_not(
+    judge: Callable[[Scene], list[Finding]], broken: Scene, kind: str, kept: Scene
+) -> None:
+    assert {finding.kind for finding in judge(broken)} == {kind}
+    assert not judge(kept)
+
+
+SITUATIONS = {
+    20: ("drain with a claim", "lose with a claim", "foreign with a claim", "stateaware binds"),
+    30: ("victims of kind guarantee", "victims of kind required-node", "a gang is below its minimum"),
+    40: ("a firm claim", "several saved claims", "max of a queue binds", "limit of user binds", "limit of group binds"),
+    50: ("a saved claim", "a loan is possible", "maxapplications binds", "the shim refuses an ask", "a required node"),
+    60: ("a gang waits as a unit", "a gang comes again"),
+}
+"""By the least number of worlds of 600, what must be there in as many."""
+BATCH = 30
+
+
+@pytest.mark.parametrize("worlds", mark_rest_long((BATCH, 600)))
+def test_worlds_are_rich(worlds: int) -> None:
+    """Rules meet in enough worlds that a fault in one of them shows."""
+    seen: Counter[str] = Counter()
+    for number in range(worlds):
+        seen += Course(random_world(number)).play().seen
+    slack = worlds < 600
+    rare = {w: seen[w] for least, ws in SITUATIONS.items() for w in ws if seen[w] < least * worlds // 600 - slack}
+    assert not rare
+
+
+def test_a_world_depends_on_its_number_alone() -> None:
+    assert random_world(7) == random_world(7) != random_world(8)
+    assert Course(random_world(7)).play().findings == Course(random_world(7)).play().findings
