@@ -30,7 +30,7 @@ MODULES = {
                 "unit_devices", "unit_paper", "unit_reach", "unit_search", "victim_orders",
             )
         ),
-        *(f"preemption.quota.{name}" for name in ("combinations", "gang_choice", "shares", "timer_rules", "victims")),
+        *(f"preemption.quota.{name}" for name in ("gang_choice", "shares", "timer_rules", "victims")),
         *(
             f"preemption.monitor.{name}"
             for name in (
