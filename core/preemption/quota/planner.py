@@ -81,7 +81,7 @@ def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STA
 
 
 class _Frame(NamedTuple):
-    """What all walks of a run share: the target, the parts of the leaves, and their tasks in order."""
+    """The target, the parts of the leaves and their tasks in order, which are the same for all walks of a run."""
 
     wanted: Amounts
     miss: int

@@ -123,8 +123,7 @@ class Choice:
         self.victims: dict[Allocation, None] = {}
         """The victims in the order in which they were taken."""
         self.kept: list[Allocation] = []
-        """Those who would have freed something lacking, but a guarantee kept them, perhaps because of victims taken
-        before them."""
+        """The tasks that a guarantee kept although they would have freed something lacking."""
         self.gangs: list[tuple[Allocation, ...]] = []
         """The gangs taken as a whole, in order."""
         self.miss = miss
