@@ -17,8 +17,8 @@ MODULES = {
     "plans": ("preemption.plan", "preemption.monitor.plan", "preemption.quota.plan"),
     "laws": ("preemption.guarantee.unit_laws", *(f"preemption.{kind}.laws" for kind in _KINDS)),
     "planners": (
-        "preemption.entitlement",
-        "preemption.gang_losses", "preemption.priorities", "preemption.victim_index", "preemption.governor.bounds",
+        "preemption.entitlement", "preemption.gang_losses", "preemption.priorities", "preemption.victim_index",
+        "preemption.walk", "preemption.governor.bounds",
         *(f"preemption.{kind}.planner" for kind in _KINDS),
         *(
             f"preemption.guarantee.{name}"
@@ -30,7 +30,7 @@ MODULES = {
                 "unit_devices", "unit_paper", "unit_reach", "unit_search", "victim_orders",
             )
         ),
-        *(f"preemption.quota.{name}" for name in ("combinations", "gang_choice", "shares", "timer_rules", "victims")),
+        *(f"preemption.quota.{name}" for name in ("gang_choice", "shares", "timer_rules", "victims")),
         *(
             f"preemption.monitor.{name}"
             for name in (

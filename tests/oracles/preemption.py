@@ -1,7 +1,7 @@
 """Guarantee-driven preemption in its obvious form: everything tried, nothing remembered, no bound, no short cut.
 
 Written from preemption.md A and B alone; the planner must find the same node and the same victims in the same order.
-For small worlds only: pools that need the exact search are searched by trying every subset.
+For small worlds only.
 """
 
 from __future__ import annotations
@@ -14,12 +14,6 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.policies.view import PartitionView
-
-LARGEST_POOL = 12
-
-
-class TooLarge(Exception):
-    """Trying every subset of this pool would take too long."""
 
 
 class Oracle:
@@ -242,31 +236,37 @@ class Oracle:
             return []
         for level in range(4):
             part = [v for v in pool if 2 * v.spec.originator + (not v.spec.allow_preempt_self) <= level]
-            taken: list[Allocation] = []
-            for victim in part:
-                unmet = self.unmet(node, taken)
-                useful = any(self.lowers(victim, need) and self.serves(victim, need) for need in unmet)
-                if useful and self.lawful([*taken, victim]):
-                    taken.append(victim)
-            kept = [] if self.unmet(node, taken) else self.pruned(node, taken)
-            if not kept or not self.justified(node, kept):
-                kept = self.exact(node, part)
-            if kept:
-                return kept
+            found, kept = self.walk(node, part)
+            if found:
+                return found
+            for number in (1, 2):
+                for first in combinations(kept, number):
+                    rest = [v for v in part if v not in first]
+                    found, _ = self.walk(node, [*first, *rest])
+                    if found:
+                        return sorted(found, key=self.order)
         return []
 
-    def exact(self, node: Node, pool: list[Allocation]) -> list[Allocation]:
-        if self.unmet(node, pool):
-            return []
-        if len(pool) > LARGEST_POOL:
-            raise TooLarge
-        solutions = [
-            list(victims)
-            for count in range(1, len(pool) + 1)
-            for victims in combinations(pool, count)
-            if not self.unmet(node, list(victims)) and self.lawful(victims) and self.justified(node, victims)
-        ]
-        return min(solutions, key=self.key, default=[])
+    def walk(self, node: Node, part: list[Allocation]) -> tuple[list[Allocation], list[Allocation]]:
+        """The victims of a walk over *part*, none if it fails, and those whom a law kept only because of others."""
+        taken: list[Allocation] = []
+        kept: list[Allocation] = []
+        for victim in part:
+            unmet = self.unmet(node, taken)
+            if not unmet:
+                break
+            lowers = any(self.lowers(victim, need) for need in unmet)
+            useful = any(self.lowers(victim, need) and self.serves(victim, need) for need in unmet)
+            at_first = self.unmet(node, [])
+            once = any(self.lowers(victim, need) and self.serves(victim, need) for need in at_first)
+            if useful and self.lawful([*taken, victim]):
+                taken.append(victim)
+            elif useful or (lowers and once):
+                kept.append(victim)
+        if self.unmet(node, taken):
+            return [], kept
+        victims = self.pruned(node, taken)
+        return (victims, kept) if self.justified(node, victims) else ([], kept)
 
     def pruned(self, node: Node, victims: list[Allocation]) -> list[Allocation]:
         for victim in reversed(victims):

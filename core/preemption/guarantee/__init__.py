@@ -13,7 +13,7 @@ allowances      the victims that the laws allow in each leaf, and how much may l
 candidates      the possible victims by class of reluctance, in order (laws 1, 3); ``cost`` has other orders
 prospects       the least that each node could cost (``node_bounds``), kept between attempts while ``watched_nodes``
                 finds what has changed; ``frontier`` goes through them
-solve           the victims on one node: the first in order, or an exact search, without any that is not needed
+solve           the victims on one node, by the walk that all kinds share
 search          the node with the smallest solution key
 predicates      the answers of the shim about nodes and victims
 =============== ===============================================================================================

@@ -21,23 +21,7 @@ from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.entitlement import Entitlement
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.priorities import Adjustment, adjust_within, adjustment_of
-
-
-class Kind:
-    """The victims of one leaf and shape, which differ in priority and class only."""
-
-    __slots__ = ("depth", "gains", "number", "serves", "uses")
-
-    def __init__(self, number: int, depth: int, gains: Pairs, uses: Pairs, serves: tuple[int, ...]) -> None:
-        self.number: Final = number
-        self.depth: Final = depth
-        """The depth of the lowest common ancestor of this leaf and the leaf of the ask (preemption.md K5)."""
-        self.gains: Final = gains
-        """The contribution of each victim, as (need, amount)."""
-        self.uses: Final = uses
-        """The amounts that each victim takes from the rooms on its path, as (room, amount)."""
-        self.serves: Final = serves
-        """The needs that justify taking one of them; it may contribute to other needs besides."""
+from kornel.core.preemption.walk import Effects
 
 
 class LeafTerms:
@@ -64,7 +48,7 @@ class LeafTerms:
         """The rooms on the path of the leaf by type, its own first."""
         self.scopes: frozenset[Queue] = frozenset()
         """The queues above this leaf in which something has to be freed."""
-        self.kinds: dict[Shape, Kind] = {}
+        self.kinds: dict[Shape, Effects] = {}
         self.blocked: dict[Shape, str] = {}
         """The shapes looked at so far that may not be taken from this leaf, each with the filter that protects it."""
 
@@ -98,7 +82,6 @@ class Terms:
         self._room_depth: list[int] = []
         self._room_above: list[int | None] = []
         """By room, the next room of the same type further up the tree."""
-        self._kinds = 0
         self._gains_of: dict[tuple[Shape, frozenset[Queue]], Pairs] = {}
         self._scopes = frozenset(scope for scope in needs.scopes if scope is not None)
         self._ask = ask
@@ -176,7 +159,7 @@ class Terms:
         self._leaves.append(terms)
         return terms
 
-    def kind_of(self, terms: LeafTerms, shape: Shape) -> Kind | str:
+    def kind_of(self, terms: LeafTerms, shape: Shape) -> Effects | str:
         """Returns the effects of taking an allocation of *shape* from the leaf of *terms*, or the filter that forbids
         it.
 
@@ -190,17 +173,15 @@ class Terms:
             terms.blocked[shape] = found
         else:
             terms.kinds[shape] = found
-            self._kinds += 1
         return found
 
-    def kind_of_member(self, kind: Kind, room: int) -> Kind:
+    def kind_of_member(self, kind: Effects, room: int) -> Effects:
         """Returns *kind* for members of one task group, each of which also takes 1 from *room*."""
-        self._kinds += 1
-        return Kind(self._kinds, kind.depth, kind.gains, (*kind.uses, (room, 1)), kind.serves)
+        return Effects(kind.gains, (*kind.uses, (room, 1)), kind.serves, kind.depth)
 
     def kind_of_gang(
         self, terms: LeafTerms, here: Sequence[Shape], everywhere: Sequence[Shape], surplus: Pairs
-    ) -> Kind | None:
+    ) -> Effects | None:
         """Returns the effects of taking a whole gang, which holds the shapes *here* on the node in question and
         *everywhere* in all; ``None``: a law forbids it, or it is useless.
 
@@ -228,8 +209,7 @@ class Terms:
                     uses[r] = uses.get(r, 0) + amount
         if any(self.room[r] < amount for r, amount in uses.items()):
             return None
-        self._kinds += 1
-        return Kind(self._kinds, terms.common.depth, tuple(sorted(gains.items())), tuple(uses.items()), serves)
+        return Effects(tuple(sorted(gains.items())), tuple(uses.items()), serves, terms.common.depth)
 
     def open_room(self, leaf: Queue, spare: int) -> int:
         """Returns the index of a new room of *leaf* that does not belong to a guarantee, in which *spare* is left."""
@@ -288,7 +268,7 @@ class Terms:
                 heappush(waiting, (-self._room_depth[above], above))
         return total
 
-    def _new_kind(self, terms: LeafTerms, shape: Shape) -> Kind | str:
+    def _new_kind(self, terms: LeafTerms, shape: Shape) -> Effects | str:
         gains = self.gains_of(shape, terms.scopes)
         if not gains:
             return "type"
@@ -305,7 +285,7 @@ class Terms:
                 if room[r] < amount:
                     return "law 2"
                 uses.append((r, amount))
-        return Kind(self._kinds, terms.common.depth, gains, tuple(uses), serves)
+        return Effects(gains, tuple(uses), serves, terms.common.depth)
 
     def _new_branch(self, parent: Queue) -> _Branch:
         lineage = parent.lineage()

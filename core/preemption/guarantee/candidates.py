@@ -19,11 +19,11 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.gang_losses import GangLosses
-from kornel.core.preemption.guarantee.allowances import Kind, LeafTerms, Terms
+from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.cost import Pricing
-from kornel.core.preemption.guarantee.order import Candidate
 from kornel.core.preemption.plan import NOBODY_SPARED, Spared
 from kornel.core.preemption.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, age_of, reluctance_of
+from kornel.core.preemption.walk import Candidate, Effects
 
 _REPLACING: Final = AskPlace.REPLACING
 """Kept as constants, this one and those below, because reading a member from its class costs as much as a call, and
@@ -75,7 +75,7 @@ class Candidates:
         self.found = 0
         self._prices: Mapping[Allocation, int] | None = None
         self._losses = GangLosses()
-        self._member_kinds: dict[tuple[Application, str, Kind], Kind] = {}
+        self._member_kinds: dict[tuple[Application, str, Effects], Effects] = {}
         self._gang_rooms: dict[tuple[Application, str], int] = {}
         """By task group of an application, the room that counts how many of its members may still leave one by one."""
 
@@ -275,7 +275,7 @@ class Candidates:
             order, age_of(allocation), application.preempted_count, allocation.key, allocation, kind,
         )  # fmt: skip
 
-    def _kind_of_member(self, member: Allocation, kind: Kind) -> Kind | None:
+    def _kind_of_member(self, member: Allocation, kind: Effects) -> Effects | None:
         """Returns the kind of *member*, a member of a gang that also counts against the surplus of its task group;
         ``None``: there is no surplus."""
         surplus = self._losses.surplus_of(member)

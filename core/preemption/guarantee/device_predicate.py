@@ -14,8 +14,8 @@ from kornel.core.domain.devices import DeviceRequest
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.devices import Device, link_group
 from kornel.core.model.nodes import Node
-from kornel.core.preemption.guarantee.order import Candidate
 from kornel.core.preemption.plan import PreemptionPredicate
+from kornel.core.preemption.walk import Candidate
 
 MOST_NODES: Final = 16
 """The most nodes with room for the amounts of an ask on which one attempt looks for victims because of devices."""

@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 
 from kornel.core.model.nodes import Node
 from kornel.core.preemption.guarantee.candidates import Candidates
-from kornel.core.preemption.guarantee.order import Candidate, Solution, SolutionKey
+from kornel.core.preemption.guarantee.order import Solution, SolutionKey
 from kornel.core.preemption.guarantee.prospects import Prospects
 from kornel.core.preemption.guarantee.solve import Solver
 from kornel.core.preemption.victim_index import CLASSES, MILDEST
+from kornel.core.preemption.walk import Candidate
 
 _LOWEST: Final = -(2**80)
 """A key below every priority and every age."""
@@ -22,8 +23,8 @@ Lack = Callable[[Node], list[int] | None]
 
 
 class _Impasse(NamedTuple):
-    """A node on which the laws do not allow the first candidates together, so that an exact search over the classes up
-    to *level* is needed."""
+    """A node on which the laws do not allow the first candidates together, so that the walk over the classes up to
+    *level* has to begin again."""
 
     node: Node
     needs: list[int]
@@ -34,8 +35,8 @@ class _Impasse(NamedTuple):
 class Frontier:
     """The walk of one attempt over the nodes, the most promising first.
 
-    A node is looked at when its bound is the smallest of all that remain, and an exact search is put off until nothing
-    else can be better. So each solution that is yielded is the best of all that remain.
+    A node is looked at when its bound is the smallest of all that remain, and a walk that has to begin again is put off
+    until nothing else can be better. So each solution that is yielded is the best of all that remain.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Frontier:
             if isinstance(first, Solution):
                 yield first
                 continue
-            victims = self._solver.solve_exactly(first.needs, first.pool[: first.level + 1])
+            victims = self._solver.begin_again(first.needs, first.pool[: first.level + 1])
             if victims is None:
                 self._try_pools(first._replace(level=first.level + 1), key)
             else:
@@ -108,8 +109,8 @@ class Frontier:
         self._try_pools(_Impasse(node, needs, pool, 0), floor)
 
     def _try_pools(self, at: _Impasse, floor: SolutionKey) -> None:
-        """Tries the classes from the level of *at* on with the first candidates in order; if an exact search might find
-        a solution, puts that off."""
+        """Tries the classes from the level of *at* on with the first candidates in order; if another walk might find a
+        solution, puts that off."""
         for level in range(at.level, len(CLASSES)):
             if not at.pool[level]:
                 continue

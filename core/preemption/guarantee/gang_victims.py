@@ -18,9 +18,10 @@ from kornel.core.model.nodes import Node
 from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.candidates import Candidates
-from kornel.core.preemption.guarantee.order import Candidate, Solution, full_order
+from kornel.core.preemption.guarantee.order import Solution, full_order
 from kornel.core.preemption.guarantee.solve import Solver
 from kornel.core.preemption.victim_index import CLASSES, age_of, reluctance_of
+from kornel.core.preemption.walk import Candidate
 
 MOST_GANGS: Final = 64
 """The most gangs that are looked at for one ask, the cheapest first."""

@@ -10,14 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
-from kornel.core.preemption.guarantee.allowances import Kind
 from kornel.core.preemption.victim_index import reluctance_of
-
-Candidate = tuple[int, int, int, str, Allocation, Kind]
-"""(adjusted priority at the fence, or the price if victims have one, -created, earlier preemptions of
-the application, key, allocation, kind)."""
+from kornel.core.preemption.walk import Candidate
 
 SolutionKey = tuple[bool, bool, int, int, int, int, str]
 """(any originator, any opted out, victims, highest adjusted priority, -created of the oldest, -depth of the shallowest

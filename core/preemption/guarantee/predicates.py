@@ -13,8 +13,9 @@ from kornel.core.model.nodes import Node
 from kornel.core.preemption.guarantee.candidates import Candidates
 from kornel.core.preemption.guarantee.device_predicate import DevicePredicate, list_orders
 from kornel.core.preemption.guarantee.needs import Needs
-from kornel.core.preemption.guarantee.order import Candidate, Solution, full_order, solution_key
+from kornel.core.preemption.guarantee.order import Solution, full_order, solution_key
 from kornel.core.preemption.plan import AnswerPending, PreemptionPredicate
+from kornel.core.preemption.walk import Candidate
 
 BATCH: Final = 10
 """The number of nodes that the shim is asked about at once."""

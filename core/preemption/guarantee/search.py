@@ -31,10 +31,11 @@ from kornel.core.preemption.guarantee.device_predicate import MOST_NODES, measur
 from kornel.core.preemption.guarantee.frontier import Frontier
 from kornel.core.preemption.guarantee.gang_victims import GangSearch
 from kornel.core.preemption.guarantee.needs import Needs, can_take_claim
-from kornel.core.preemption.guarantee.order import Candidate, Solution
+from kornel.core.preemption.guarantee.order import Solution
 from kornel.core.preemption.guarantee.prospects import Prospects
 from kornel.core.preemption.guarantee.solve import Solver
 from kornel.core.preemption.victim_index import CLASSES, MILDEST
+from kornel.core.preemption.walk import Candidate
 
 _NOBODY: Final[list[list[Candidate]]] = []
 
@@ -202,9 +203,8 @@ class Search:
 
     @property
     def cut_short(self) -> bool:
-        """Tells whether the budget of steps ended some exact search before everything was tried, or whether there were
-        more gangs or nodes than were looked at."""
-        return self._solver.cut_short or self._gangs_left or self._nodes_left
+        """Tells whether there were more gangs or nodes than were looked at."""
+        return self._gangs_left or self._nodes_left
 
     def describe_weighed(self) -> str:
         """Returns, as a text, how many nodes were looked at, and what the next best of them would have cost.
@@ -278,7 +278,8 @@ class Search:
         return site.least
 
     def _best_of_blocked(self, level: int, best: Solution | None, blocked: Iterable[_Site]) -> Solution | None:
-        """Returns the better of *best* and what an exact search finds on the *blocked* nodes."""
+        """Returns the better of *best* and what walks that begin again find on the *blocked*
+        nodes."""
         for site in sorted(blocked, key=lambda site: (site.least, site.node.node_id)):
             if best is not None and (*MILDEST[level], site.least) > best.key[:3]:
                 continue

@@ -25,11 +25,10 @@ from kornel.core.preemption.guarantee.allowances import Terms
 from kornel.core.preemption.guarantee.candidates import Candidates
 from kornel.core.preemption.guarantee.needs import Needs, can_take_claim
 from kornel.core.preemption.guarantee.planner import KIND
-from kornel.core.preemption.guarantee.solve import SUBSETS
 from kornel.core.preemption.guarantee.unit_devices import SHARING_WORK, assign_devices, devices_after, want_devices
 from kornel.core.preemption.guarantee.unit_domains import Bound
 from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, UnitPlan
-from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
+from kornel.core.preemption.victim_index import CLASSES, VictimIndex, age_of, reluctance_of
 
 MOST_STEPS: Final = 20_000
 """The most victims that a search tries before it ends."""
@@ -54,6 +53,10 @@ def is_small(view: PartitionView, members: Sequence[Allocation]) -> bool:
     if len(members) > MOST_MEMBERS or len(view.nodes) > MOST_NODES:
         return False
     return sum(len(node.allocations) for node in view.nodes.values()) <= MOST_VICTIMS
+
+
+SUBSETS: Final = ((0,), (0, 1), (0, 2), CLASSES)
+"""The sets of classes of victims that are tried, in the order in which their solutions compare."""
 
 
 class _Item(NamedTuple):

@@ -8,7 +8,7 @@ important class come first, and a gang that turns out not to be needed stays as 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -29,9 +29,9 @@ class Gang(NamedTuple):
     members: tuple[Allocation, ...]
 
 
-def take_gangs(choice: Choice, leaves: Iterable[Queue], order: VictimOrder) -> Iterator[int]:
-    """Takes whole gangs in *leaves* that contribute to the missing amounts, then hands back gangs and single victims
-    that are not needed in addition. Yields after every piece of work."""
+def take_gangs(choice: Choice, leaves: Iterable[Queue], *, originators: bool) -> Iterator[int]:
+    """Takes whole gangs in *leaves* that contribute to the missing amounts: those with *originators*, or the others.
+    Yields after every piece of work."""
     found: list[Gang] = []
     looked = 0
     for leaf in leaves:
@@ -41,19 +41,15 @@ def take_gangs(choice: Choice, leaves: Iterable[Queue], order: VictimOrder) -> I
                 yield looked
                 looked = 0
             gang = _make_gang(application) if application.leaves_whole else None
-            if gang is not None:
+            if gang is not None and gang.rank[0] is originators:
                 found.append(gang)
     yield looked
-    taken: list[Gang] = []
     for gang in sorted(found, key=lambda gang: gang[:4]):
         lacking = choice.lacking_amounts()
         if not lacking:
             break
         if choice.take_gang(gang.members, lacking):
-            taken.append(gang)
             yield len(gang.members) * LOOKS_PER_VICTIM
-    if taken:
-        yield from _hand_back(choice, taken, order)
 
 
 def join_gangs(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:
@@ -72,14 +68,14 @@ def _make_gang(application: Application) -> Gang | None:
     return Gang(worst, len(members), max(map(age_of, members)), application.application_id, tuple(members))
 
 
-def _hand_back(choice: Choice, taken: Sequence[Gang], order: VictimOrder) -> Iterator[int]:
-    """Hands back gangs, the worst first, and then single victims, if the target is met without them."""
-    whole: Final[dict[Allocation, None]] = {}
-    for gang in reversed(taken):
-        if not choice.hand_back_gang(gang.members):
-            whole.update(dict.fromkeys(gang.members))
-        yield len(gang.members)
+def give_back(choice: Choice, order: VictimOrder) -> Iterator[int]:
+    """Gives back who is not needed, the last class taken first: single originators, whole gangs, other tasks."""
+    whole = {member for members in choice.gangs for member in members}
     single = [victim for victim in choice.victims if victim not in whole]
     single.sort(key=order.key_of, reverse=True)
     yield len(single)
-    yield from choice.prune_victims(single)
+    yield from choice.prune_victims(victim for victim in single if victim.spec.originator)
+    for members in reversed(choice.gangs):
+        choice.hand_back_gang(members)
+        yield len(members)
+    yield from choice.prune_victims(victim for victim in single if not victim.spec.originator)

@@ -1,24 +1,23 @@
 """Plans the enforcement of a lowered max: finds victims in a queue that uses more than its max (preemption.md D.6-D.8).
 
 Fairness between the leaves comes first: each leaf has to bear a part of the target, and loses tasks that fit into this
-part. The rest of the target is then taken from all leaves in turns, the least important tasks first. If that is not
-enough, other combinations of sizes are tried, and at last whole gangs. In the end, victims that are not needed are left
-out. :mod:`.drive` decides when a run starts (D.4, D.5), and applies its plan (D.9).
+part. The rest of the target is then taken from all leaves in turns, the least important tasks first, then whole gangs;
+originators come after both. Where a guarantee keeps somebody only because of others, the walk begins again with him. In
+the end, victims that are not needed are given back. :mod:`.drive` decides when a run starts (D.4, D.5), and applies its
+plan (D.9).
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from heapq import merge
-from typing import Final
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Shape
+from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.gang_losses import SpareMembers, is_bound, members_of
-from kornel.core.preemption.quota.combinations import improve_choice
-from kornel.core.preemption.quota.gang_choice import join_gangs, take_gangs
+from kornel.core.preemption.quota.gang_choice import give_back, join_gangs, take_gangs
 from kornel.core.preemption.quota.plan import ProtectedBy, Protection, QuotaPlan
 from kornel.core.preemption.quota.shares import (
     NONE_STAYING,
@@ -28,7 +27,8 @@ from kornel.core.preemption.quota.shares import (
     leaf_shares,
     net_usage,
 )
-from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, VictimOrder, is_within
+from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, Rank, VictimOrder, rank_of
+from kornel.core.preemption.walk import list_firsts
 
 MOST_PROTECTIONS: Final = 32
 """The most reasons in a plan why something stays above a max, those with the largest amounts of each type. Tasks that
@@ -70,16 +70,7 @@ def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STA
         for at in range(0, len(allocations), RUN_LENGTH):
             runs.append(order.run(allocations[at : at + RUN_LENGTH]))
             yield min(RUN_LENGTH, len(allocations) - at)
-    choice = Choice(wanted, miss, shares)
-    for leaf, share in shares.items():
-        yield from choice.fill_share(order.merge_runs(ranked[leaf]), share)
-    if choice.lacking_amounts():
-        yield from choice.complete_in_turns(ranked, order)
-    if choice.lacking_amounts():
-        yield from improve_choice(choice, queue, ranked)
-    yield from _prune_victims(choice, order)
-    if choice.lacking_amounts():
-        yield from take_gangs(choice, shares, order)
+    choice = yield from _find_choice(queue, _Frame(wanted, miss, shares, ranked, order))
     protected: tuple[Protection, ...] = ()
     if choice.lacking_amounts():
         protected = yield from _find_protections(choice, queue, order.spare_members)
@@ -89,18 +80,65 @@ def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STA
     )
 
 
-def _prune_victims(choice: Choice, order: VictimOrder) -> Iterator[int]:
-    """Leaves out victims that are not needed, the most important first."""
-    spare = choice.spare_amounts()
-    if not any(spare.values()):
-        return
-    victims = list(choice.victims)
-    runs: list[list[Allocation]] = []
-    for at in range(0, len(victims), RUN_LENGTH):
-        droppable = [victim for victim in victims[at : at + RUN_LENGTH] if is_within(victim, spare)]
-        runs.append(order.run(droppable))
-        yield min(RUN_LENGTH, len(victims) - at)
-    yield from choice.prune_victims(merge(*map(reversed, runs), key=order.key_of, reverse=True))
+class _Frame(NamedTuple):
+    """The target, the parts of the leaves and their tasks in order, which are the same for all walks of a run."""
+
+    wanted: Amounts
+    miss: int
+    shares: Mapping[Queue, Amounts]
+    ranked: Mapping[Queue, Sequence[Sequence[Allocation]]]
+    order: VictimOrder
+
+
+def _find_choice(queue: Queue, frame: _Frame) -> Generator[int, None, Choice]:
+    """Returns the first choice that meets the target: without originators, then with them, each time first the plain
+    walk and then those that begin with whom a guarantee kept. If none does, returns the one that leaves least."""
+    attainable = find_attainable(queue, frame.wanted)
+    tried: list[Choice] = []
+    for originators in (False, True):
+        plain = yield from _walk(frame, (), originators=originators)
+        if originators:
+            tried = []
+        tried.append(plain)
+        if all(plain.freed[t] >= attainable.get(t, 0) for t in plain.lacking_amounts()):
+            if not plain.lacking_amounts() or originators:
+                break
+            continue
+        kept = [task for task in plain.kept if plain.could_give_at_first(task)]
+        yield len(kept)
+        for first in list_firsts(kept, _alike):
+            tried.append((yield from _walk(frame, first, originators=originators)))
+            if not tried[-1].lacking_amounts():
+                break
+        if not tried[-1].lacking_amounts():
+            break
+    choice = min(tried, key=Choice.part_left)
+    yield from give_back(choice, frame.order)
+    return choice
+
+
+def _alike(task: Allocation) -> tuple[Queue, Rank, Pairs]:
+    return task.queue, rank_of(task), task.shape.pairs
+
+
+def _walk(frame: _Frame, first: Sequence[Allocation], *, originators: bool) -> Generator[int, None, Choice]:
+    """Returns what the walk takes that begins with *first*; *originators* tells whether it may take them, too."""
+    choice = Choice(frame.wanted, frame.miss, frame.shares)
+    choice.take_first(first)
+    left = {leaf: dict(share) for leaf, share in frame.shares.items()}
+    # A single leaf has no part to be compared with; with 100, nobody may exceed what is left of the target.
+    by_parts = len(frame.shares) > 1 or frame.miss >= 100
+    for with_them in (False, True) if originators else (False,):
+        for leaf, share in frame.shares.items() if by_parts else ():
+            tasks = frame.order.merge_class(frame.ranked[leaf], originators=with_them)
+            yield from choice.fill_share(tasks, share, left[leaf])
+        if choice.lacking_amounts():
+            yield from choice.complete_in_turns(frame.ranked, frame.order, originators=with_them)
+        if choice.lacking_amounts():
+            yield from take_gangs(choice, frame.shares, originators=with_them)
+        if frame.miss < 100 and not choice.lacking_amounts():
+            break
+    return choice
 
 
 def _find_protections(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush, merge
-from itertools import groupby
+from itertools import dropwhile, groupby, takewhile
 from math import lcm
 from types import MappingProxyType
 from typing import Final
@@ -75,6 +75,12 @@ class VictimOrder:
         """Yields all allocations of *runs* in order, merged only as far as the caller reads."""
         return runs[0] if len(runs) == 1 else merge(*runs, key=self.key_of)
 
+    def merge_class(self, runs: Sequence[Sequence[Allocation]], *, originators: bool) -> Iterable[Allocation]:
+        """Yields the *originators* of *runs*, or the others, in order, merged only as far as the caller reads."""
+        if originators:
+            return dropwhile(lambda task: not task.spec.originator, self.merge_runs(runs))
+        return takewhile(lambda task: not task.spec.originator, self.merge_runs(runs))
+
     def _kind_of(self, shape: Shape) -> Kind:
         kind = self._kinds.get(shape)
         if kind is None:
@@ -116,6 +122,10 @@ class Choice:
         self.freed: dict[int, int] = dict.fromkeys(wanted, 0)
         self.victims: dict[Allocation, None] = {}
         """The victims in the order in which they were taken."""
+        self.kept: list[Allocation] = []
+        """The tasks that a guarantee kept although they would have freed something lacking."""
+        self.gangs: list[tuple[Allocation, ...]] = []
+        """The gangs taken as a whole, in order."""
         self.miss = miss
         self._shares = shares
         self._turns = Turns(wanted, shares)
@@ -134,13 +144,12 @@ class Choice:
         missing = self.wanted[t] - self.freed[t]
         return missing > 0 and missing * 100 > self.wanted[t] * self.miss
 
-    def fill_share(self, victims: Iterable[Allocation], share: Amounts) -> Iterator[int]:
-        """Takes, in phase 1, *victims* of one leaf in order as long as they stay within *share*.
+    def fill_share(self, victims: Iterable[Allocation], share: Amounts, left: Amounts) -> Iterator[int]:
+        """Takes, in phase 1, *victims* of one leaf in order as long as they stay within what is *left* of *share*.
 
         No task is skipped in favour of one with a higher rank, unless all of the target may be missed. Yields the cost
         in allocations looked at.
         """
-        left = dict(share)
         passed: Rank | None = None
         taken_before = len(self.victims)
         looked = 0
@@ -151,7 +160,7 @@ class Choice:
             if looked % RUN_LENGTH == 0:
                 yield RUN_LENGTH
             pairs = victim.shape.pairs
-            if is_out_of_reach(victim) or not any(t in share for t, _ in pairs):
+            if victim in self.victims or is_out_of_reach(victim) or not any(t in share for t, _ in pairs):
                 continue
             if all(amount <= left.get(t, 0) for t, amount in pairs if t in share) and self._is_lawful(victim):
                 self._take_victim(victim)
@@ -179,10 +188,10 @@ class Choice:
         yield looked % RUN_LENGTH
 
     def complete_in_turns(
-        self, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]], order: VictimOrder
+        self, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]], order: VictimOrder, *, originators: bool
     ) -> Iterator[int]:
-        """Takes, in phase 2, the least important tasks of all leaves that free something lacking, until nothing is
-        lacking.
+        """Takes, in phase 2, the least important *originators* or others that free something lacking, until
+        nothing is lacking.
 
         Of tasks with equal rank, that of the leaf which has given least beyond its share is taken first: in a common
         order by age and key, one of several equal leaves could lose everything. Yields the cost of every piece of work.
@@ -190,7 +199,7 @@ class Choice:
         lacking = self.lacking_amounts()
         turns = self._turns
         heads: list[tuple[Rank, int, Key, int, Allocation]] = []
-        rest = [iter(order.merge_runs(runs)) for runs in ranked.values()]
+        rest = [iter(order.merge_class(runs, originators=originators)) for runs in ranked.values()]
 
         def line_up(at: int) -> None:
             victim = next(rest[at], None)
@@ -215,7 +224,11 @@ class Choice:
         lacking."""
         if victim in self.victims or is_out_of_reach(victim):
             return
-        if any(t in lacking for t, _ in victim.shape.pairs) and self._is_lawful(victim):
+        if not any(t in lacking for t, _ in victim.shape.pairs):
+            return
+        if not self._is_lawful(victim):
+            self.kept.append(victim)
+        else:
             self._take_victim(victim)
             for t, _ in victim.shape.pairs:
                 if t in lacking and not self._is_lacking(t):
@@ -233,6 +246,7 @@ class Choice:
                 return False
         for member in rest:
             self._take_victim(member)
+        self.gangs.append(tuple(members))
         return True
 
     def hand_back_gang(self, members: Sequence[Allocation]) -> bool:
@@ -244,17 +258,26 @@ class Choice:
             self._hand_back(member, spare)
         return True
 
-    def replace_victims(self, victims: Sequence[Allocation]) -> Iterator[int]:
-        """Chooses exactly *victims*, all of which may be taken. Yields the cost of every piece of work."""
-        self.victims = {}
-        self.freed = dict.fromkeys(self.wanted, 0)
-        self._turns = Turns(self.wanted, self._shares)
-        self._spare, self._guards = {}, {}
-        for at, victim in enumerate(victims, 1):
-            self._take_victim(victim)
-            if at % RUN_LENGTH == 0:
-                yield RUN_LENGTH
-        yield len(victims) % RUN_LENGTH
+    def take_first(self, victims: Iterable[Allocation]) -> None:
+        """Takes *victims* before all others, each of whom may be taken."""
+        for victim in victims:
+            self._take_if_it_helps(victim, self.lacking_amounts())
+
+    def part_left(self) -> int:
+        """Returns what is left above the max beyond the tolerated amounts, with all types on one scale."""
+        least = lcm(*self.wanted.values())
+        return sum(amount * (least // self.wanted[t]) for t, amount in self.lacking_amounts().items())
+
+    def could_give_at_first(self, victim: Allocation) -> bool:
+        """Tells whether guarantees would let *victim* go if nobody had been taken before."""
+        amounts = victim.shape.pairs
+        return all(
+            amount <= spare.get(t, amount)
+            for level in victim.queue.lineage()
+            if level.guaranteed
+            for spare in [spare_of(level)]
+            for t, amount in amounts
+        )
 
     def spare_amounts(self) -> Amounts:
         """Returns what is freed of each type beyond the target; 0 if too little of a type is freed."""

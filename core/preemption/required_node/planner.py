@@ -7,22 +7,22 @@ task matters, and no task is preempted without need.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.readable_amounts import format_quantity
 from kornel.core.domain.reasons import Outcome
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Vector
 from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.gang_losses import SpareMembers
 from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, Refusal
 from kornel.core.preemption.victim_index import age_of, reluctance_of
+from kornel.core.preemption.walk import Candidate, Effects, Walk
 
 KIND: Final = "required-node"
-
-_Candidate = tuple[int, int, int, tuple[int, ...], str, Allocation]
 
 
 def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | Refusal:
@@ -32,25 +32,26 @@ def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> Preempt
     room = _room_on(node, ask)
     short = {t: amount - room[t] for t, amount in ask.shape.pairs if amount > room[t]}
     dropped: Counter[str] = Counter()
-    victims: list[Allocation] = []
-    unmet, leaving = dict(short), _list_leaving(view, node)
+    leaving = _list_leaving(view, node)
     without = _lacks_devices(node, ask, leaving)
-    for *_, candidate in _list_candidates(ask, node, dropped):
-        if not unmet and not without:
-            break
-        # They are chosen by rank alone, so some may become needless once later ones are chosen; those are spared below.
-        if any(t in unmet for t, _ in candidate.shape.pairs) or (without and candidate.devices):
-            victims.append(candidate)
-            _take_victim(unmet, candidate)
-            without = without and _lacks_devices(node, ask, [*leaving, *victims])
-    if unmet or without or not victims:
-        lacks = [f"{names[t]}={format_quantity(names[t], amount)}" for t, amount in unmet.items()]
-        if without and ask.shape.devices is not None:
-            lacks.append(ask.shape.devices.describe_request())
+    types = list(short)
+
+    def lacks(victims: Sequence[Candidate]) -> bool:
+        return _lacks_devices(node, ask, [*leaving, *(victim[4] for victim in victims)])
+
+    # The last need stands for the devices, which cannot be counted as an amount.
+    walk = Walk([*short.values(), int(without)], [], lacks=lacks if without else None)
+    met = walk.take_from(_list_candidates(ask, node, types, dropped))
+    if not met or not walk.taken:
+        freed = sum_amounts(victim[4] for victim in walk.taken)
+        unmet = {t: amount - freed.get(t, 0) for t, amount in short.items() if amount > freed.get(t, 0)}
+        missing = [f"{names[t]}={format_quantity(names[t], amount)}" for t, amount in unmet.items()]
+        if lacks(walk.taken) and ask.shape.devices is not None:
+            missing.append(ask.shape.devices.describe_request())
         kept = ", ".join(f"{count} {why}" for why, count in sorted(dropped.items()))
-        detail = f"{node.node_id} lacks {', '.join(lacks)}; protected: {kept or 'none'}"
+        detail = f"{node.node_id} lacks {', '.join(missing)}; protected: {kept or 'none'}"
         return Refusal(Outcome.NO_VICTIM_REQUIRED_NODE, detail)
-    _prune_victims(victims, short, lambda rest: not _lacks_devices(node, ask, [*leaving, *rest]))
+    victims = [victim[4] for victim in walk.give_back()]
     return PreemptionPlan(
         KIND,
         ask,
@@ -98,20 +99,23 @@ def _room_on(node: Node, ask: Allocation) -> Vector:
     return room
 
 
-def _list_candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list[_Candidate]:
-    """Returns the allocations that may be preempted, in order; the others are counted in *dropped*."""
+def _list_candidates(ask: Allocation, node: Node, lacking: Sequence[int], dropped: Counter[str]) -> list[Candidate]:
+    """Returns the allocations that may be preempted, in order; the others are counted in *dropped*. *lacking* are the
+    types that the ask lacks."""
     asked = [t for t, _ in ask.shape.pairs]
-    found: list[_Candidate] = []
+    spare = SpareMembers()
+    found: list[tuple[tuple[int, bool, int, int, tuple[int, ...], str], Candidate]] = []
     for allocation in node.allocations.values():
         spec = allocation.spec
         amounts = dict(allocation.shape.pairs)
+        frees_devices = ask.shape.devices is not None and bool(allocation.devices)
         if spec.required_node:
             dropped["bound to the node"] += 1
         elif spec.priority > ask.priority:
             dropped["of higher priority"] += 1
         elif allocation.preempted:
             dropped["leaving as victims"] += 1
-        elif not any(t in amounts for t in asked) and not (ask.shape.devices is not None and allocation.devices):
+        elif not any(t in amounts for t in asked) and not frees_devices:
             dropped["without a type asked for"] += 1
         elif allocation.released:
             dropped["being released"] += 1
@@ -119,36 +123,12 @@ def _list_candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list
             dropped["about to replace a placeholder"] += 1  # The shim does not know yet that it has been placed.
         else:
             size = tuple(amounts.get(t, 0) for t in asked)
-            found.append(
-                (reluctance_of(allocation), spec.priority, age_of(allocation), size, spec.key, allocation)
-            )  # fmt: skip
-    # The allocation itself is left out of the key, because it cannot be compared.
-    found.sort(key=lambda candidate: candidate[:5])
-    return found
-
-
-def _take_victim(unmet: dict[int, int], victim: Allocation) -> None:
-    for t, amount in victim.shape.pairs:
-        if t in unmet:
-            unmet[t] -= amount
-            if unmet[t] <= 0:
-                del unmet[t]
-
-
-def _prune_victims(
-    victims: list[Allocation], short: dict[int, int], leaves_devices: Callable[[Sequence[Allocation]], bool]
-) -> None:
-    """Spare the victims that are needed neither for amounts nor for devices, beginning with the most protected one."""
-    slack = {t: -amount for t, amount in short.items()}
-    for victim in victims:
-        for t, amount in victim.shape.pairs:
-            if t in slack:
-                slack[t] += amount
-    for victim in reversed(victims.copy()):
-        amounts = dict(victim.shape.pairs)
-        if all(amounts.get(t, 0) <= over for t, over in slack.items()) and leaves_devices(
-            [other for other in victims if other is not victim]
-        ):
-            victims.remove(victim)
-            for t in slack:
-                slack[t] -= amounts.get(t, 0)
+            # A gang that loses a member of its minimum is of no use, so these stand behind the others of their class.
+            torn = not spare.may_leave(allocation)
+            age = age_of(allocation)
+            gains = tuple((i, amounts[t]) for i, t in enumerate(lacking) if t in amounts)
+            serves = (*(i for i, _ in gains), *((len(lacking),) if frees_devices else ()))
+            candidate = (spec.priority, age, 0, spec.key, allocation, Effects(gains, (), serves))
+            found.append(((reluctance_of(allocation), torn, spec.priority, age, size, spec.key), candidate))
+    found.sort(key=lambda entry: entry[0])
+    return [candidate for _, candidate in found]

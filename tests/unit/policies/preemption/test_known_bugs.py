@@ -18,12 +18,12 @@ from kornel.core.preemption import judging as laws
 from kornel.core.preemption.guarantee import allowances as terms
 from kornel.core.preemption.guarantee import laws as guarantee_laws
 from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee import solve
 from kornel.core.preemption.guarantee.allowances import Terms
-from kornel.core.preemption.guarantee.order import Candidate, Solution
+from kornel.core.preemption.guarantee.order import Solution
 from kornel.core.preemption.guarantee.search import Search
 from kornel.core.preemption.guarantee.solve import Pool, Solver
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.walk import Candidate, Walk
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import parse
 from tests.scenarios.stage import Stage
@@ -114,7 +114,7 @@ def test_break_where_continue_was_meant(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(Solver, "solve", first_come)
     monkeypatch.setattr(Solver, "first_come", first_come)
-    monkeypatch.setattr(Solver, "solve_exactly", lambda solver, needs, pool: None)
+    monkeypatch.setattr(Solver, "begin_again", lambda solver, needs, pool: None)
     monkeypatch.setattr(Terms, "_new_kind", unfiltered(Terms._new_kind))
     world, ask, plan = decided(TOO_BIG_FIRST)
     assert isinstance(plan, Refusal)
@@ -137,8 +137,8 @@ def unfiltered(original: Callable[..., object]) -> Callable[..., object]:
 
 def test_a_victim_chosen_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug 3: the same victim is in the list twice."""
-    original = solve.without_spare
-    monkeypatch.setattr(solve, "without_spare", lambda needs, victims: original(needs, victims) * 2)
+    original = Walk.give_back
+    monkeypatch.setattr(Walk, "give_back", lambda walk: original(walk) * 2)
     assert Law.ELIGIBLE in broken(TWO_NODES)
 
 

@@ -10,14 +10,13 @@ from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
 from kornel.core.preemption.entitlement import Entitlement, find_entitlement
 from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee.allowances import Kind
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
-from kornel.core.preemption.guarantee.order import Candidate
 from kornel.core.preemption.guarantee.solve import Solver
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.priorities import adjustment_of
 from kornel.core.preemption.victim_index import VictimIndex
+from kornel.core.preemption.walk import Candidate, Effects
 from tests.preemption_notation import Case, TaskCase, parse
 from tests.unit.policies.preemption.world import NOW_NS, World
 
@@ -142,7 +141,7 @@ def candidates(*sizes: int, rooms: tuple[tuple[int, int], ...] = ()) -> list[Can
     _, ask = world_and_ask("queues a\nnodes n1=1\nask a: 1")
     drawn = dict(rooms)
     return [
-        (0, at, 0, f"v{at}", ask, Kind(at, 0, ((0, size),), ((drawn[at], size),) if at in drawn else (), (0,)))
+        (0, at, 0, f"v{at}", ask, Effects(((0, size),), ((drawn[at], size),) if at in drawn else (), (0,)))
         for at, size in enumerate(sizes)
     ]
 
@@ -165,24 +164,24 @@ def test_first_come_and_prune(need: int, sizes: tuple[int, ...], expected: list[
     assert keys(Solver([], [True]).solve([need], [candidates(*sizes)])) == expected
 
 
-def test_exact_search_finds_what_the_order_hides() -> None:
+def test_a_failed_walk_begins_again_with_whom_a_law_kept() -> None:
     """Taking the first spends the room that law 2 leaves; the second alone is enough and fits."""
     pool = candidates(2, 3, rooms=((0, 0), (1, 0)))
     assert keys(Solver([4], [True]).solve([3], [pool])) == ["v1"]
 
 
-def test_exact_search_prefers_milder_classes_to_fewer_victims() -> None:
-    """An ordinary task and one that opted out rather than an originator alone, as solutions compare."""
-    spent = candidates(2, 3, 2, 1, rooms=((0, 0), (1, 0), (2, 0), (3, 0)))
-    plain, originator, opted_out, small = spent
-    pool = [[plain], [opted_out, small], [originator], []]
-    assert keys(Solver([3], [True]).solve([3], pool)) == ["v0", "v3"]
+def test_a_failed_walk_begins_again_with_two() -> None:
+    """One of them in front is not enough, because the first of the others excludes the next one of them."""
+    pool = candidates(7, 7, 5, 5, 5, rooms=tuple((at, 0) for at in range(5)))
+    assert keys(Solver([15], [True]).solve([15], [pool])) == ["v2", "v3", "v4"]
 
 
-def test_exact_search_gives_up_within_its_budget() -> None:
-    """A pool of many different sizes without a solution costs a bounded number of steps."""
-    pool = candidates(*range(100, 160, 2), rooms=tuple((at, 0) for at in range(30)))
-    assert Solver([1001], [True]).solve([1001], [pool]) is None
+def test_a_failed_walk_ends_after_a_limited_number_of_others() -> None:
+    """Candidates of many sizes without a solution cost a limited number of walks, and nodes alike cost one search."""
+    pool = candidates(*range(200, 800, 2), rooms=tuple((at, 0) for at in range(300)))
+    solver = Solver([1001], [True])
+    assert solver.solve([1001], [pool]) is None
+    assert solver.begin_again([1001], [pool]) is None
 
 
 def test_index_notices_every_change_of_a_leaf() -> None:

@@ -1,0 +1,199 @@
+"""Chooses victims as every kind of preemption does: walks over the candidates, the mildest first, and gives back those
+who turn out not to be needed (preemption.md B.6).
+
+The walk takes each candidate who lowers an unmet need and whom the laws let go after those already taken, and stops
+when the needs are met. It fails where those taken first leave others too little of a guarantee. Then it begins again
+with one of the others, or two of them, in front. No other search for victims exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import combinations, islice
+from typing import Final, TypeVar
+
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.shapes import Pairs
+
+MOST_AGAIN: Final = 64
+"""The most candidates, and the most pairs of candidates, with whom a failed walk begins again."""
+
+_C = TypeVar("_C")
+
+
+class Effects:
+    """The effects of taking a candidate; candidates with the same object are alike."""
+
+    __slots__ = ("depth", "gains", "serves", "uses")
+
+    def __init__(self, gains: Pairs, uses: Pairs, serves: tuple[int, ...], depth: int = 0) -> None:
+        self.gains: Final = gains
+        """The contribution to each need, as (need, amount)."""
+        self.uses: Final = uses
+        """The amounts taken from the rooms that the laws leave, as (room, amount)."""
+        self.serves: Final = serves
+        """The needs that justify taking it; it may contribute to other needs besides."""
+        self.depth: Final = depth
+        """The depth of the lowest common ancestor of its leaf and the leaf of the ask (preemption.md K5)."""
+
+
+Candidate = tuple[int, int, int, str, Allocation, Effects]
+"""(priority or price, age, earlier preemptions of the application, key, allocation, effects): of two candidates of one
+class, the smaller one is taken first."""
+
+
+class Walk:
+    """One walk: those taken so far, and those whom a law kept only because of these."""
+
+    __slots__ = ("_all_served", "_lacks", "_left", "_needs", "_room", "_rooms", "_unmet", "kept", "taken")
+
+    def __init__(
+        self,
+        needs: list[int],
+        rooms: list[int],
+        *,
+        all_served: bool = True,
+        lacks: Callable[[Sequence[Candidate]], bool] | None = None,
+    ) -> None:
+        """Begins with nobody. *needs*: the amounts to be freed; *rooms*: what the laws leave to be taken.
+
+        *all_served*: whoever contributes to a need may be taken for it. *lacks* tells for some victims whether
+        something that cannot be counted, such as devices, is still lacking; that is the last need, with the amount 1.
+        """
+        self._needs = needs
+        self._rooms = rooms
+        self._left = needs.copy()
+        self._room = rooms.copy()
+        self._unmet = sum(1 for amount in needs if amount > 0)
+        self._all_served = all_served
+        self._lacks = lacks
+        self.taken: list[Candidate] = []
+        self.kept: list[Candidate] = []
+
+    def take_from(self, candidates: Iterable[Candidate]) -> bool:
+        """Takes victims out of *candidates*, in order. Returns whether the needs are met.
+
+        It stops at the first success, because later candidates cannot change the result.
+        """
+        left, room, rooms, taken = self._left, self._room, self._rooms, self.taken
+        unmet, lacks = self._unmet, self._lacks
+        for candidate in candidates:
+            effects = candidate[5]
+            for i in effects.serves:
+                if left[i] > 0:
+                    break
+            else:
+                if not self._all_served and self._would_serve(effects):
+                    self.kept.append(candidate)
+                continue
+            if len(room) < len(rooms):
+                # Candidates may be made while they are read, and the first member of a gang adds a room.
+                room += rooms[len(room) :]
+            for r, amount in effects.uses:
+                if room[r] < amount:
+                    self.kept.append(candidate)
+                    break
+            else:
+                taken.append(candidate)
+                for r, amount in effects.uses:
+                    room[r] -= amount
+                for i, amount in effects.gains:
+                    if left[i] > 0:
+                        left[i] -= amount
+                        if left[i] <= 0:
+                            unmet -= 1
+                    else:
+                        left[i] -= amount
+                if lacks is not None and left[-1] > 0 and not lacks(taken):
+                    left[-1] = 0
+                    unmet -= 1
+                if not unmet:
+                    self._unmet = 0
+                    return True
+        self._unmet = unmet
+        return False
+
+    def _would_serve(self, effects: Effects) -> bool:
+        """Tells whether a candidate with *effects* contributes to an unmet need, and could be taken if those taken
+        before him had not met another one."""
+        left, needs = self._left, self._needs
+        return any(left[i] > 0 for i, _ in effects.gains) and any(needs[i] > 0 for i in effects.serves)
+
+    def give_back(self) -> list[Candidate]:
+        """Returns those taken without the ones that are not needed, tried from the last one on."""
+        left, lacks = self._left, self._lacks
+        kept = self.taken.copy()
+        for at in range(len(kept) - 1, -1, -1):
+            gains = kept[at][5].gains
+            for i, amount in gains:
+                if left[i] + amount > 0:
+                    break
+            else:
+                if lacks is not None and self._needs[-1] > 0 and lacks(kept[:at] + kept[at + 1 :]):
+                    continue
+                del kept[at]
+                for i, amount in gains:
+                    left[i] += amount
+        return kept
+
+    def justifies(self, victims: Sequence[Candidate]) -> bool:
+        """Tells whether each of *victims*, those that are not given back, is justified: without it, a need that it may
+        be taken for would not be met."""
+        if self._all_served:
+            return True
+        left, needs = self._left, self._needs
+        return all(
+            any(i in victim[5].serves and needs[i] > 0 and left[i] + amount > 0 for i, amount in victim[5].gains)
+            for victim in victims
+        )
+
+
+def walk_over(
+    needs: list[int], rooms: list[int], candidates: Iterable[Candidate], *, all_served: bool = True
+) -> list[Candidate] | None:
+    """Returns the victims of the plain walk over *candidates*, in order; ``None``: it fails."""
+    walk = Walk(needs, rooms, all_served=all_served)
+    if not walk.take_from(candidates):
+        return None
+    victims = walk.give_back()
+    return victims if walk.justifies(victims) else None
+
+
+def walk_again(
+    needs: list[int], rooms: list[int], candidates: Sequence[Candidate], *, all_served: bool = True
+) -> list[Candidate] | None:
+    """Returns victims out of *candidates*, in order, where the plain walk over them has failed; ``None``: there are
+    none."""
+    plain = Walk(needs, rooms, all_served=all_served)
+    plain.take_from(candidates)
+    for first in list_firsts(plain.kept, _effects_of):
+        walk = Walk(needs, rooms, all_served=all_served)
+        ahead = {candidate[3] for candidate in first}
+        if walk.take_from(first) or walk.take_from(c for c in candidates if c[3] not in ahead):
+            victims = walk.give_back()
+            if walk.justifies(victims):
+                going = {victim[3] for victim in victims}
+                return [candidate for candidate in candidates if candidate[3] in going]
+    return None
+
+
+def _effects_of(candidate: Candidate) -> Hashable:
+    return candidate[5]
+
+
+def list_firsts(kept: Sequence[_C], alike: Callable[[_C], Hashable]) -> Iterator[tuple[_C, ...]]:
+    """Yields those with whom a failed walk begins again: each of *kept* whom a law kept only because of others taken
+    before him, in order, then each pair of them. Those who are *alike* count once, because they would fail alike."""
+    groups: dict[Hashable, list[_C]] = {}
+    for candidate in kept:
+        group = groups.setdefault(alike(candidate), [])
+        if len(group) < 2:
+            group.append(candidate)
+    for group in islice(groups.values(), MOST_AGAIN):
+        yield (group[0],)
+    pairs: dict[frozenset[Hashable], tuple[_C, ...]] = {}
+    for one, other in combinations([candidate for group in groups.values() for candidate in group], 2):
+        if len(pairs) == MOST_AGAIN:
+            break
+        pairs.setdefault(frozenset((alike(one), alike(other))), (one, other))
+    yield from pairs.values()
