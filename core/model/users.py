@@ -111,7 +111,7 @@ class Account:
         """Tells whether one more application may begin to use resources. Whoever has a claim counts as using some."""
         return not self.max_applications or self.count_applications() < self.max_applications
 
-    def counts(self, application: Application) -> bool:
+    def is_used_by(self, application: Application) -> bool:
         """Tells whether *application* uses resources or has a claim, so that its limit does not keep it back."""
         return application in self.holders or application in self.claimants
 

@@ -283,7 +283,7 @@ def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
 
 def leave_drained(state: PartitionState, node: Node, now_ns: int) -> None:
     """Ends the claims on *node*, which takes no more work, but for asks that must run there. The asks look elsewhere;
-    victims that were told leave all the same (preemption.md B.7)."""
+    victims that were asked to leave do so all the same (preemption.md B.7)."""
     for reservation in list(node.reservations.values()):
         ask = reservation.ask
         if ask.spec.required_node:

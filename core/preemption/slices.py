@@ -11,7 +11,6 @@ from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.state import PartitionState
-from kornel.core.preemption import inheriting
 from kornel.core.preemption.kind import Driver
 from kornel.core.preemption.registry import KINDS
 
@@ -28,6 +27,7 @@ _RESUMING: Final = _with_act("resume")
 _BUSY: Final = _with_act("is_busy")
 _WORKING: Final = _with_act("work_left")
 _SERVING: Final = _with_act("serve_unplaced")
+_TAKING_OVER: Final = _with_act("take_over")
 _SERVING_UNITS: Final = _with_act("serve_unit")
 _SERVING_RESERVED: Final = _with_act("serve_reserved")
 _ENDING: Final = _with_act("end_slice")
@@ -85,7 +85,7 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
 def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     """Lets *ask*, which found no node, have room that was made for a less important ask of its leaf. Returns whether it
     does."""
-    return inheriting.take_over_claim(state, ask, now_ns)
+    return any(driver.take_over(state, ask, now_ns) for driver in _TAKING_OVER)
 
 
 def serve_unit(

@@ -194,7 +194,7 @@ async def test_nobody_ends_before_the_shim_agrees_about_all_members() -> None:
         assert "g-g1" in handler.asked
         assert cluster.ended == []
         handler.refused = {"g-g1": {"n0", "n2"}}
-        await cluster.wait(120)
+        await cluster.wait(610)  # Only the shim's mind has changed, so its no lasts ten minutes.
         assert len(cluster.ended) == 2
         assert placed_in(cluster, "g") == [["g-g0", "g-g1"]]
         assert cluster.nodes["task-g-g1"] == "n1"

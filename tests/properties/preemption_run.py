@@ -326,11 +326,11 @@ class Run(Course):
         kept = {
             key: where for key, where in kept.items() if key in after.holds or key not in after.asks or key == ask.key
         }
-        claims = before.claims | books.claims
+        claims, every = before.claims | books.claims, after.asks | before.asks | books.asks
         kept = {
             key: where
             for key, where in kept.items()
-            if key in claims or key == ask.key or not guarantee.is_lent(books, books.asks[key], ask)
+            if key in claims or key == ask.key or not (key in every and guarantee.is_lent(books, every[key], ask))
         }
         seen = books.seen(claims, kept)
         if not fits(ask.amounts, lambda t: books.free(node, t)):

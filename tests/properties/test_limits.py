@@ -4,6 +4,7 @@ and nobody waits who could go on. Held against limits that are reckoned from scr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +14,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.policies import user_limits
 from tests.examples import scale_examples
 from tests.oracles import plain_limits
+from tests.oracles.plain_limits import Owned
 from tests.properties.held_room import has_room
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.shim import WIDTH, Operation, check_books, random_history
@@ -66,9 +68,19 @@ def check_nothing_above(
         assert count <= max(shim.applications[path], counts_before[path]), f"{count} applications in {path}"
 
 
+def with_claims(shim: LimitedShim) -> dict[str, Owned]:
+    """Everybody as :meth:`LimitedShim.everybody` says, holding also what somebody leaves or has left for."""
+    found = dict(shim.everybody())
+    for ask in shim.state.requests.values():
+        if ask.pending and ask.triggered:
+            name = ask.application.application_id
+            found[name] = replace(found[name], held=[*found[name].held, dict(ask.shape.resources)])
+    return found
+
+
 def check_nobody_forgotten(shim: LimitedShim) -> None:
     """After a settled cycle no ask waits that every limit admits and an open node can hold."""
-    everybody = shim.everybody()
+    everybody = with_claims(shim)
     running = counts(shim)
     for ask in shim.state.requests.values():
         if not ask.pending or ask.reservation is not None or not _has_room(shim, ask):

@@ -84,8 +84,8 @@ def _slot_is_left(state: PartitionState, ask: Allocation) -> bool:
             if queue.running + len(queue.allocating) + len(below) >= queue.max_applications:
                 return False
     for account in application.accounts:
-        if account.max_applications and not account.counts(application):
-            others = [other for other in starting if account in other.accounts and not account.counts(other)]
+        if account.max_applications and not account.is_used_by(application):
+            others = [other for other in starting if account in other.accounts and not account.is_used_by(other)]
             if account.count_applications() + len(others) >= account.max_applications:
                 return False
     return True

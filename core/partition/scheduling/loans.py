@@ -13,6 +13,7 @@ from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
+from kornel.core.partition.asks import group_domains
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.waking import lends_room, wake_borrowers
 from kornel.core.policies.claim_order import comes_before, lent_to_child
@@ -26,9 +27,11 @@ PAUSE_PER_UNIT_NS: Final = 2 * 10**6
 def find_lent_node(state: PartitionState, ask: Allocation) -> Node | None:
     """Returns the first open node, in order, that has room for *ask* if it uses room saved for those whom it may pass;
     ``None``: there is none. Limits are not looked at."""
-    if ask.spec.required_node or ask.spec.topology is not None:
+    if ask.spec.required_node:
         return None
     found = [node for node in _nodes(state) if node in state.node_order and lends_room(state, node, ask)]
+    if ask.spec.topology is not None:
+        found = [node for node in found if group_domains.is_with_others(state, ask, node)]
     return min(found, key=lambda node: (node.score, node.node_id), default=None)
 
 

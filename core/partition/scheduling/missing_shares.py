@@ -48,6 +48,10 @@ class MissingShares:
         del slots[bisect_left(slots, inf, key=shares.__getitem__) :]
         return deque(map(watched.nodes.__getitem__, slots))  # type: ignore[arg-type]
 
+    def forget_gone(self, nodes: Mapping[str, Node]) -> None:
+        """Keeps nothing of nodes that are not among *nodes*."""
+        self._watched.compare_nodes(nodes)
+
     def _forget_oldest(self) -> None:
         most = max(1, MOST_BYTES // (8 * max(1, len(self._watched.nodes))))
         while len(self._known) > most:

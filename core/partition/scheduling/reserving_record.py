@@ -26,8 +26,8 @@ class ReservingRecord:
         """The percentage of nodes that may be kept free at the same time for asks that have waited; one node always
         may."""
         self.lapsed: dict[Node, list[dict[int, int]]] = {}
-        """What the holders lacked whose claims on a node have lapsed, until something ends there: others who would lack
-        no less save no room there."""
+        """The amounts that holders lacked on a node when their claims lapsed, until something ends there. Others who
+        would lack no less save no room there."""
         self.saved: dict[Reservation, None] = {}
         """The claims that come last: saved by age, or for asks that must run on a node and for which nobody leaves."""
         self.aged = 0

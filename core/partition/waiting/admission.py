@@ -36,7 +36,7 @@ def may_run(_state: PartitionState, application: Application) -> Gate | None:
     if not may_start_next(application):
         return application.queue
     for account in application.accounts:
-        if not account.open() and not account.counts(application):
+        if not account.open() and not account.is_used_by(application):
             return account
     return None
 

@@ -11,7 +11,7 @@ from kornel.core.laws.verdict import Violation
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.governor.source import BOUNDS
-from kornel.core.preemption.guarantee import drive, laws, rounds, unit_laws, units
+from kornel.core.preemption.guarantee import drive, inheriting, laws, rounds, unit_laws, units
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.foresight import foresee_attempt
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
@@ -47,6 +47,7 @@ GUARANTEE: Final = Kind(
         offer_due=drive.offer_due,
         resume=drive.resume_deferred,
         serve_unplaced=drive.serve_unplaced,
+        take_over=inheriting.take_over_claim,
         serve_unit=units.serve_unit,
         serve_reserved=drive.serve_reserved,
         is_busy=units.any_broken,

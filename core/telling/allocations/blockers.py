@@ -117,7 +117,7 @@ def _gate_blockers(ask: Allocation) -> Iterator[Blocker]:
                 )  # fmt: skip
     yield from _turn_blockers(application)
     for account in application.accounts:
-        if not account.open() and not account.counts(application):
+        if not account.open() and not account.is_used_by(application):
             count, most = account.count_applications(), account.max_applications
             kind = (
                 BlockerKind.USER_APPLICATIONS if account.kind is AccountKind.USER else BlockerKind.GROUP_APPLICATIONS
