@@ -41,7 +41,19 @@ class WaitingJudge:
             meant_for = course.meant_for.get(key, "")
             if any(on == meant_for and books.asks[other].required_node for other, on in books.holds.items()):
                 continue
+            if key not in books.claims and self.is_taken_over(ask, meant_for):
+                continue
             course.complain(f"starved: {key} is not placed {course.now_s - since} s after its victims left")
+
+    def is_taken_over(self, ask: Task, node: str) -> bool:
+        """Whether a more important task of the same queue, which asked for the same, has the room on *node* that was
+        made for *ask*."""
+        books = self.course.books
+        waiting = [(task, books.holds.get(key, "")) for key, task in books.asks.items() if key in books.claims]
+        return any(
+            on == node and task.queue == ask.queue and task.priority > ask.priority and task.amounts == ask.amounts
+            for task, on in (*books.running.values(), *waiting)
+        )
 
     def is_within_lowered(self, ask: Task) -> bool:
         """Whether every lowered max on the path of *ask* has room for it."""
