@@ -30,6 +30,8 @@ class Law(StrEnum):
     """A victim is on another node although the ask's node lacks room."""
     SUFFICIENT = "invariant 7"
     """The ask would not fit the node or a queue once the victims are gone."""
+    WITHIN_LIMITS = "limits"
+    """A limit of a user or group would keep the ask back although others leave for it (preemption.md B.7)."""
     MINIMAL = "invariant 8"
     """A victim is not needed."""
     REQUIRED_NODE = "invariant 18"

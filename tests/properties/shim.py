@@ -480,7 +480,7 @@ def check_nothing_left(shim: Shim) -> None:
         pairs = ask.shape.pairs
         if not ask.pending or ask.reservation is not None or ask.pool is not None:
             continue
-        if ask.application.state is AppState.FAILING:
+        if ask.application.state is AppState.FAILING or ask.application in state.gangs.leaving:
             continue
         if ask.group is not None and ask.group.is_unit:
             # Room for one is not room for all, which the random machine looks for: here they only have to be at rest.

@@ -166,6 +166,7 @@ def take_update_steps(state: PartitionState, config: PartitionConfig, now_ns: in
     reckon_fair_terms_anew(state)
     change = _Change()
     yield from _make_changes(state, config, before, change)
+    state.reserving.reviewed = ()  # Other priorities and guarantees may lend saved room to others.
     if before is not None and before.preemption != config.preemption:
         yield from _take_watch_steps(state)
     if before is not None and before.gang_scheduling is not config.gang_scheduling:

@@ -34,9 +34,6 @@ from kornel.core.preemption import slices
 QUEUES_PER_SLICE: Final = 1_000
 """The most queues whose fair-share denominators one slice computes again while those of all queues are due."""
 
-_WITHOUT_ROOM: Final = frozenset({Unschedulable.NO_FITTING_NODE, Unschedulable.REFUSED_BY_PREDICATE})
-"""The reasons for which an ask may use room that is saved for others."""
-
 
 def run(state: PartitionState, now_ns: int, budget: int) -> tuple[bool, str]:
     """Runs one slice of about *budget* decisions at most. Returns whether there may be more to do at once, and what
@@ -130,8 +127,8 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
         return gang_turns.serve_gang(state, group, now_ns)
     ask = group.first_ask()
     found = finding.find_node(state, ask)
-    if state.reserving.saved and isinstance(found, NotPlaced) and found.reason in _WITHOUT_ROOM:
-        found = loans.find_lent_node(state, ask) or found
+    if state.reserving.saved and isinstance(found, NotPlaced):
+        found = loans.find_lent_node(state, ask, found)
     if not isinstance(found, NotPlaced):
         vetting.place_vetted(state, ask, found, now_ns)
         return 1

@@ -9,14 +9,19 @@ from __future__ import annotations
 from functools import cmp_to_key
 from typing import Final
 
+from kornel.core.domain.reasons import Unschedulable
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
+from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import group_domains
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.waking import lends_room, wake_borrowers
 from kornel.core.policies.claim_order import comes_before, lent_to_child
+
+_WITHOUT_ROOM: Final = frozenset({Unschedulable.NO_FITTING_NODE, Unschedulable.REFUSED_BY_PREDICATE})
+"""The reasons for which an ask may use room that is saved for others."""
 
 WAITERS_PER_UNIT: Final = 500
 """The number of waiters on one node that cost as much to look at as one decision."""
@@ -24,15 +29,18 @@ PAUSE_PER_UNIT_NS: Final = 2 * 10**6
 """The time to the next look for each such cost, so that looks take a percentage of the time at most."""
 
 
-def find_lent_node(state: PartitionState, ask: Allocation) -> Node | None:
-    """Returns the first open node, in order, that has room for *ask* if it uses room saved for those whom it may pass;
-    ``None``: there is none. Limits are not looked at."""
-    if ask.spec.required_node:
-        return None
+def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> Node | NotPlaced:
+    """Returns the first open node, in order, that has room for *ask*, which found none because of *why*, if it uses
+    room saved for those whom it may pass. If there is none, returns *why*, or that the shim has refused them all."""
+    if ask.spec.required_node or why.reason not in _WITHOUT_ROOM:
+        return why
     found = [node for node in _nodes(state) if node in state.node_order and lends_room(state, node, ask)]
     if ask.spec.topology is not None:
         found = [node for node in found if group_domains.is_with_others(state, ask, node)]
-    return min(found, key=lambda node: (node.score, node.node_id), default=None)
+    allowed = [node for node in found if node.node_id not in (ask.refused or ())]
+    if found and not allowed:
+        return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
+    return min(allowed, key=lambda node: (node.score, node.node_id), default=None) or why
 
 
 def is_due(state: PartitionState, now_ns: int) -> bool:

@@ -125,7 +125,7 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
     if limited is None and not ask.spec.required_node:
         other = finding.find_node(state, ask)
         if isinstance(other, NotPlaced) and state.reserving.saved:
-            other = loans.find_lent_node(state, ask) or other
+            other = loans.find_lent_node(state, ask, other)
         if not isinstance(other, NotPlaced):
             _place_in_turn(state, reservation, other, now_ns)
             return

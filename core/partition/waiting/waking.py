@@ -107,13 +107,20 @@ def wake_borrowers(state: PartitionState, node: Node) -> bool:
                 activate_group(waiter)
             else:
                 look_again(state, waiter)
+    for shape in [shape for shape in state.refused if all(most[t] >= amount for t, amount in shape.pairs)]:
+        elsewhere = [asks for nodes, asks in state.refused[shape].items() if node.node_id not in nodes]
+        for ask in [ask for asks in elsewhere for ask in asks if lends_room(state, node, ask)]:
+            move_ask(state, ask, AskMove.FORGIVE)
+            resume_waiting(state, ask)
+            found = True
     return found
 
 
 def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
-    """Tells whether *node* has room for *ask* if it uses what is saved there for those whom it may pass."""
+    """Tells whether *node* has room for *ask* if it uses what is saved there for those whom it may pass, whatever the
+    shim has refused."""
     claims = node.claims
-    if claims is None or node.node_id in (ask.refused or ()):
+    if claims is None:
         return False
     mode = state.guarantee_mode
     saved = [claim for claim in claims.reservations.values() if claim.comes_last]

@@ -14,6 +14,7 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
 from kornel.core.domain.topology import Wish
 from kornel.core.laws import freed_devices, overkill, whole_gangs
+from kornel.core.laws.limits import check_limits
 from kornel.core.laws.verdict import Law, Violation, net_of, path_of
 from kornel.core.model.allocations import Allocation, stand_together
 from kornel.core.model.nodes import Node
@@ -35,7 +36,7 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
             _check_gangs, _on_node, _check_sufficient, _check_devices, _check_domain, _check_minimal, _node_usable,
         )
         for violation in rule(case)
-    )  # fmt: skip
+    ) + tuple(check_limits((plan.ask,), view.types.names))  # fmt: skip
 
 
 def check_exhaustive(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:

@@ -12,6 +12,7 @@ from kornel.core.domain.gangs import HARD
 from kornel.core.domain.resources import NOTHING
 from kornel.core.domain.topology import Wish
 from kornel.core.laws import freed_devices, overkill, whole_gangs
+from kornel.core.laws.limits import check_limits
 from kornel.core.laws.verdict import Law, Violation, path_of
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
@@ -41,7 +42,7 @@ def check(view: PartitionView, plan: UnitPlan) -> tuple[Violation, ...]:
             _check_gangs, _check_places, _check_devices, _check_domains, _check_queues, _check_minimal,
         )
         for violation in rule(case)
-    )  # fmt: skip
+    ) + tuple(check_limits([place.ask for place in plan.places], view.types.names))  # fmt: skip
 
 
 class _UnitCase(Case):

@@ -268,7 +268,8 @@ def _within_limits(application: Application, pairs: Pairs, count: int, taken: di
         for t, amount in pairs:
             most = account.limit.max.get(t)
             if most is not None:
-                count = min(count, max(0, most - account.used[t] - used.get(t, 0)) // amount)
+                left = most - account.used[t] - account.claimed[t] - used.get(t, 0)
+                count = min(count, max(0, left) // amount)
     for account in application.accounts:
         used = taken.setdefault(account, {})
         for t, amount in pairs:

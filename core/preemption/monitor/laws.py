@@ -352,7 +352,7 @@ class _After:
                 booked = self._of_account.get((account, t), 0) + amount
                 self._of_account[account, t] = booked
                 most = account.limit.max.get(t)
-                if most is not None and account.used[t] + booked > most:
+                if most is not None and account.used[t] + account.claimed[t] + booked > most:
                     yield Violation(
                         Law.SUFFICIENT, f"{ask.key} would exceed the limit of {account.kind} {account.name}"
                     )

@@ -271,7 +271,8 @@ class Planner:
             planned = self._accounts.get(account, {})
             for t, amount in ask.shape.pairs:
                 most = account.limit.max.get(t)
-                if most is not None and account.used[t] + planned.get(t, 0) + amount > most:
+                taken = account.used[t] + account.claimed[t] + planned.get(t, 0)
+                if most is not None and taken + amount > most:
                     return False
         return True
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.laws import freed_devices, overkill
+from kornel.core.laws.limits import check_limits
 from kornel.core.laws.verdict import Law, Violation
 from kornel.core.model.allocations import Allocation
 from kornel.core.policies.view import PartitionView
@@ -23,6 +24,7 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
         *_check_eligible(plan),
         *_sufficient_and_minimal(view, plan),
         *_check_milder(view, plan),
+        *check_limits((plan.ask,), view.types.names),
     )
 
 
