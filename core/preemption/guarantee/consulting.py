@@ -90,8 +90,11 @@ class Dialogue:
         if not self._open:
             self._resume_planner()
 
-    def leave_out_refused(self, now_ns: int) -> None:
-        """Leaves the nodes that the shim has refused out for the ask from now on."""
+    def leave_out_refused(self, now_ns: int, chosen: Node | None = None) -> None:
+        """Leaves the nodes that the shim has refused out for the ask from now on, but for the one that was *chosen*: it
+        was refused with other victims, and allowed with those of the plan."""
+        if chosen is not None:
+            self._refused.pop(chosen.node_id, None)
         pausing.leave_out(self._state, self._ask, tuple(self._refused), self._refused, now_ns, logged=False)
 
     def drop_questions(self) -> None:

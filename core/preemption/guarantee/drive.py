@@ -368,7 +368,8 @@ def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Preemp
                 now_ns=now_ns,
                 within=within,
             )
-            dialogue.leave_out_refused(now_ns)
+            chosen = None if isinstance(found, Refusal) else found.node
+            dialogue.leave_out_refused(now_ns, chosen)
             return name_roomy_nodes(ask, within, found) if isinstance(found, Refusal) else found
         except AnswerPending:
             pass

@@ -38,7 +38,7 @@ from kornel.core.partition.asks import finding, moves, savings
 from kornel.core.partition.asks.reservations import end_reservation, reserve_node
 from kornel.core.partition.books import ledger
 from kornel.core.partition.books.fair_terms import refresh_fair_terms, refresh_fair_terms_below
-from kornel.core.partition.scheduling import gang_turns, placement, reserved, vetting
+from kornel.core.partition.scheduling import gang_turns, loans, placement, reserved, vetting
 from kornel.core.partition.scheduling.cycle import first_group, set_aside
 from kornel.core.partition.scheduling.gang_places import Places, find_places
 from kornel.core.partition.scheduling.missing_shares import MissingShares
@@ -219,7 +219,8 @@ class Sandbox:
         self.journal.keep_record(ask.shape)
         own = ask.reservation.node if ask.reservation is not None else None
         if own is None or not fits_on(own, ask) or own.node_id in (ask.refused or {}):
-            return finding.find_node(self.state, ask)
+            found = finding.find_node(self.state, ask)
+            return loans.find_lent_node(self.state, ask, found) if isinstance(found, NotPlaced) else found
         return finding.exceeded_limit(self.state, ask) or own
 
     def place_everybody(self) -> Iterator[tuple[Allocation, Node]]:

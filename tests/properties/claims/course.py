@@ -325,7 +325,7 @@ class Course:
             before = before.copied()
             for task in group:
                 before.running[task.key] = (before.waiting.pop(task.key), places[task.key])
-                self.scene.running[task.key] = (self.scene.waiting.pop(task.key), places[task.key])
+                self.scene.running[task.key] = (self.scene.waiting.pop(task.key, task), places[task.key])
 
     def _judge_victims(self, before: Scene, decisions: list[PreemptionDecided]) -> None:
         """Judges one plan: for whom victims were told to leave."""
