@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
+from weakref import proxy
 
 from kornel.core.domain.devices import WHOLE, DeviceRequest
 from kornel.core.model.allocations import Allocation
@@ -77,7 +78,8 @@ class Sharing:
         while len(self._taken) < len(self._wanting):
             at = len(self._taken)
             if at == len(self._choices):
-                self._choices.append(self._list_choices(at))
+                # A generator that referred to its owner would keep it, and be freed by the collector alone.
+                self._choices.append(Sharing._list_choices(proxy(self), at))
             taken = next(self._choices[at], None)
             if taken is not None:
                 self.steps += self._cost

@@ -28,7 +28,7 @@ from kornel.core.domain.effects import (
     PreemptionDecided,
     Released,
 )
-from kornel.core.model.allocations import Reservation
+from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.partition.engine import Engine
 from kornel.core.partition.state import PartitionState
 from tests.properties.lending import may_use
@@ -55,6 +55,8 @@ class _Before(NamedTuple):
     in_flight: frozenset[str]
     counted: dict[str, frozenset[str]]
     swaps: dict[str, dict[str, frozenset[str]]]
+    saved: dict[str, Allocation]
+    """The asks for which room is saved, and nobody leaves."""
 
 
 class World:
@@ -177,6 +179,7 @@ class World:
             frozenset(name for s in partitions for name, r in s.requests.items() if r.replaces is not None),
             {s.name: counted(s) for s in partitions},
             {s.name: swapping(s) for s in partitions},
+            {claim.ask.key: claim.ask for s in partitions for claim in s.reservations.values() if claim.comes_last},
         )
 
     def _known(self, before: _Before) -> Known:
@@ -187,7 +190,7 @@ class World:
             for node, held in before.holders.items()
         }
 
-        saved = {r.ask.key: r.ask for held in before.holders.values() for r in held if r.comes_last}
+        saved = before.saved
 
         def lends(holder: str, name: str) -> bool:
             for state in self.states():
