@@ -52,13 +52,12 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     # other nodes, in scheduling order.
     for reservation in _in_order_of_claims(ready):
         _try_own_node(state, reservation, now_ns)
-    waits = 0
     for number, reservation in enumerate(ready):
         if state.search_cost - cost_before >= MOST_SEARCH_COST:
             state.reserved_ready.update(dict.fromkeys(r for r in ready[number:] if r.ask.reservation is r))
             break
         _try_elsewhere(state, reservation, now_ns)
-        waits += reservation in state.reserved_ready
+    waits = sum(r in state.reserved_ready and r.comes_last and loans.is_outranked(state, r.ask) for r in ready)
     return len(ready) - waits + cost + state.search_cost - cost_before
 
 
