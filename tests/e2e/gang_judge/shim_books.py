@@ -25,7 +25,9 @@ class Task:
     """Tells whether its end was asked for in another way than by preemption, or its place is being taken."""
     devices: tuple[str, ...] = ()
     avoided: set[str] = field(default_factory=set)
-    """Nodes on which it could not be started."""
+    """Nodes on which it could not be started a moment ago."""
+    tried_last: bool = False
+    """Tells whether it could not be started somewhere: such a node is tried last from then on."""
 
     @property
     def key(self) -> str:
