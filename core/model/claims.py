@@ -128,7 +128,7 @@ class Claims:
             unbook_amounts(self.unowned, pairs)
             unbook_amounts(self.leaving, pairs)
 
-    def open_room(self, free: Vector, lent: Iterable[Reservation] = ()) -> Vector:
+    def open_room(self, free: Vector, lent: Collection[Reservation] = ()) -> Vector:
         """Returns, by type, how much of *free* any ask may take now without touching what is held; if negative,
         nothing. *lent*: claims of those who come last that the ask may pass.
 
@@ -136,7 +136,7 @@ class Claims:
         """
         if not any(self.needed) and not any(self.by_age):
             return free
-        by_age = self.by_age.copy()
+        by_age = self.by_age.copy() if lent else self.by_age
         for reservation in lent:
             unbook_amounts(by_age, reservation.pairs)
         return [
