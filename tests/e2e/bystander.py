@@ -66,6 +66,17 @@ class Talk:
             self._responses.put(error)
 
 
+def _ask_until_heard(method: Any, request: Any) -> Any:
+    """The answer of a call. What gRPC refused beside an attack is asked again, as clients do."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return method(request, timeout=PATIENCE_S)
+        except grpc.RpcError as refusal:
+            if refusal.code() not in _AGAIN or time.monotonic() > deadline:
+                raise
+
+
 class Bystander:
     """A well-behaved shim, rm-1, whose three streams stay open through everything."""
 
@@ -102,19 +113,13 @@ class Bystander:
         assert self._health() == health_pb2.HealthCheckResponse.SERVING
 
     def _health(self) -> int:
-        """What the core says of itself. What gRPC refused beside an attack is asked again, as clients do."""
+        """What the core says of itself."""
         check: Any = HealthStub(self._channel).Check  # type: ignore[attr-defined]
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                return int(check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S).status)
-            except grpc.RpcError as refusal:
-                if refusal.code() not in _AGAIN or time.monotonic() > deadline:
-                    raise
+        return int(_ask_until_heard(check, health_pb2.HealthCheckRequest()).status)
 
     def status(self) -> status_pb2.PartitionStatus:
-        stub = status_pb2_grpc.StatusServiceStub(self._channel)
-        answer = stub.GetStatus(status_pb2.GetStatusRequest(audit=True), timeout=PATIENCE_S)
+        stub: Any = status_pb2_grpc.StatusServiceStub(self._channel)
+        answer = _ask_until_heard(stub.GetStatus, status_pb2.GetStatusRequest(audit=True))
         return answer.partitions[0]
 
     def connections(self) -> int:
