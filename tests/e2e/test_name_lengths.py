@@ -12,7 +12,16 @@ from kornel.core.domain.names import LONGEST_MANAGER, LONGEST_NAME, LONGEST_TAGS
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from kornel.v1.read_pb2 import GetNodeRequest
-from tests.e2e.harness import Conversation, Core, allocation_request, application_request, ask, create, node_request
+from tests.e2e.harness import (
+    CONFIG,
+    Conversation,
+    Core,
+    allocation_request,
+    application_request,
+    ask,
+    create,
+    node_request,
+)
 from tests.patience import PATIENCE_S
 from tests.waiting import until
 
@@ -77,8 +86,11 @@ async def test_answers_about_long_names_fit_the_messages_of_any_client(reg: Core
     name = "\U0001f600" * (LONGEST_NAME - 10)
     async with grpc.aio.insecure_channel(reg.address) as channel:
         stub: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
+        # Only a resource manager may send so much at once, so the core is to know it before.
+        await stub.RegisterResourceManager(
+            si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=PATIENCE_S
+        )
         async with Conversation.open(stub.UpdateNode()) as stream:
-            await stream.send(node_request())
             names = [f"{name}{number}" for number in range(1_500)]
             await stream.send(node_request(*(create(each, vcore=-1) for each in names)))
             assert [rejected.nodeID for rejected in await stream.entries(len(names))] == names
