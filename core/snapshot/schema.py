@@ -143,6 +143,7 @@ from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.enforcement import Enforcement, Remainder, Standing
 from kornel.core.preemption.quota.plan import ProtectedBy, Protection
 from kornel.core.preemption.quota.timer_rules import Terms
+from kornel.core.preemption.required_node import cycle_limit as required_cycle_limit
 from kornel.core.preemption.victim_index import VictimIndex
 from kornel.core.snapshot.kept import Kept, Schema, named_of
 
@@ -193,6 +194,7 @@ FUNCTIONS: Final = {
     **named_of(placeholders, "_note_timeout"),
     **named_of(queue_order, "queue_turn_key"),
     **named_of(quota_timers, "_look_at_queues", "_look_at_victims"),
+    **named_of(required_cycle_limit, "_look_again"),
     **named_of(reserving, "_decide_reservation", "_drop_question"),
     **named_of(task_groups, "_by_age", "by_order"),
     **named_of(unit_consulting, "_allow_open_questions", "_note_last_victim", "_note_refused_nodes"),

@@ -14,6 +14,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Vector
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies import user_limits
+from kornel.core.service.wire import PARTITION_ATTRIBUTE
 from kornel.core.telling.partitions.partition_status import partition_status
 from kornel.core.telling.queues.above_max import above_max_of
 from tests.scenarios.language import shown
@@ -86,7 +87,10 @@ def _show_node(state: PartitionState, node_id: str, fields: list[str]) -> str:
         "schedulable": lambda: "yes" if node.schedulable else "no",
         "reserved": lambda: ",".join(node.reservations) or "-",
         "devices": lambda: _devices(node),
-        "attributes": lambda: ",".join(f"{key}:{value}" for key, value in node.attributes) or "-",
+        # Over the wire a node has its partition among its attributes.
+        "attributes": lambda: (
+            ",".join(f"{key}:{value}" for key, value in node.attributes if key != PARTITION_ATTRIBUTE) or "-"
+        ),
     }
     return f"node {node_id} {_fields(known, fields, 'free')}"
 

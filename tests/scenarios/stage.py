@@ -122,7 +122,7 @@ class Stage:
             "update-config": self._update_configuration,
             "cycle": self._cycle,
             "cycles": self._cycles,
-            "preempt-cycle": lambda _: self._describe(self.engine.preempt(self.now_ns)),
+            "preempt-cycle": lambda _: self._preempt(),
             "attach": self._attach,
             "detach": lambda _: self._apply(DetachCallbacks(RM)),
             "answer": self._answer,
@@ -215,6 +215,9 @@ class Stage:
     def _acknowledge(self, line: Line) -> list[str]:
         placed = PlacementKey(partition_of(line), line.name, line.options.get("node", ""))
         return self._apply(AnswerCallbacks(RM, acknowledged=(placed,)))
+
+    def _preempt(self) -> list[str]:
+        return self._describe(self.engine.preempt(self.now_ns))
 
     def _cycle(self, line: Line) -> list[str]:
         answers = self._run_slices(int(line.options.get("budget", "1000")), once="once" in line.names)

@@ -17,15 +17,20 @@ from kornel.core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
+from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import identity_of
-from kornel.core.service.wire import Decoder
+from kornel.core.service.wire import PARTITION_ATTRIBUTE, Decoder
 from kornel.si.v1 import si_pb2 as si
+from tests.scenarios.language import RM
 from tests.scenarios.stage import Stage
 
 HOUR_S: Final = 3_600
 APPLICATION_TIME: Final = "yunikorn.apache.org/creationTime"
 ALLOCATION_TIME: Final = "creationTime"
+DEFAULT_PARTITION: Final = full_partition_name(RM, "")
+
+Request = si.ApplicationRequest | si.AllocationRequest | si.NodeRequest
 
 
 class WallClockStage(Stage):
@@ -46,40 +51,51 @@ class WallClockStage(Stage):
 
     def _send(self, command: Command) -> Iterable[Command]:
         """Returns what the core reads where a shim means *command*."""
-        match command:
-            case UpdateApplications(rm_id, add, remove):
-                return self._decoder.application_commands(
-                    si.ApplicationRequest(
-                        rmID=rm_id,
-                        new=map(self._application_message, add),
-                        remove=[
-                            si.RemoveApplicationRequest(applicationID=ref.application_id, partitionName=ref.partition)
-                            for ref in remove
-                        ],
-                    )
-                )
-            case UpdateAllocations(rm_id, allocations, ask_releases, releases) if not _mixes_generations(allocations):
-                return self._decoder.allocation_commands(
-                    si.AllocationRequest(
-                        rmID=rm_id,
-                        allocations=[self._allocation_message(spec) for spec in allocations if not spec.legacy],
-                        asks=[self._ask_message(spec) for spec in allocations if spec.legacy],
-                        releases=si.AllocationReleasesRequest(
-                            allocationAsksToRelease=map(_ask_release_message, ask_releases),
-                            allocationsToRelease=map(_release_message, releases),
-                        ),
-                    )
-                )
-            case UpdateNodes():
-                return [UpdateNodes(command.rm_id, tuple(map(self._send_node, command.nodes)))]
+        match self.write_request(command):
+            case si.ApplicationRequest() as request:
+                return self._decoder.application_commands(request)
+            case si.AllocationRequest() as request:
+                return self._decoder.allocation_commands(request)
+            case si.NodeRequest() as request:
+                return self._decoder.node_commands(request)
         return [command]
 
-    def _send_node(self, node: NodeSpec) -> NodeSpec:
-        """Returns *node* with its allocations as they are read; about nodes themselves no shim states a time."""
-        running = self._decoder.allocation_commands(
-            si.AllocationRequest(allocations=map(self._allocation_message, node.existing))
+    def write_request(self, command: Command) -> Request | None:
+        """Returns the request by which a shim says *command*; none if no single request does."""
+        match command:
+            case UpdateApplications(rm_id, add, remove):
+                return si.ApplicationRequest(
+                    rmID=rm_id,
+                    new=map(self._application_message, add),
+                    remove=[
+                        si.RemoveApplicationRequest(applicationID=ref.application_id, partitionName=ref.partition)
+                        for ref in remove
+                    ],
+                )
+            case UpdateAllocations(rm_id, allocations, ask_releases, releases) if not _mixes_generations(allocations):
+                return si.AllocationRequest(
+                    rmID=rm_id,
+                    allocations=[self._allocation_message(spec) for spec in allocations if not spec.legacy],
+                    asks=[self._ask_message(spec) for spec in allocations if spec.legacy],
+                    releases=si.AllocationReleasesRequest(
+                        allocationAsksToRelease=map(_ask_release_message, ask_releases),
+                        allocationsToRelease=map(_release_message, releases),
+                    ),
+                )
+            case UpdateNodes(rm_id, nodes):
+                return si.NodeRequest(rmID=rm_id, nodes=map(self._node_message, nodes))
+        return None
+
+    def _node_message(self, node: NodeSpec) -> si.NodeInfo:
+        partition = {} if node.partition == DEFAULT_PARTITION else {PARTITION_ATTRIBUTE: node.partition}
+        return si.NodeInfo(
+            nodeID=node.node_id,
+            action=si.NodeInfo.ActionFromRM.ValueType(node.action),
+            attributes=dict(node.attributes) | partition,
+            schedulableResource=_amounts(node.capacity),
+            occupiedResource=_amounts(node.occupied),
+            existingAllocations=map(self._allocation_message, node.existing),
         )
-        return node._replace(existing=tuple(spec for command in running for spec in command.allocations))
 
     def _application_message(self, spec: ApplicationSpec) -> si.AddApplicationRequest:
         tags = dict(spec.tags)
