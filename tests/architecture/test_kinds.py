@@ -24,7 +24,10 @@ ROOMS_AND_REGISTRY = {
 EXCEPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "core.partition.state": (("guarantee", "quota", "monitor"), "holds the record of each kind that keeps one"),
     "core.partition.configuration.configure": (("quota",), "a max that is lowered starts a timer"),
-    "core.snapshot.schema": (("guarantee", "quota", "monitor"), "lists the types of every record of a snapshot"),
+    "core.snapshot.schema": (
+        ("guarantee", "required-node", "quota", "monitor"),
+        "lists the types of every record of a snapshot",
+    ),
     "core.telling.configuration.enforcement_trial": (("quota",), "foretells what a lowered max would do"),
     "core.telling.queues.above_max": (("quota",), "shows what queues hold above their max"),
     "core.telling.what_if.questions": (("quota",), "asks the planner of a supposed max"),
