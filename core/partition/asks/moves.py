@@ -46,10 +46,10 @@ def place_ask(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -
 
 
 def place_unasked(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
-    """Charges *allocation*, which never waited, on *node* without any check, because the shim says that it runs
-    there."""
+    """Charges *allocation*, which never waited, on *node* without any check, because the shim says that it runs there:
+    since its creation, if the shim gives that, or since now."""
     move_ask(state, allocation, _PLACE)
-    ledger.book_allocation(state, allocation, node, now_ns)
+    ledger.book_allocation(state, allocation, node, min(allocation.created_ns, now_ns))
 
 
 def hold_ask(state: PartitionState, ask: Allocation, node: Node) -> None:
