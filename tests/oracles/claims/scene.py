@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from tests.oracles.claims import built
 from tests.oracles.plain_limits import Limits, Owned, WrittenLimit, chosen_group
 from tests.oracles.rules.world import Amounts, is_inside
 
@@ -196,7 +197,7 @@ class Scene:
                 continue
             least = self.applications[task.application].minimums.get(task.group, 0)
             runs = sum(other.key in self.running for other in members)
-            if least > 1 and not runs:
+            if least > 1 and not runs and (task.placeholder or built.TASKS_GATHER):
                 units.setdefault((task.application, task.group), []).append(task)
             else:
                 found.append(Waiter((task,), repairs=0 < runs < least))
