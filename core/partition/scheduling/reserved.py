@@ -58,7 +58,7 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
             state.reserved_ready.update(dict.fromkeys(r for r in ready[number:] if r.ask.reservation is r))
             break
         _try_elsewhere(state, reservation, now_ns)
-    waits = sum(r in state.reserved_ready and r.comes_last and loans.is_outranked(state, r.ask) for r in ready)
+    waits = sum(r in state.reserved_ready and loans.is_outranked(state, r.ask) for r in ready)
     return len(ready) - waits + cost + state.search_cost - cost_before
 
 
@@ -98,8 +98,10 @@ def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) 
 
 
 def _place_in_turn(state: PartitionState, reservation: Reservation, node: Node, now_ns: int) -> None:
-    """Places the ask on *node*, or has it wait for those who come before it and are about to be tried."""
-    if reservation.comes_last and loans.is_outranked(state, reservation.ask):
+    """Places the ask on *node*, or has it wait for those who come before it and are about to be tried. The room that
+    others leave for it is its own."""
+    saved_or_open = reservation.comes_last or node is not reservation.node
+    if saved_or_open and loans.is_outranked(state, reservation.ask):
         state.reserved_ready[reservation] = None
     else:
         vetting.place_vetted(state, reservation.ask, node, now_ns)

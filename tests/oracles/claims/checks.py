@@ -356,14 +356,17 @@ def find_idle_line(scene: Scene) -> Iterator[Finding]:
     if any(claim.node and not claim.firm for claim in scene.claims):
         return
     for waiter in sorted(scene.waiters(), key=lambda w: (w.since, w.name)):
-        ahead = [o for o in scene.waiters() if o.name != waiter.name and not _is_earlier(scene, waiter, o)]
-        if ahead or scene.now - waiter.since <= AGE_S or waiter.required or _gathers(scene, waiter):
-            continue
-        if may_be_refused(scene, waiter) or scene.holds(waiter, firm=True) or scene.holds(waiter, firm=False):
+        if scene.now - waiter.since <= AGE_S or waiter.required or _gathers(scene, waiter):
             continue
         if len(waiter.tasks) > 1 and not built.GANGS_SAVE_PLACES:
             continue
         if waiter.tasks[0].refused and not built.REFUSED_SAVE:
+            continue
+        if scene.holds(waiter, firm=True) or scene.holds(waiter, firm=False):
+            continue
+        if any(o.name != waiter.name and not _is_earlier(scene, waiter, o) for o in scene.waiters()):
+            continue
+        if may_be_refused(scene, waiter):
             continue
         if find_places(scene, waiter) is None and find_places(emptied(scene, waiter.application, asks=True), waiter):
             kind = "5 no room saved for a gang" if len(waiter.tasks) > 1 else "5 no room saved"

@@ -140,6 +140,9 @@ class Scene:
     """The last state of each application that the shim was told."""
     now: int = 0
     strict: bool = False
+    still: bool = False
+    """Tells whether nothing of it changes any more once it was looked at."""
+    _found: list[Waiter] | None = field(default=None, init=False, repr=False, compare=False)
 
     def copied(self) -> Scene:
         """Returns the scene as it is, which nothing changes any more."""
@@ -151,6 +154,7 @@ class Scene:
             waiting=dict(self.waiting),
             states=dict(self.states),
             applications=dict(self.applications),
+            still=True,
         )
 
     def task(self, key: str) -> Task:
@@ -185,6 +189,8 @@ class Scene:
         A real task whose group still has placeholders waits for one of these, and is no waiter; nor is a member while
         others of its group are leaving.
         """
+        if self._found is not None:
+            return self._found
         found: list[Waiter] = []
         units: dict[tuple[str, str], list[Task]] = {}
         for task in self.waiting.values():
@@ -201,12 +207,16 @@ class Scene:
                 units.setdefault((task.application, task.group), []).append(task)
             else:
                 found.append(Waiter((task,), repairs=0 < runs < least))
-        return found + [Waiter(tuple(tasks)) for tasks in units.values()]
+        found += [Waiter(tuple(tasks)) for tasks in units.values()]
+        self._found = found if self.still else None
+        return found
 
     def members(self, task: Task) -> list[Task]:
         """Returns the waiting and running members of the group of *task*; nobody if it is in none."""
+        if not task.group:
+            return []
         everybody = [*self.waiting.values(), *(other for other, _ in self.running.values())]
-        return [o for o in everybody if task.group and (o.application, o.group) == (task.application, task.group)]
+        return [o for o in everybody if (o.application, o.group) == (task.application, task.group)]
 
     def waiter(self, key: str) -> Waiter | None:
         """Returns the waiter with the task *key*; ``None``: it waits for a placeholder, or does not wait."""
