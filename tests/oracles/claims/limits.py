@@ -23,8 +23,16 @@ class Bound:
     of_queue: bool
 
 
-def bounds(scene: Scene, application: str) -> Iterator[Bound]:
-    """Yields all limits that bind *application*, those of the leaf first; root's own max is none."""
+def bounds(scene: Scene, application: str) -> list[Bound]:
+    """Returns all limits that bind *application*, those of the leaf first; root's own max is none."""
+    what = f"bounds of {application}"
+    if what not in scene.known:
+        scene.known[what] = list(_find_bounds(scene, application))
+    found: list[Bound] = scene.known[what]
+    return found
+
+
+def _find_bounds(scene: Scene, application: str) -> Iterator[Bound]:
     known, group = scene.applications[application], scene.chosen_group(application)
 
     def below(path: str, **same: str | None) -> Callable[[str], bool]:

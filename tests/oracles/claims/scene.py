@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tests.oracles.claims import built
 from tests.oracles.plain_limits import Limits, Owned, WrittenLimit, chosen_group
@@ -142,11 +143,13 @@ class Scene:
     strict: bool = False
     still: bool = False
     """Tells whether nothing of it changes any more once it was looked at."""
+    known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was worked out from queues and applications alone; copies share it."""
     _found: list[Waiter] | None = field(default=None, init=False, repr=False, compare=False)
 
     def copied(self) -> Scene:
         """Returns the scene as it is, which nothing changes any more."""
-        return replace(
+        copy = replace(
             self,
             nodes=dict(self.nodes),
             running=dict(self.running),
@@ -156,6 +159,8 @@ class Scene:
             applications=dict(self.applications),
             still=True,
         )
+        copy.known = self.known
+        return copy
 
     def task(self, key: str) -> Task:
         return self.waiting[key] if key in self.waiting else self.running[key][0]
@@ -167,8 +172,11 @@ class Scene:
         return {path: queue.limits for path, queue in self.queues.items()}
 
     def chosen_group(self, application: str) -> str | None:
-        known = self.applications[application]
-        return chosen_group(self.limits(), Owned(known.user, known.groups, known.queue))
+        if application not in self.known:
+            owner = self.applications[application]
+            self.known[application] = chosen_group(self.limits(), Owned(owner.user, owner.groups, owner.queue))
+        group: str | None = self.known[application]
+        return group
 
     def sum_running(self, t: str, counts: Callable[[Task, str], bool]) -> int:
         """Returns what the running tasks that *counts* accepts (task, node) use of *t*."""
