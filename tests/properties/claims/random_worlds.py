@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -72,6 +73,11 @@ class World:
 def random_world(number: int) -> World:
     """Returns the world of this number: one to six nodes, up to 25 asks, mostly full, rich in limits."""
     return _Maker(number).make()
+
+
+def small_worlds(count: int, numbers: Iterable[int]) -> list[World]:
+    """Returns the smallest *count* worlds of *numbers*."""
+    return sorted(map(random_world, numbers), key=lambda world: (world.steps, world.number))[:count]
 
 
 class _Maker:
