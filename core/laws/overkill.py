@@ -31,6 +31,14 @@ class Need:
         """Returns what all victims together free there."""
         return sum(self.gains.values())
 
+    def left_after(self, gone: Sequence[str]) -> int:
+        """Returns how much is missing once the victims *gone*, by key, have left; 0 or less: enough is freed."""
+        return self.amount - sum([self.gains.get(key, 0) for key in gone])
+
+    def may_serve(self, key: str) -> bool:
+        """Tells whether the victim called *key* frees some of the amount, and may be taken for it."""
+        return self.gains.get(key, 0) > 0 and key in self.mine
+
     def depends_on(self, key: str) -> bool:
         """Tells whether less than the amount would be freed without the victim called *key*."""
         return self.amount > 0 and self.freed() - self.gains.get(key, 0) < self.amount

@@ -34,6 +34,8 @@ class Law(StrEnum):
     """A limit of a user or group would keep the ask back although others leave for it (preemption.md B.7)."""
     MINIMAL = "invariant 8"
     """A victim is not needed."""
+    MILDEST = "invariant 8, walk"
+    """The victims, sorted worst first, are worse than those of the plain walk over the same node or leaf."""
     REQUIRED_NODE = "invariant 18"
     """A victim of an ask with a required node is on another node, or is more important than the ask."""
     WITHIN_QUOTA = "invariant 16"

@@ -6,7 +6,7 @@ The law binds every kind of preemption except that on a required node. It counts
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kornel.core.domain.ask_places import AskPlace
@@ -19,18 +19,47 @@ from kornel.core.model.applications import Application
 def check(victims: Sequence[Allocation]) -> Iterator[Violation]:
     """Yields gangs of which too few members would be left for any of them to be of use."""
     for application, losses in _group_losses(victims).items():
-        running = _list_running(application)
-        if all(member in losses for member in running):
-            continue
-        for name in dict.fromkeys(victim.spec.task_group for victim in losses):
-            before = [member for member in running if member.spec.task_group == name]
-            after = [member for member in before if member not in losses]
-            least = _find_minimum(application, name, len(before))
-            if len(after) < least:
-                detail = (
-                    f"{application.application_id} would keep {len(after)} of {len(before)} in {name}, needs {least}"
-                )
-                yield Violation(Law.GANG_WHOLE, detail)
+        if not all(member in losses for member in _list_running(application)):
+            yield from _find_shortfalls(application, losses)
+
+
+def keep_minimum(victims: Sequence[Allocation]) -> bool:
+    """Tells whether *victims* may leave one by one: each task group keeps its minimum, so no gang leaves as a whole."""
+    return not any(any(_find_shortfalls(gang, losses)) for gang, losses in _group_losses(victims).items())
+
+
+def list_minimum_members(tasks: Sequence[Allocation]) -> set[Allocation]:
+    """Returns those of *tasks* that belong to the minimum of their task group. Beyond it are the least important
+    members, of equals the idle placeholders, then the newest."""
+    found: set[Allocation] = set()
+    for application in _group_losses(tasks):
+        running = sorted(_list_running(application), key=_least_important)
+        for name in dict.fromkeys(member.spec.task_group for member in running):
+            members = [member for member in running if member.spec.task_group == name]
+            spare = [member for member in members if member.place is AskPlace.PLACED]
+            beyond = spare[: len(members) - _find_minimum(application, name, len(members))]
+            found.update(member for member in members if member not in beyond)
+    return found
+
+
+def _least_important(member: Allocation) -> tuple[int, bool, bool, bool, bool, int, str]:
+    spec = member.spec
+    return (
+        spec.priority, bool(spec.required_node), spec.originator, not spec.allow_preempt_self, not spec.placeholder,
+        -member.created_ns, member.key,
+    )  # fmt: skip
+
+
+def _find_shortfalls(application: Application, losses: Mapping[Allocation, None]) -> Iterator[Violation]:
+    """Yields the task groups of *application* that would keep too few members without *losses*."""
+    running = _list_running(application)
+    for name in dict.fromkeys(victim.spec.task_group for victim in losses):
+        before = [member for member in running if member.spec.task_group == name]
+        after = [member for member in before if member not in losses]
+        least = _find_minimum(application, name, len(before))
+        if len(after) < least:
+            detail = f"{application.application_id} would keep {len(after)} of {len(before)} in {name}, needs {least}"
+            yield Violation(Law.GANG_WHOLE, detail)
 
 
 def merge_gangs(needs: Sequence[Need], victims: Sequence[Allocation]) -> tuple[list[Need], list[str]]:

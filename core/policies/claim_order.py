@@ -13,6 +13,7 @@ from kornel.core.domain.priorities import exposed_priority
 from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.queues import Queue
+from kornel.core.policies.guarantees import list_guarantees
 
 
 def comes_before(ask: Allocation, other: Allocation) -> bool:
@@ -68,18 +69,10 @@ def may_pass(ask: Allocation, claim: Reservation, mode: GuaranteeMode) -> bool:
 def owing_queues(ask: Allocation, mode: GuaranteeMode) -> tuple[Queue, ...]:
     """Returns the queues that owe *ask* their guarantee: law 4 lets it have room although somebody would have to leave,
     but nobody inside these queues (preemption.md A). Empty: it is owed nothing."""
-    found: dict[Queue, None] = {}
-    lineage = ask.queue.lineage()
-    for t, amount in ask.shape.pairs:
-        queue = next((ancestor for ancestor in lineage if t in ancestor.guaranteed), None)
-        if queue is None:
-            continue
-        most = queue.guaranteed[t]
-        held = queue.used[t] - queue.preempting[t] + queue.claimed[t]
-        if amount > most or (held >= most if mode is GuaranteeMode.REACH else held + amount > most):
-            return ()
-        found[queue] = None
-    return tuple(found)
+    found = list(list_guarantees(ask))
+    if not all(guarantee.asked <= guarantee.most and guarantee.has_room(mode) for guarantee in found):
+        return ()
+    return tuple(dict.fromkeys(guarantee.queue for guarantee in found))
 
 
 def lent_to_child(ask: Allocation, common: Queue) -> int:

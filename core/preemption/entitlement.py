@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from kornel.core.domain.readable_amounts import format_quantity
@@ -11,12 +10,8 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
+from kornel.core.policies.guarantees import Guarantee, HeldBy, list_guarantees, project_usage
 from kornel.core.preemption.plan import Refusal
-
-
-def project_usage(queue: Queue, t: int) -> int:
-    """Returns ``proj``: what *queue* will use of type *t* once its victims have left and their preemptors run."""
-    return queue.used[t] - queue.preempting[t] + queue.claimed[t]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +28,7 @@ def find_entitlement(
     ask: Allocation,
     mode: GuaranteeMode,
     names: list[str],
-    held_by: Callable[[Queue, int], int] = project_usage,
+    held_by: HeldBy = project_usage,
 ) -> Entitlement | Refusal:
     """Returns the entitlement of *ask* by the guarantees on its path, or why it has none; *names* are the type names,
     for the refusal. *held_by* returns what a queue holds of a type.
@@ -43,34 +38,27 @@ def find_entitlement(
     would have to correct the overuse of others. A leaf that is below a guarantee of its own only has to free what it
     asks for.
     """
-    lineage = ask.queue.lineage()
     leaf_is_owed = any(t in ask.queue.guaranteed for t, _ in ask.shape.pairs)
     queues: dict[int, Queue] = {}
     swaps: dict[int, int] = {}
-    spent: tuple[int, Queue] | None = None
-    for t, amount in ask.shape.pairs:
-        queue = next((ancestor for ancestor in lineage if t in ancestor.guaranteed), None)
-        if queue is None:
-            continue
+    spent: Guarantee | None = None
+    for found in list_guarantees(ask, held_by):
+        t, amount, queue, guaranteed, held = found
         queues[t] = queue
-        guaranteed = queue.guaranteed[t]
-        held = held_by(queue, t)
         if amount > guaranteed:
             asked, most = format_quantity(names[t], amount), format_quantity(names[t], guaranteed)
             detail = f"{names[t]}: asked {asked}, guaranteed {most} in {queue.path}"
             return Refusal(Outcome.ASK_EXCEEDS_GUARANTEE, detail)
-        under = held < guaranteed if mode is GuaranteeMode.REACH else held + amount <= guaranteed
-        if under:
+        if found.has_room(mode):
             continue
         swaps[t] = min(amount, held + amount - guaranteed)
         if spent is None and (queue is ask.queue or (held > guaranteed and not leaf_is_owed)):
-            spent = (t, queue)
+            spent = found
     if not queues:
         return Refusal(Outcome.NO_GUARANTEE, f"no guarantee for any asked type from {ask.queue.path} up")
     if spent is not None:
-        t, queue = spent
-        name, all_of_it = names[t], format_quantity(names[t], queue.guaranteed[t])
-        taken = format_quantity(name, held_by(queue, t))
-        detail = f"{name}: {taken} used or claimed of {all_of_it} guaranteed in {queue.path}"
+        name = names[spent.t]
+        all_of_it, taken = format_quantity(name, spent.most), format_quantity(name, spent.held)
+        detail = f"{name}: {taken} used or claimed of {all_of_it} guaranteed in {spent.queue.path}"
         return Refusal(Outcome.NOT_UNDER_GUARANTEE, detail)
     return Entitlement(queues, swaps)

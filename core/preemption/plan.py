@@ -66,6 +66,19 @@ class FreedAmounts(dict[str, dict[str, int]]):
 
 
 @dataclass(frozen=True, slots=True)
+class Spared:
+    """The queues, applications and nodes that must not lose anything now although the laws would allow it: leaves by
+    path, the others by ID."""
+
+    queues: frozenset[str] = frozenset()
+    applications: frozenset[str] = frozenset()
+    nodes: frozenset[str] = frozenset()
+
+
+NOBODY_SPARED = Spared()
+
+
+@dataclass(frozen=True, slots=True)
 class PreemptionPlan:
     """The plan to hold what *ask* needs on *node* and to mark *victims*, in order. There are none if enough room is
     about to become free on *node*."""
@@ -86,6 +99,8 @@ class PreemptionPlan:
     """The other nodes that were looked at, in words."""
     devices: tuple[str, ...] = ()
     """The devices of the node that the ask is to get, if it is a member of a gang that wants some."""
+    spared: Spared = NOBODY_SPARED
+    """The tasks that had to be spared, so that less mild ones may leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +145,3 @@ class Refusal:
     retry_ns: int | None = None
     anywhere: bool = False
     cut_short: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Spared:
-    """The queues, applications and nodes that must not lose anything now although the laws would allow it: leaves by
-    path, the others by ID."""
-
-    queues: frozenset[str] = frozenset()
-    applications: frozenset[str] = frozenset()
-    nodes: frozenset[str] = frozenset()
-
-
-NOBODY_SPARED = Spared()

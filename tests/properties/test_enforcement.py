@@ -15,6 +15,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.preemption import judging as laws
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.quota import laws as quota_laws
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.quota.shares import find_attainable, find_excess, leaf_shares
@@ -254,7 +255,7 @@ def test_what_is_confirmed_late_is_lawful_whatever_happened(seed: int) -> None:
         elif not protected(allocation):
             world.mark(allocation)
     part = quota.confirm_batch(queue, plan.ceilings, dict(plan.target), plan.victims)
-    assert laws.check(world, part) == ()
+    assert quota_laws.check(world, part) == ()
     assert set(part.victims) <= set(plan.victims)
 
 

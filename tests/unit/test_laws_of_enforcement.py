@@ -29,8 +29,8 @@ def broken(world: World, plan: PreemptionPlan | QuotaPlan) -> set[Law]:
     [
         pytest.param("ds: 4 ds", "n1", "a", set(), id="lawful"),
         pytest.param("ds: 8 ds", "n1", "a b", set(), id="opted out where nobody milder would do"),
-        pytest.param("ds: 4 ds", "n1", "b", {Law.OPT_OUT_LAST}, id="opted out although a milder one would do"),
-        pytest.param("ds: 2 p1 ds", "n1", "c", {Law.PRIORITY}, id="more important than the ask"),
+        pytest.param("ds: 4 ds", "n1", "b", {Law.MILDEST}, id="opted out although a milder one would do"),
+        pytest.param("ds: 2 p1 ds", "n1", "c", {Law.PRIORITY, Law.MILDEST}, id="more important than the ask"),
         pytest.param("ds: 4 ds", "n1", "a d", {Law.REQUIRED_NODE, Law.MINIMAL}, id="elsewhere"),
         pytest.param("ds: 4 ds", "n2", "d", {Law.NODE_USABLE}, id="another node than the required one"),
         pytest.param("ds: 8 ds", "n1", "a", {Law.SUFFICIENT}, id="not enough"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from kornel.core.domain.settings import PreemptionPolicyKind
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.entitlement import project_usage
+from kornel.core.policies.guarantees import project_usage
 
 
 def fence_root(ask: Allocation) -> Queue:

@@ -6,21 +6,24 @@ Every plan is checked before it is applied, so :func:`check` only looks at the p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
 from kornel.core.domain.topology import Wish
-from kornel.core.laws import freed_devices, overkill, whole_gangs
+from kornel.core.laws import freed_devices, overkill, plain_walk, whole_gangs
 from kornel.core.laws.limits import check_limits
 from kornel.core.laws.verdict import Law, Violation, net_of, path_of
 from kornel.core.model.allocations import Allocation, stand_together
+from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Shape
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.plan import PreemptionPlan
+from kornel.core.preemption.plan import PreemptionPlan, Spared
 
 
 def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
@@ -33,7 +36,8 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
         violation
         for rule in (
             check_eligible, check_law_2, check_law_3, _check_law_4, check_law_5, check_law_6, check_law_7,
-            _check_gangs, _on_node, _check_sufficient, _check_devices, _check_domain, _check_minimal, _node_usable,
+            _check_gangs, _on_node, _check_sufficient, _check_devices, _check_domain, _check_minimal, _check_mildest,
+            _node_usable,
         )
         for violation in rule(case)
     ) + tuple(check_limits((plan.ask,), view.types.names))  # fmt: skip
@@ -72,6 +76,7 @@ class Case:
 
     def __init__(self, view: PartitionView, ask: Allocation, victims: tuple[Allocation, ...]) -> None:
         self.ask = ask
+        self.view = view
         self.mode = view.guarantee_mode
         self.names = view.types.names
         self.demand = dict(ask.shape.pairs)
@@ -393,6 +398,108 @@ def _check_minimal(case: _Case) -> Iterator[Violation]:
     needs, _ = whole_gangs.merge_gangs(_list_needs(case), case.victims)
     _, keys = whole_gangs.merge_gangs([], victims)
     yield from overkill.check(needs, keys)
+
+
+def _check_mildest(case: _Case) -> Iterator[Violation]:
+    """Yields a breach if the plain walk over the node ends with milder victims.
+
+    Not judged: victims on other nodes, what a predicate or devices asked for, and victims in the order of their prices,
+    which depend on the time.
+    """
+    plan, view = case.plan, case.view
+    odd = plan.extended or case.ask.shape.devices is not None or view.victim_order != BY_IMPORTANCE
+    if not case.victims or odd or not _lacks_room(case):
+        return
+    order = victim_order(find_fence(case))
+    parcels = order_of_parcels(case.victims, order)
+    here = list_milder(plan.node, case.victims, max(parcels.values()), order, plan.spared)
+    if here:
+        whole = whole_gangs.leave_whole(case.victims)
+        tasks = {task.key: task for task in (*here, *case.victims) if task not in whole}
+        needs = _list_needs(_Case(view, replace(plan, victims=tuple(tasks.values()))))
+        orders = {key: order(task) for key, task in tasks.items()}
+        yield from plain_walk.check(needs, orders, admission_of(view, case.ask, tasks), parcels)
+
+
+_PLACED: Final = AskPlace.PLACED
+"""Kept as a constant, because reading a member from its class costs as much as a call, and every task on a node is
+looked at."""
+BY_IMPORTANCE: Final = "default"
+"""The order of victims by priority and age, the only one that does not depend on the time."""
+
+VictimOrder = Callable[[Allocation], plain_walk.Order]
+
+
+def victim_order(fence: Queue) -> VictimOrder:
+    """Returns what gives the sort key of a victim (preemption.md B.5): its class, with gangs that leave as a whole
+    behind single tasks, its priority as adjusted at *fence*, idle placeholders before others, the newest first."""
+
+    adjusted: dict[tuple[Queue, int], int] = {}
+
+    def order(victim: Allocation) -> plain_walk.Order:
+        spec, application = victim.spec, victim.application
+        place = application.queue, spec.priority
+        priority = adjusted.get(place)
+        if priority is None:
+            priority = adjusted[place] = _priority_at(*place, fence)
+        return (
+            spec.originator, not spec.allow_preempt_self, False, priority, not spec.placeholder, -victim.created_ns,
+            application.preempted_count, spec.key,
+        )  # fmt: skip
+
+    return order
+
+
+def order_of_parcels(victims: Sequence[Allocation], order: VictimOrder) -> dict[str, plain_walk.Order]:
+    """Returns the sort keys of *victims* as they leave, by name; a gang that leaves as a whole has the worst of its
+    members."""
+    whole = whole_gangs.leave_whole(victims)
+    found = {victim.key: order(victim) for victim in victims if victim not in whole}
+    for application in dict.fromkeys(whole.values()):
+        members = [order(victim) for victim in victims if whole.get(victim) is application]
+        worst = [max(member[at] for member in members) for at in range(len(members[0]))]
+        found[f"gang {application.application_id}"] = (*worst[:2], True, *worst[3:])
+    return found
+
+
+def list_milder(
+    node: Node, victims: Sequence[Allocation], worst: plain_walk.Order, order: VictimOrder, spared: Spared
+) -> list[Allocation]:
+    """Returns the tasks on *node* that are milder than *worst*, without *victims* and those that are *spared*."""
+    level, leaving = 2 * worst[0] + worst[1], set(victims)
+    return [
+        task
+        for task in node.allocations.values()
+        if task.standing & 7 <= level
+        and task.place is _PLACED
+        and task not in leaving
+        and order(task) < worst
+        and node.node_id not in spared.nodes
+        and task.queue.path not in spared.queues
+        and task.application.application_id not in spared.applications
+    ]
+
+
+def admission_of(
+    view: PartitionView, ask: Allocation, tasks: Mapping[str, Allocation], besides: Sequence[Allocation] = ()
+) -> Callable[[Sequence[str]], bool]:
+    """Returns what tells whether laws 2 to 7 let some of *tasks*, by key, go for *ask* together, each single one with
+    *besides*, who leave anyway."""
+    alone: dict[tuple[Queue, Application, Shape, int], bool] = {}
+
+    def may_go(keys: Sequence[str]) -> bool:
+        *before, last = [tasks[key] for key in keys]
+        kind = last.queue, last.application, last.shape, last.priority
+        if kind not in alone:
+            case = Case(view, ask, (last,))
+            rules = (check_eligible, check_law_2, check_law_3, check_law_5, check_law_6, check_law_7)
+            alone[kind] = not any(True for rule in rules for _ in rule(case))
+        together = (*besides, *before, last)
+        if not alone[kind] or not whole_gangs.keep_minimum(together):
+            return False
+        return len(together) == 1 or not any(check_law_2(Case(view, ask, together)))
+
+    return may_go
 
 
 def _list_needs(case: _Case) -> list[overkill.Need]:

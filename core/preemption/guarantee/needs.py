@@ -6,7 +6,8 @@ from __future__ import annotations
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.entitlement import Entitlement, project_usage
+from kornel.core.policies.guarantees import project_usage
+from kornel.core.preemption.entitlement import Entitlement
 from kornel.core.preemption.plan import Need
 
 

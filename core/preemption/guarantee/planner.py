@@ -148,6 +148,7 @@ def _plan_on_nodes(
         adjusted=tuple(candidates.adjusted_priority(victim[4]) for victim in solution.victims),
         extended=extended and shim_asked,
         weighed=search.describe_weighed(),
+        spared=spared,
     )
 
 

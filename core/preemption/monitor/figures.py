@@ -8,7 +8,7 @@ not declare is derived from the levels around it. Rule: preemption.md E.3 (G, Mx
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Final, Protocol
 
 from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority
@@ -19,8 +19,9 @@ from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.model.users import Account
+from kornel.core.policies.guarantees import HeldBy, project_usage
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.entitlement import Entitlement, find_entitlement, project_usage
+from kornel.core.preemption.entitlement import Entitlement, find_entitlement
 
 Amounts = dict[int, int]
 """Amounts by type index."""
@@ -224,9 +225,7 @@ def _find_largest(view: MonitorView) -> Generator[int, None, Amounts]:
     return largest
 
 
-def entitlement_of(
-    view: MonitorView, ask: Allocation, held_by: Callable[[Queue, int], int] = project_usage
-) -> Entitlement | None:
+def entitlement_of(view: MonitorView, ask: Allocation, held_by: HeldBy = project_usage) -> Entitlement | None:
     """Returns what the declared guarantees entitle *ask* to (law 4); ``None``: to nothing. *held_by* returns what a
     queue holds of a type."""
     found = find_entitlement(ask, view.guarantee_mode, view.types.names, held_by)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
+from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
+from kornel.core.policies.guarantees import list_guarantees
 from kornel.core.preemption.monitor.candidates import Candidate, Whom
 from kornel.core.preemption.monitor.figures import QueueFigures, shown_by
 from kornel.core.preemption.monitor.places import Planner
@@ -47,15 +49,13 @@ def _room_within_targets(run: Round, planner: Planner, reservation: Reservation)
 def _is_entitled(run: Round, ask: Allocation, found: Sequence[Candidate]) -> bool:
     """Tells whether, for some type of *ask*, the lowest queue on its path with a guarantee is below that, or *found*
     free as much inside this queue as *ask* takes (law 4)."""
-    leaf = run.picture.of[ask.queue]
-    for t, amount in ask.shape.pairs:
-        owing = next((figures for figures in leaf.lineage[:-1] if t in figures.queue.guaranteed), None)
-        if owing is None:
-            continue
-        if owing.used[t] + owing.coming.get(t, 0) - owing.going.get(t, 0) < owing.queue.guaranteed[t]:
+    of = run.picture.of
+    for guarantee in list_guarantees(ask, lambda queue, t: of[queue].projected(t)):
+        if guarantee.has_room(GuaranteeMode.REACH):
             return True
-        inside = [candidate for candidate in found if owing in candidate.leaf.lineage]
-        if owing is not leaf and sum(own for one in inside for u, own in one.pairs if u == t) >= amount:
+        inside = [candidate for candidate in found if of[guarantee.queue] in candidate.leaf.lineage]
+        freed = sum(amount for candidate in inside for t, amount in candidate.pairs if t == guarantee.t)
+        if guarantee.queue is not ask.queue and freed >= guarantee.asked:
             return True
     return False
 

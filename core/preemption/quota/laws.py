@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
-from kornel.core.laws import whole_gangs
+from kornel.core.laws import overkill, plain_walk, whole_gangs
 from kornel.core.laws.verdict import Law, Violation, net_of, path_of
+from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.quota.plan import QuotaPlan
 
 
 def check(view: PartitionView, plan: QuotaPlan) -> tuple[Violation, ...]:
-    """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
+    """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing.
+
+    *plan* may be a part of one that was made for an earlier state.
+    """
     return (
         *_check_eligible(view, plan),
         *_law_2(view, plan),
@@ -22,6 +29,56 @@ def check(view: PartitionView, plan: QuotaPlan) -> tuple[Violation, ...]:
         *_not_too_much(view, plan),
         *whole_gangs.check(plan.victims),
     )
+
+
+def check_whole(view: PartitionView, plan: QuotaPlan) -> tuple[Violation, ...]:
+    """Returns what :func:`check` finds, and whether the plain walk over a single leaf ends with milder victims.
+
+    For *plan* as it was made for *view*. The cost is the number of tasks in the leaf times that of the victims.
+    """
+    return (*check(view, plan), *_check_mildest(view, plan))
+
+
+def _check_mildest(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
+    queue = plan.queue
+    if not queue.leaf or not plan.victims or plan.unmet or plan.miss:
+        return
+    whole = whole_gangs.leave_whole(plan.victims)
+    tasks = {
+        task.key: task
+        for application in queue.applications.values()
+        for task in application.allocations.values()
+        if task not in whole and not any(_check_eligible(view, replace(plan, victims=(task,))))
+    }
+    minimum = whole_gangs.list_minimum_members(list(tasks.values()))
+    tasks = {key: task for key, task in tasks.items() if task not in minimum and task.place is not AskPlace.REPLACING}
+
+    def may_go(keys: Sequence[str]) -> bool:
+        return not any(_law_2(view, replace(plan, victims=tuple([tasks[key] for key in keys]))))
+
+    names = view.types.names
+    needs = [
+        overkill.Need(names[t], amount, {key: dict(task.shape.pairs).get(t, 0) for key, task in tasks.items()}, all_of)
+        for all_of in [frozenset(tasks)]
+        for t, amount in plan.target.items()
+    ]
+    victims = {victim.key: _order_of(plan, victim) for victim in plan.victims if victim not in whole}
+    for gang in dict.fromkeys(whole.values()):
+        members = [_order_of(plan, victim) for victim in plan.victims if whole.get(victim) is gang]
+        victims[f"gang {gang.application_id}"] = (any(member[0] for member in members), True)
+    orders = {key: _order_of(plan, task) for key, task in tasks.items()}
+    yield from plain_walk.check(needs, orders, may_go, victims)
+
+
+def _order_of(plan: QuotaPlan, task: Allocation) -> plain_walk.Order:
+    """Returns the sort key of *task* (preemption.md D.7), in which a gang that leaves as a whole stands behind all
+    single tasks of its class."""
+    spec, pairs = task.spec, task.shape.pairs
+    sizes = [Fraction(amount, plan.ceilings.get(t) or 1) for t, amount in pairs if t in plan.target]
+    return (
+        spec.originator, False, spec.priority, not spec.allow_preempt_self, not spec.placeholder, -task.created_ns,
+        -Fraction(len(sizes), len(pairs)), sorted(sizes, reverse=True), task.key,
+    )  # fmt: skip
 
 
 def _check_eligible(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:

@@ -53,6 +53,7 @@ class QuotaPlan:
     unmet      the part of the target that the victims do not free, without types of 0
     staying    what stuck victims in flight hold
     protected  what protects the unmet part
+    miss       the percentage of the target that may be left
     """
 
     queue: Queue
@@ -63,6 +64,7 @@ class QuotaPlan:
     outcome: Outcome
     staying: Mapping[int, int] = field(default_factory=dict)
     protected: tuple[Protection, ...] = ()
+    miss: int = 0
 
     @property
     def kind(self) -> str:

@@ -76,7 +76,7 @@ def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STA
         protected = yield from _find_protections(choice, queue, order.spare_members)
     victims = tuple(victim for part in join_gangs(tuple(choice.victims)) for victim in part)
     return QuotaPlan(
-        queue, ceilings, wanted, victims, choice.unmet_amounts(), _name_outcome(choice), staying, protected
+        queue, ceilings, wanted, victims, choice.unmet_amounts(), _name_outcome(choice), staying, protected, miss
     )
 
 

@@ -5,10 +5,10 @@ Rules: preemption.md A.0, C. Shares and tenants do not count here, because a clu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.laws import freed_devices, overkill
+from kornel.core.laws import freed_devices, overkill, plain_walk, whole_gangs
 from kornel.core.laws.limits import check_limits
 from kornel.core.laws.verdict import Law, Violation
 from kornel.core.model.allocations import Allocation
@@ -23,7 +23,7 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
         *_check_node(view, plan),
         *_check_eligible(plan),
         *_sufficient_and_minimal(view, plan),
-        *_check_milder(view, plan),
+        *_check_mildest(view, plan),
         *check_limits((plan.ask,), view.types.names),
     )
 
@@ -71,12 +71,6 @@ def _available_amount(view: PartitionView, plan: PreemptionPlan, t: int) -> int:
     return plan.node.free[t] + _freed_by(leaving, t) - _freed_by(claims, t)
 
 
-def _is_covered(view: PartitionView, plan: PreemptionPlan, victims: list[Allocation]) -> bool:
-    if not freed_devices.leaves_enough(plan.node, plan.ask, victims, view.given_up):
-        return False
-    return all(_available_amount(view, plan, t) + _freed_by(victims, t) >= amount for t, amount in plan.ask.shape.pairs)
-
-
 def _sufficient_and_minimal(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violation]:
     victims = list(plan.victims)
     needs: list[overkill.Need] = []
@@ -101,26 +95,49 @@ def _sufficient_and_minimal(view: PartitionView, plan: PreemptionPlan) -> Iterat
     yield from overkill.check(needs, spare)
 
 
-def _class_of(allocation: Allocation) -> int:
-    """Returns the class of a task: ordinary, opted out, originator, originator that opted out. A task of a class is
-    taken only if all earlier classes are not enough."""
-    willing = allocation.spec.allow_preempt_self
-    if allocation.spec.originator:
-        return 3 if willing else 4
-    return 1 if willing else 2
+class _Devices:
+    """The devices that the ask lacks on its node, as a need of the plain walk."""
+
+    def __init__(self, view: PartitionView, plan: PreemptionPlan, tasks: Mapping[str, Allocation]) -> None:
+        self._view = view
+        self._plan = plan
+        self._tasks = tasks
+
+    def left_after(self, gone: Sequence[str]) -> int:
+        """Returns 1 if the devices are missing once the tasks *gone*, by key, have left, otherwise 0."""
+        victims = [self._tasks[key] for key in gone]
+        return int(not freed_devices.leaves_enough(self._plan.node, self._plan.ask, victims, self._view.given_up))
+
+    def may_serve(self, key: str) -> bool:
+        """Tells whether the task called *key* holds devices."""
+        return bool(self._tasks[key].devices)
 
 
-def _check_milder(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violation]:
-    worst = max((_class_of(victim) for victim in plan.victims), default=1)
-    if worst == 1:
+def _check_mildest(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violation]:
+    """Yields a breach if the plain walk over the node ends with milder victims."""
+    if not plan.victims:
         return
-    milder = [
-        allocation
-        for allocation in plan.node.allocations.values()
-        if _class_of(allocation) < worst
-        and allocation.priority <= plan.ask.priority
-        and not (allocation.spec.required_node or allocation.released or allocation.preempted)
-        and allocation.place is not AskPlace.REPLACING
-    ]
-    if _is_covered(view, plan, milder):
-        yield Violation(Law.OPT_OUT_LAST, f"milder victims would do on {plan.node.node_id}")
+    asked = [t for t, _ in plan.ask.shape.pairs]
+
+    def order(task: Allocation) -> tuple[object, ...]:
+        spec, amounts = task.spec, dict(task.shape.pairs)
+        return (
+            spec.originator, not spec.allow_preempt_self, task in torn, task.priority, not spec.placeholder,
+            -task.created_ns, tuple([amounts.get(t, 0) for t in asked]), task.key,
+        )  # fmt: skip
+
+    going = [task for task in plan.node.allocations.values() if _may_go(plan, task)]
+    torn = whole_gangs.list_minimum_members(going)
+    tasks = {task.key: task for task in going}
+    needs: list[plain_walk.Need] = [_Devices(view, plan, tasks)]
+    for t, amount in plan.ask.shape.pairs:
+        gains = {task.key: _freed_by([task], t) for task in going}
+        lack = amount - _available_amount(view, plan, t)
+        needs.append(overkill.Need(view.types.names[t], lack, gains, frozenset(gains)))
+    orders = {key: order(task) for key, task in tasks.items()}
+    yield from plain_walk.check(needs, orders, lambda _: True, {victim.key: order(victim) for victim in plan.victims})
+
+
+def _may_go(plan: PreemptionPlan, task: Allocation) -> bool:
+    bound = bool(task.spec.required_node) or task.released or task.preempted or task.place is AskPlace.REPLACING
+    return not bound and task.priority <= plan.ask.priority

@@ -1,0 +1,186 @@
+"""Nobody leaves where milder ones would do, whichever kind of preemption asks (preemption.md A, law 8).
+
+The plain walk is written here once more from the words of the rule, on the plainest terms: sets of tasks, and what is
+short or forbidden once they have gone. Plans must pass, and every other lawful set of victims must be judged by it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kornel.core.laws.verdict import Law
+from kornel.core.model.allocations import Allocation
+from kornel.core.preemption import judging
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.plan import Plan, PreemptionPlan
+from kornel.core.preemption.quota import planner as quota
+from kornel.core.preemption.required_node import planner as required_node
+from tests.examples import scale_examples
+from tests.oracles.preemption import Oracle
+from tests.properties.test_enforcement import covers, crowded_node, overfull_tree, protected
+from tests.properties.test_preemption_oracle import sets_of_victims
+from tests.properties.test_preemption_plan import random_case
+from tests.unit.policies.preemption.world import NOW_NS, World
+
+SEEDS = st.integers(0, 2**32)
+WORLDS = settings(max_examples=scale_examples(600), deadline=None)
+
+Short = Callable[[Sequence[Allocation]], set[Any]]
+"""The needs that are unmet once some tasks have gone."""
+
+
+def walk(
+    pool: Sequence[Allocation],
+    short: Short,
+    lawful: Callable[[Sequence[Allocation]], bool],
+    serves: Callable[[Allocation, Any], bool],
+) -> list[Allocation]:
+    """The victims of the plain walk over *pool*, which is in order; empty: it fails."""
+    taken: list[Allocation] = []
+    for task in pool:
+        if short(taken) and any(serves(task, need) for need in short(taken)) and lawful([*taken, task]):
+            taken.append(task)
+    if short(taken):
+        return []
+    for task in reversed(taken[:]):
+        if not short([other for other in taken if other is not task]):
+            taken.remove(task)
+    for task in taken:
+        if not any(serves(task, need) for need in short([other for other in taken if other is not task])):
+            return []
+    return taken
+
+
+def is_worse(victims: Sequence[Allocation], than: Sequence[Allocation], order: Callable[[Allocation], Any]) -> bool:
+    return bool(than) and sorted(map(order, victims), reverse=True) > sorted(map(order, than), reverse=True)
+
+
+def broken(world: World, plan: Plan) -> set[Law]:
+    return {violation.law for violation in judging.check(world, plan)}
+
+
+@WORLDS
+@given(SEEDS)
+def test_for_a_guarantee(seed: int) -> None:
+    """Every lawful set of victims on the node, none of whom can be left out, is judged by the walk over this node."""
+    world = World.of(case := random_case(random.Random(seed)))
+    ask = world.ask(case.steps[0].ask)
+    oracle = Oracle(world, ask, NOW_NS)
+    plan = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
+    if not isinstance(plan, PreemptionPlan) or not plan.victims:
+        return
+    assert broken(world, plan) == set()
+    node = plan.node
+    if all(oracle.available(node, t) >= amount for t, amount in oracle.demand.items()):
+        return
+    pool = sorted((a for a in node.allocations.values() if oracle.candidate(a)), key=oracle.order)
+    mild = walk(
+        pool,
+        lambda gone: oracle.unmet(node, list(gone)),
+        oracle.lawful,
+        lambda task, need: oracle.lowers(task, need) and oracle.serves(task, need),
+    )
+    assert not is_worse(plan.victims, mild, oracle.order)
+    for victims in sets_of_victims(world, oracle, node):
+        rival = replace(plan, victims=tuple(victims))
+        if not broken(world, rival) - {Law.MILDEST}:
+            judged = Law.MILDEST in broken(world, rival)
+            assert judged == is_worse(victims, mild, oracle.order), f"{victims}, {mild}"
+
+
+@WORLDS
+@given(SEEDS)
+def test_for_an_ask_that_must_run_on_its_node(seed: int) -> None:
+    """Priority and the node alone bind it, so the walk succeeds wherever anybody does."""
+    rng = random.Random(seed)
+    case, task = crowded_node(rng)
+    world = World.of(case)
+    ask, node = world.ask(task), world.nodes["n1"]
+    if covers(world, ask, ()):
+        return
+    plan = required_node.plan_preemption(world, ask, node)
+    if not isinstance(plan, PreemptionPlan):
+        return
+    assert broken(world, plan) == set()
+
+    def order(victim: Allocation) -> tuple[object, ...]:
+        size = [dict(victim.shape.pairs).get(t, 0) for t, _ in ask.shape.pairs]
+        willing = not victim.spec.allow_preempt_self
+        return victim.spec.originator, willing, victim.priority, -victim.created_ns, size, victim.key
+
+    going = [a for a in world.allocations.values() if a.preempted]
+
+    def short(gone: Sequence[Allocation]) -> set[int]:
+        freed = [dict(task.shape.pairs) for task in (*gone, *going)]
+        return {t for t, amount in ask.shape.pairs if node.free[t] + sum(one.get(t, 0) for one in freed) < amount}
+
+    pool = [a for a in node.allocations.values() if not protected(a) and a.priority <= ask.priority]
+    mild = walk(sorted(pool, key=order), short, lambda _: True, lambda task, t: t in dict(task.shape.pairs))
+    assert list(plan.victims) == mild
+    for count in range(1, len(pool) + 1):
+        for victims in combinations(pool, count):
+            rival = replace(plan, victims=victims)
+            if not broken(world, rival) - {Law.MILDEST}:
+                assert (Law.MILDEST in broken(world, rival)) == is_worse(victims, mild, order)
+
+
+@WORLDS
+@given(SEEDS)
+def test_for_a_lowered_max(seed: int) -> None:
+    """In a single leaf the victims are no worse than those of the walk over it; nobody goes in vain anywhere."""
+    rng = random.Random(seed)
+    case, enforced = overfull_tree(rng)
+    world = World.of(case)
+    queue = world.queues[enforced]
+    plan = quota.plan_enforcement(queue, 0)
+    assert broken(world, plan) == set()
+    if not queue.leaf or plan.unmet or not plan.victims:
+        return
+
+    def order(victim: Allocation) -> tuple[object, ...]:
+        spec, pairs = victim.spec, victim.shape.pairs
+        wanted = [amount / (plan.ceilings[t] or 1) for t, amount in pairs if t in plan.target]
+        matching = -len(wanted) / len(pairs)
+        return (
+            spec.originator, spec.priority, not spec.allow_preempt_self, -victim.created_ns, matching,
+            sorted(wanted, reverse=True), victim.key,
+        )  # fmt: skip
+
+    def short(gone: Sequence[Allocation]) -> set[int]:
+        return {t for t, amount in plan.target.items() if sum(dict(v.shape.pairs).get(t, 0) for v in gone) < amount}
+
+    def lawful(gone: Sequence[Allocation]) -> bool:
+        return all(
+            level.used[t] - level.preempting[t] - sum(dict(v.shape.pairs).get(t, 0) for v in gone) >= guaranteed
+            for level in queue.lineage()
+            for t, guaranteed in level.guaranteed.items()
+            if any(t in dict(v.shape.pairs) for v in gone)
+        )
+
+    pool = [a for a in world.allocations.values() if a.queue is queue and not protected(a)]
+    mild = walk(sorted(pool, key=order), short, lawful, lambda task, t: t in dict(task.shape.pairs))
+    assert not is_worse(plan.victims, mild, order)
+    for victims in combinations(pool, len(plan.victims)):
+        rival = replace(plan, victims=victims, unmet={})
+        if not broken(world, rival) - {Law.MILDEST}:
+            assert (Law.MILDEST in broken(world, rival)) == (not short(victims) and is_worse(victims, mild, order))
+
+
+def test_worlds_tell_worse_victims_apart() -> None:
+    """Among the worlds there are those where other victims, lawful but for this, would be worse."""
+    found = 0
+    for seed in range(200):
+        world = World.of(case := random_case(random.Random(seed)))
+        ask = world.ask(case.steps[0].ask)
+        plan = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
+        if isinstance(plan, PreemptionPlan) and plan.victims:
+            sets = sets_of_victims(world, Oracle(world, ask, NOW_NS), plan.node)
+            found += any(broken(world, replace(plan, victims=tuple(victims))) == {Law.MILDEST} for victims in sets)
+    assert found >= 5
