@@ -35,7 +35,7 @@ MODULES = {
             f"preemption.monitor.{name}"
             for name in (
                 "candidates", "figures", "gang_places", "ideal", "node_rooms", "node_selectors", "passages",
-                "place_order", "places", "round", "selection", "settings", "victim_choice",
+                "place_order", "places", "round", "selection", "settings", "unit_turns", "victim_choice",
             )
         ),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from kornel.core.model.allocations import Allocation, Room
 from kornel.core.model.applications import Application
@@ -113,8 +113,8 @@ class GangRecord:
     """Keeps the applications whose gangs something has to be done about, in order of arrival."""
 
     __slots__ = (
-        "as_units", "broken", "called_off", "gathering", "holds", "leaving", "lost", "placed", "planned", "rooms",
-        "timed_out", "to_match", "totals", "vetting", "waiting_for_turn", "without_room",
+        "as_units", "broken", "called_off", "gathering", "holds", "leaving", "lost", "placed", "planned", "proposed",
+        "rooms", "timed_out", "to_match", "totals", "vetting", "waiting_for_turn", "without_room",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -138,6 +138,9 @@ class GangRecord:
         """The gangs for which room is held for all members until victims have left."""
         self.broken: Final[dict[Application, None]] = {}
         """The gangs of ``holds`` in which a member lost its place."""
+        self.proposed: Final[dict[Application, Any]] = {}
+        """The plans for gangs that the periodic policy carries out in its turns, as far as it has not done so yet:
+        :class:`kornel.core.preemption.guarantee.units.UnitProposal`."""
         self.leaving: Final[dict[Application, None]] = {}
         """The gangs of which all members that ran are preempted and have not left yet."""
         self.vetting: Final[dict[Application, Vetting]] = {}

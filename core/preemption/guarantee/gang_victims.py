@@ -1,6 +1,7 @@
-"""Finds whole gangs as victims for an ask, if no other victims make enough room (preemption.md B.10).
+"""Finds whole gangs as victims for an ask, if single victims of their class do not make enough room (preemption.md
+B.10).
 
-A gang is one candidate on each node where it has members. On the node it frees the room of the members there, and in
+A gang is one candidate of the walk on each node where it has members. On the node it frees the room of the members there, and in
 queues the room of all of its members. The laws judge all members: their sum must not bring a queue below its guarantee,
 and the highest of their priorities counts. The search is bounded: only the cheapest gangs are looked at, on a limited
 number of nodes.
@@ -8,7 +9,7 @@ number of nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -20,7 +21,7 @@ from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.candidates import Candidates
 from kornel.core.preemption.guarantee.order import Solution, full_order
 from kornel.core.preemption.guarantee.solve import Solver
-from kornel.core.preemption.victim_index import CLASSES, age_of, reluctance_of
+from kornel.core.preemption.victim_index import age_of, reluctance_of
 from kornel.core.preemption.walk import Candidate
 
 MOST_GANGS: Final = 64
@@ -49,13 +50,21 @@ class GangSearch:
     """The search of one attempt for whole gangs."""
 
     def __init__(
-        self, candidates: Candidates, terms: Terms, solver: Solver, lack: Lack, among: Iterable[Node] | None = None
+        self,
+        candidates: Candidates,
+        terms: Terms,
+        solver: Solver,
+        lack: Lack,
+        levels: Sequence[int],
+        among: Iterable[Node] | None = None,
     ) -> None:
-        """Prepares the search. *among* are the only nodes that matter, if these are few."""
+        """Prepares the search among the classes *levels*, from the mildest on. *among* are the only nodes that matter,
+        if these are few."""
         self._candidates = candidates
         self._terms = terms
         self._solver = solver
         self._lack = lack
+        self._levels = levels
         self._among = None if among is None else frozenset(among)
         self.cut_short = False
         """Tells whether there were more gangs or nodes than were looked at."""
@@ -92,7 +101,7 @@ class GangSearch:
                 members[candidate[3]] = gang
         if not members:
             return None
-        for level in CLASSES:
+        for level in self._levels:
             victims = self._solver.solve(needs, pool[: level + 1]) if pool[level] else None
             if victims is not None:
                 return Solution.of(node, self._take_apart(victims, members))
@@ -128,7 +137,7 @@ class GangSearch:
             for application in self._applications_of(terms):
                 if application.leaves_whole and application.allocations and self._candidates.may_lose(application):
                     gang = self._make_gang(application, terms)
-                    if gang is not None:
+                    if gang is not None and gang.reluctance in self._levels:
                         yield gang
 
     def _applications_of(self, terms: LeafTerms) -> Iterable[Application]:

@@ -42,6 +42,11 @@ class Solution(NamedTuple):
     node: Node
     victims: tuple[Candidate, ...]
 
+    @property
+    def level(self) -> int:
+        """The class of the victim that is taken last."""
+        return max((reluctance_of(victim[4]) for victim in self.victims), default=0)
+
     @classmethod
     def of(cls, node: Node, victims: Sequence[Candidate]) -> Solution:
         """Returns the solution that takes *victims* on *node*, with its key."""

@@ -34,7 +34,7 @@ from kornel.core.preemption.plan import (
     Refusal,
     Spared,
 )
-from kornel.core.preemption.victim_index import VictimIndex
+from kornel.core.preemption.victim_index import CLASSES, VictimIndex
 
 KIND: Final = "guarantee"
 
@@ -130,8 +130,9 @@ def _plan_on_nodes(
         if approved is None and approval.asked and shim_asked:
             return Refusal(Outcome.PREDICATE_REFUSED, f"{approval.asked} nodes refused by the predicate")
         solution, extended = (None, False) if approved is None else approved
-    if solution is None:
-        solution = _find_whole_gang(ask, search, predicate)
+    if solution is None or (within is None and solution.level):
+        milder = _find_whole_gang(ask, search, predicate, solution)
+        solution, extended = (solution, extended) if milder is None else (milder, False)
     if solution is None:
         if among is None:
             nobody = _explain_failure(view, fence, candidates, by_class, search, prospects)
@@ -160,9 +161,12 @@ def _allowed_nodes(within: Within | None, left_out: Container[str] | None) -> Ca
     return lambda node: node.node_id not in left_out and (allows is None or allows(node))
 
 
-def _find_whole_gang(ask: Allocation, search: Search, predicate: PreemptionPredicate | None) -> Solution | None:
-    """Returns the best solution that takes a whole gang and that *predicate* allows without further victims."""
-    for solution in search.list_with_gangs():
+def _find_whole_gang(
+    ask: Allocation, search: Search, predicate: PreemptionPredicate | None, without: Solution | None
+) -> Solution | None:
+    """Returns the best solution that takes a whole gang and that *predicate* allows without further victims. Only
+    victims of milder classes than those of the best solution *without* gangs count."""
+    for solution in search.list_with_gangs(CLASSES if without is None else CLASSES[: without.level]):
         here = tuple(victim[4] for victim in solution.victims if victim[4].node is solution.node)
         last = len(here) - 1
         answer = last if predicate is None else predicate(ask, solution.node, here, last)

@@ -153,12 +153,14 @@ class Search:
                     break
         return best
 
-    def list_with_gangs(self) -> list[Solution]:
-        """Returns solutions that take a whole gang, the best first, for the case that there is no other."""
-        gangs = GangSearch(self._candidates, self._terms, self._solver, self._find_lack, self._among)
+    def list_with_gangs(self, levels: Sequence[int]) -> list[Solution]:
+        """Returns solutions with victims of the classes *levels* that take a whole gang, the best first, for the case
+        that these classes give no other."""
+        gangs = GangSearch(self._candidates, self._terms, self._solver, self._find_lack, levels, self._among)
         found = gangs.list_solutions()
         self._gangs_left = gangs.cut_short
-        self._solutions, self._second = len(found), found[1] if len(found) > 1 else None
+        if found:
+            self._solutions, self._second = len(found), found[1] if len(found) > 1 else None
         return found
 
     def list_solutions(self) -> Iterable[Solution]:

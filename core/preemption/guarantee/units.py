@@ -9,18 +9,21 @@ one; if there is none, all members give up their places. Rules: preemption.md B.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.gangs import HARD
 from kornel.core.domain.readable_amounts import format_count, format_quantities
 from kornel.core.domain.reasons import Outcome, Unschedulable
+from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import NO_VICTIMS, Allocation, sum_amounts
 from kornel.core.model.applications import Application
 from kornel.core.model.domains import Domain
 from kornel.core.model.gang_units import UNIT_KEY, GangUnit
+from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.asks import moves, questions, reservations
 from kornel.core.partition.books import ledger
@@ -29,6 +32,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import failing
 from kornel.core.partition.waiting.gathering import forms_unit
 from kornel.core.partition.waiting.rooms import UNSERVED, activate_group, look_again
+from kornel.core.policies.view import PartitionView
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.attempts import RETRY_NS, set_due
 from kornel.core.preemption.gang_losses import describe_whole
@@ -39,7 +43,7 @@ from kornel.core.preemption.guarantee.prospects import Unprepared
 from kornel.core.preemption.guarantee.unit_consulting import UnitDialogue
 from kornel.core.preemption.guarantee.unit_search import Refused, Tools, UnitSearch
 from kornel.core.preemption.pace import Taken
-from kornel.core.preemption.plan import Refusal, UnitPlan
+from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 
 MOST_RESTARTS: Final = 4
 """The most times that a search begins again because something has changed. After that, it continues in spite of
@@ -61,6 +65,74 @@ class UnitAttempt:
         self.dialogue: Final = dialogue
 
 
+@dataclass(frozen=True, slots=True)
+class UnitProposal:
+    """A plan for a gang that the periodic policy carries out, some victims in each of its turns (preemption.md B.11).
+
+    *plan* is what is still to be done: the members without a place, all of them at first.
+    """
+
+    plan: UnitPlan
+
+    def choose_turn(self, view: PartitionView, admits: Callable[[Sequence[Allocation]], bool]) -> UnitPlan | None:
+        """Returns the part of the plan that comes next; ``None``: the plan does not stand any more.
+
+        That are all places for which nobody leaves, the first node where somebody does, and further nodes while
+        *admits* allows their victims too. If the laws do not allow this part by itself, it is larger.
+        """
+        if not _can_carry_out(view, self.plan):
+            return None
+        nodes: dict[Node, list[PreemptionPlan]] = {}
+        for place in self.plan.places:
+            nodes.setdefault(place.node, []).append(place)
+        turn = replace(self.plan, places=())
+        for places in sorted(nodes.values(), key=lambda places: any(place.victims for place in places)):
+            larger = replace(turn, places=(*turn.places, *places))
+            if turn.victims and not admits(larger.victims) and self.stands(view, turn):
+                break
+            turn = larger
+        return turn
+
+    def stands(self, view: PartitionView, turn: UnitPlan) -> bool:
+        """Tells whether the laws allow *turn*, a part of the plan, by itself."""
+        return _all_wait(turn) and all(broken.law is Law.UNIT_WHOLE for broken in unit_laws.check(view, turn))
+
+    def carry_out(self, state: PartitionState, turn: UnitPlan, kind: str, now_ns: int) -> None:
+        """Makes the victims of *turn*, a part of the plan, leave as a decision of *kind*. What is left of the plan
+        comes in later turns."""
+        application, served = turn.application, set(turn.members)
+        rest = tuple(place for place in self.plan.places if place.ask not in served)
+        places = tuple(replace(place, kind=kind) for place in turn.places)
+        apply_plan(state, replace(turn, kind=kind, places=places), now_ns)
+        if rest:
+            state.gangs.proposed[application] = UnitProposal(replace(self.plan, places=rest, mends=True))
+        else:
+            del state.gangs.proposed[application]
+
+    def withdraw(self, state: PartitionState, now_ns: int) -> None:
+        """Drops the plan, so that another one is sought for the same members."""
+        application = self.plan.application
+        state.gangs.proposed.pop(application, None)
+        if application in state.gangs.holds:
+            state.gangs.broken[application] = None
+        else:
+            set_due(state, self.plan.places[0].ask, now_ns)
+
+
+def _can_carry_out(view: PartitionView, plan: UnitPlan) -> bool:
+    return _all_wait(plan) and not unit_laws.check(view, plan)
+
+
+def _all_wait(plan: UnitPlan) -> bool:
+    """Tells whether the members of *plan* still wait, and the shim is not being asked about them."""
+    return plan.application.state not in UNSERVED and all(ask.place is AskPlace.WAITING for ask in plan.members)
+
+
+def _is_proposing(state: PartitionState) -> bool:
+    """Tells whether the periodic policy carries out the plans for gangs (preemption.md H)."""
+    return state.has_periodic_policy and not state.guarantee_preemption
+
+
 def serve_unit(
     state: PartitionState, unit: GangUnit, members: Sequence[Allocation], why: NotPlaced, now_ns: int
 ) -> tuple[int, bool]:
@@ -72,9 +144,13 @@ def serve_unit(
     if not unit.due:
         return 0, False
     first = members[0]
-    if not (state.guarantee_preemption and why.preemption_may_help):
+    proposing = _is_proposing(state)
+    if not ((state.guarantee_preemption or proposing) and why.preemption_may_help):
         if why.reason is Unschedulable.USER_QUOTA and why.account is not None:
             drive.cannot_help(state, first, why.account, now_ns)
+        return 0, False
+    if unit.application in state.gangs.proposed:
+        unit.no_attempt_is_due()
         return 0, False
     if state.enforcement.busy:
         unit.no_attempt_is_due()
@@ -111,6 +187,9 @@ def serve_unit(
     unit.no_attempt_is_due()
     if isinstance(found, UnitPlan):
         unit.refusal = None
+        if proposing:
+            state.gangs.proposed[unit.application] = UnitProposal(found)
+            return drive.ATTEMPT_COST, False
         apply_plan(state, found, now_ns)
         # A result ends the pass, so the next one starts with a full budget (B.1).
         state.guarantee.attempts_left.pop(first.queue, None)
@@ -148,7 +227,7 @@ def _may_begin(state: PartitionState, unit: GangUnit, members: Sequence[Allocati
         unit.no_attempt_is_due()
         _tell_refusal(state, unit, members, known, now_ns)
         return False
-    held = cycle_limit.hold_back(state, first, now_ns)
+    held = None if _is_proposing(state) else cycle_limit.hold_back(state, first, now_ns)
     if held is not None:
         unit.no_attempt_is_due()
         unit.refusal = held
@@ -210,6 +289,8 @@ def _approve_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> UnitPla
     broken = eviction.judge_plan(state, unit_laws.check(state, plan))
     if broken is not None:
         return broken
+    if _is_proposing(state):
+        return plan  # The periodic policy asks the governor before each turn.
     most = state.preemption.governor.bound_of(KIND).ask * len(plan.places)
     if most and len(plan.victims) > most:
         detail = f"{format_count(len(plan.victims), 'victim')}, {most} may go for {len(plan.places)} asks"
@@ -239,9 +320,9 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
         governing.charge_victims(state, plan.victims, application.queue.path, now_ns)
     hold = state.gangs.holds.get(application)
     if hold is None:
-        hold = state.gangs.holds[application] = GangHold(KIND, now_ns)
+        hold = state.gangs.holds[application] = GangHold(plan.kind, now_ns)
         state.preemptions += 1
-    else:
+    elif application not in state.gangs.proposed:
         hold.mended += 1
     if not hold.number:
         hold.number = state.gangs.planned = state.gangs.planned + 1
@@ -267,7 +348,7 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
             place.node.devices.keep(place.ask, place.devices)
         if place.victims or not plan.victims:
             eviction.record_decision(
-                state, KIND, place.ask, now_ns, Outcome.TRIGGERED, detail, place, gang_plan=hold.number
+                state, plan.kind, place.ask, now_ns, Outcome.TRIGGERED, detail, place, gang_plan=hold.number
             )
     state.gangs.broken.pop(application, None)
     hold.lost = ()
@@ -280,7 +361,7 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
                 hold.freed[t] = hold.freed.get(t, 0) + amount
         served = sum_amounts(place.ask for place in plan.places)
         taken = Taken(now_ns, tuple(sorted(served.items())), len(plan.victims))
-        pacing.current_window(state, KIND, now_ns).add(taken)
+        pacing.current_window(state, plan.kind, now_ns).add(taken)
         _watch_victims(state, plan, now_ns)
     if not plan.mends:
         _watch_hold(state, application, hold, now_ns)
@@ -310,7 +391,7 @@ def _look_at_hold(state: PartitionState, application: Application, hold: GangHol
     if state.gangs.holds.get(application) is not hold:
         return
     leaving = hold.victims_left() or any(v.preempted and v not in state.stuck for v in hold.relied_on)
-    if leaving or application in state.gangs.vetting:
+    if leaving or application in state.gangs.vetting or application in state.gangs.proposed:
         hold.wait_from_ns = 0
     elif not hold.wait_from_ns:
         # The last victim may have left a moment ago, so the gang has its turn before the plan is called off.
@@ -364,6 +445,10 @@ def _mend_hold(state: PartitionState, application: Application, now_ns: int) -> 
             if ask.reservation is not None:
                 look_again(state, ask.reservation)
         return
+    proposal = state.gangs.proposed.get(application)
+    if proposal is not None and set(lost) == set(proposal.plan.members) and _can_carry_out(state, proposal.plan):
+        del state.gangs.broken[application]
+        return
     attempt = state.guarantee.unit_attempts.get(application)
     if attempt is None:
         attempt = state.guarantee.unit_attempts[application] = UnitAttempt(UnitDialogue(state, application))
@@ -374,8 +459,12 @@ def _mend_hold(state: PartitionState, application: Application, now_ns: int) -> 
         return
     del state.guarantee.unit_attempts[application]
     state.preemption_attempts += 1
-    if isinstance(found, UnitPlan):
-        apply_plan(state, found, now_ns)
+    if isinstance(found, UnitPlan) and _is_proposing(state) and found.victims:
+        state.gangs.proposed[application] = UnitProposal(found)
+        del state.gangs.broken[application]
+    elif isinstance(found, UnitPlan):
+        state.gangs.proposed.pop(application, None)
+        apply_plan(state, replace(found, kind=hold.kind), now_ns)
     else:
         keys = ", ".join(ask.spec.key for ask in lost[:3])
         call_off(state, application, f"no other place for {keys}: {found.outcome} {found.detail}".rstrip(), now_ns)
@@ -386,7 +475,7 @@ def _why_not_whole(state: PartitionState, application: Application) -> str:
     may."""
     if application.state in UNSERVED:
         return f"the application is {application.state}"
-    if not state.guarantee_preemption:
+    if not (state.guarantee_preemption or _is_proposing(state)):
         return cycle_limit.why_off(state)
     level = unit_domains.bind_groups(state.topology, list(state.gangs.holds[application].members))
     if isinstance(level, str):
@@ -447,6 +536,7 @@ def call_off(state: PartitionState, application: Application, why: str, now_ns: 
     hold = state.gangs.holds.pop(application)
     state.gangs.called_off += 1
     state.gangs.broken.pop(application, None)
+    state.gangs.proposed.pop(application, None)
     state.guarantee.unit_attempts.pop(application, None)
     if application in state.gangs.vetting:
         questions.call_off_vetting(state, application)
@@ -473,7 +563,9 @@ def call_off(state: PartitionState, application: Application, why: str, now_ns: 
         cost += f", with {format_quantities({names[t]: amount for t, amount in sorted(hold.freed.items())})}"
     lost = [_describe_loss(state, ask, node_id) for ask, node_id in hold.lost[:MOST_NAMED]]
     refusal = Refusal(Outcome.UNIT_CALLED_OFF, "; ".join([*dict.fromkeys(lost), why, cost]))
-    eviction.record_decision(state, KIND, members[0], now_ns, refusal.outcome, refusal.detail, gang_plan=hold.number)
+    eviction.record_decision(
+        state, hold.kind, members[0], now_ns, refusal.outcome, refusal.detail, gang_plan=hold.number
+    )
     if isinstance(unit, GangUnit):
         unit.refusal = refusal
         unit.no_attempt_is_due()

@@ -28,10 +28,11 @@ from kornel.core.preemption.governor import governing
 from kornel.core.preemption.monitor import consulting, noticing
 from kornel.core.preemption.monitor import laws as monitor_laws
 from kornel.core.preemption.monitor.notices import Taken
-from kornel.core.preemption.monitor.plan import KIND, DuePlace, DueVictim, MonitorPlan, Selection
+from kornel.core.preemption.monitor.plan import KIND, DuePlace, DueVictim, MonitorPlan, Place, ProposedUnit, Selection
 from kornel.core.preemption.monitor.round import Memory
 from kornel.core.preemption.monitor.selection import select_victims
 from kornel.core.preemption.monitor.settings import MonitorSettings, settings_of
+from kornel.core.preemption.plan import UnitPlan
 from kornel.core.preemption.priorities import adjustment_of
 
 LOOKS_PER_DECISION: Final = 16
@@ -68,6 +69,8 @@ def follow_settings(state: PartitionState, now_ns: int) -> None:
     notices.left_out_ns = None
     if settings is None or settings.observe_only:
         _withdraw(state, list(notices.entries), now_ns)
+        for unit in list(state.gangs.proposed.values()):
+            unit.withdraw(state, now_ns)
     if settings is not None:
         _schedule(state, now_ns + settings.interval_ns)
 
@@ -110,7 +113,8 @@ def resume_rounds(state: PartitionState, now_ns: int) -> None:
 def has_use_for_round(state: PartitionState) -> bool:
     """Tells whether a round could change anything now: an ask waits, which may have a reservation or be refused, or an
     earlier round has left something to do."""
-    return bool(state.root.waiting > 0 or state.reservations or state.refused or state.notices.have_use_for_round)
+    waits = state.root.waiting > 0 or state.reservations or state.refused or state.gangs.proposed
+    return bool(waits or state.notices.have_use_for_round)
 
 
 def _schedule(state: PartitionState, when_ns: int) -> None:
@@ -134,7 +138,8 @@ def _run_round(state: PartitionState, settings: MonitorSettings) -> Generator[in
     _record_each(state, (entry.allocation for entry in spared), Outcome.WITHDRAWN, notices.rounds + 1)
     state.enforcement.round_begins()
     accepted = {key for notice in notices.open.values() if notice.accepted for key in notice.entries}
-    memory = Memory(notices.entries, accepted, notices.offered, notices.checkpoints, notices.places)
+    units = tuple(state.gangs.proposed.values())
+    memory = Memory(notices.entries, accepted, notices.offered, notices.checkpoints, notices.places, units)
     selection = yield from select_victims(state, settings, notices.now_ns, memory=memory, spared=state.enforcement)
     yield len(selection.places) // 4  # The records of the search have just been freed, which takes time.
     notices.rounds += 1
@@ -144,6 +149,7 @@ def _run_round(state: PartitionState, settings: MonitorSettings) -> Generator[in
         return
     judged_ns = notices.now_ns
     yield from consulting.consult_shim(state, selection)
+    _drop_fallen(state, selection, notices.now_ns)
     notices.places = tuple(selection.places)
     for reservation in selection.reservations:
         if state.reservations.get(reservation.ask.key) is reservation:
@@ -163,10 +169,17 @@ def _carry_out(
     new: dict[Application, list[tuple[Allocation, int]]] = {}
     due: list[DuePlace] = []
     looked_at = 0
-    partial = False
+    partial = bool(selection.units)  # They change what the round has seen.
     law = monitor_laws.RoundLimit(state.types.names, selection.limits)
+    of_units: dict[Allocation, Application] = {}
+    waiting: set[Application] = set()
+    """The gangs with victims that are not due yet."""
+    for _, turn in selection.units:
+        law.count_place(Place(turn.places[0].ask, turn.places[0].node, turn.victims))
+        of_units.update(dict.fromkeys(turn.members, turn.application))
     for place in selection.places:
-        law.count_place(place)
+        if place.ask not in of_units:
+            law.count_place(place)
         looked_at += 1 + len(place.victims)
         if looked_at >= LOOKS_A_PIECE:
             yield 3 * looked_at
@@ -178,7 +191,8 @@ def _carry_out(
                 there.append(due_victim)
         if len(there) < len(place.victims):
             partial = True
-        else:
+            waiting.update([of_units[place.ask]] if place.ask in of_units else ())
+        elif place.ask not in of_units:
             due.append(DuePlace(place.ask, place.node, tuple(there)))
     for application, risks in new.items():
         for start_ in range(0, len(risks), NOTICES_A_PIECE):
@@ -192,9 +206,43 @@ def _carry_out(
             state, state.root, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in law.broken)
         )
         return
+    _take_units(state, [unit for unit in selection.units if unit[1].application not in waiting])
     # Later places may use what the victims of earlier ones leave over, so they may not stand alone if these stay for
     # now.
     yield from _take_due(state, settings, selection, due, None if partial else began)
+
+
+def _drop_fallen(state: PartitionState, selection: Selection, now_ns: int) -> None:
+    """Drops the plans that do not stand, those among them of which the shim has refused a place in this round."""
+    chosen = {place.ask for place in selection.places}
+    for unit, turn in list(selection.units):
+        if not chosen.issuperset(turn.members):
+            selection.fallen.append(unit)
+            selection.units.remove((unit, turn))
+            selection.drop_places([place for place in selection.places if place.ask in set(turn.members)])
+    for unit in selection.fallen:
+        unit.withdraw(state, now_ns)
+
+
+def _take_units(state: PartitionState, units: Sequence[tuple[ProposedUnit, UnitPlan]]) -> None:
+    """Makes the victims of *units*, all of which are due, leave, as far as the laws and the governor allow it now."""
+    notices = state.notices
+    for unit, turn in units:
+        state.law_checks += 1
+        if not unit.stands(state, turn):
+            unit.withdraw(state, notices.now_ns)
+        elif not _is_denied(state, turn):
+            for victim in turn.victims:
+                notices.drop_entry(notices.entries[victim.key])
+            unit.carry_out(state, turn, KIND, notices.now_ns)
+
+
+def _is_denied(state: PartitionState, turn: UnitPlan) -> bool:
+    """Tells whether the governor lets the victims of *turn* stay for now; their notices stay, too."""
+    notices, preemptor = state.notices, turn.application.queue.path
+    return bool(turn.victims) and (
+        governing.deny_victims(state, turn.victims, preemptor, notices.now_ns, notices.decision) is not None
+    )
 
 
 def _enter_victim(

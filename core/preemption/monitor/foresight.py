@@ -33,6 +33,9 @@ def foresee_round(state: PartitionState, ask: Allocation, _asked: Circumstances)
         return None
     verdict, notices, names = PreemptionVerdict, state.notices, state.types.names
     path = ask.queue.path
+    place: Place | None = next((place for place in notices.places if place.ask is ask), None)
+    if place is not None:
+        return _describe_place(state, place)
     if ask.spec.topology is not None and ask.spec.topology.wish == Wish.REQUIRED:
         return PreemptionOutlook(verdict.FORBIDDEN, _DOMAIN, "", _DOMAIN_DETAIL)
     if not notices.rounds:
@@ -47,12 +50,19 @@ def foresee_round(state: PartitionState, ask: Allocation, _asked: Circumstances)
     if not ask.spec.allow_preempt_other:
         why = "the preemption policy of the ask forbids it to preempt, so the monitor takes nothing for it"
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption policy of the ask", Outcome.ASK_MAY_NOT_PREEMPT, why)
-    place: Place | None = next((place for place in notices.places if place.ask is ask), None)
-    if place is None:
-        why = "in this round, no tasks of queues above their shares would free enough room on one node"
-        return PreemptionOutlook(verdict.NO_VICTIMS, "monitor: nothing is released for it now", "", f"{detail}; {why}")
+    why = "in this round, no tasks of queues above their shares would free enough room on one node"
+    return PreemptionOutlook(verdict.NO_VICTIMS, "monitor: nothing is released for it now", "", f"{detail}; {why}")
+
+
+def _describe_place(state: PartitionState, place: Place) -> PreemptionOutlook:
+    """Describes the place that the ask of *place* has in the last round, and who is to leave for it."""
+    verdict, notices, names = PreemptionVerdict, state.notices, state.types.names
+    path = place.ask.queue.path
+    lacking = {t: amount for t, amount in notices.lacking.get(path, {}).items() if amount > 0}
+    owed = ", ".join(f"{amount} {names[t]}" for t, amount in sorted(lacking.items()))
+    detail = f"round {notices.rounds}: {path} should hold {owed} more; " if owed else f"round {notices.rounds}: "
     entries = [notices.entries[victim.key] for victim in place.victims if victim.key in notices.entries]
-    detail += f"; it is to run on {place.node.node_id}"
+    detail += f"it is to run on {place.node.node_id}"
     if not entries:
         detail += ", where others leave room for it"
         return PreemptionOutlook(verdict.UNDER_WAY, "", Outcome.NOTIFIED, detail, None, place.node.node_id)

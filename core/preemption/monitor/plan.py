@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.plan import UnitPlan
 
 KIND: Final = "monitor"
 
@@ -23,11 +25,32 @@ class Place(NamedTuple):
     victims: tuple[Allocation, ...]
 
 
+class ProposedUnit(Protocol):
+    """A plan for a gang that the monitor carries out, some victims in each turn (preemption.md B.11)."""
+
+    @property
+    def plan(self) -> UnitPlan:
+        """The part of the plan that is still to be carried out."""
+
+    def choose_turn(self, view: PartitionView, admits: Callable[[Sequence[Allocation]], bool]) -> UnitPlan | None:
+        """Returns the part of the plan that comes next, with as many victims as *admits* allows; ``None``: the plan
+        does not stand any more."""
+
+    def stands(self, view: PartitionView, turn: UnitPlan) -> bool:
+        """Tells whether the laws allow *turn*, a part of the plan, by itself."""
+
+    def carry_out(self, state: Any, turn: UnitPlan, kind: str, now_ns: int) -> None:
+        """Makes the victims of *turn*, a part of the plan, leave as a decision of *kind*."""
+
+    def withdraw(self, state: Any, now_ns: int) -> None:
+        """Drops the plan, so that another one is sought."""
+
+
 class Selection:
     """The victims of a round, in the order of selection, within *limits*: the most one round may select, by type."""
 
     __slots__ = (
-        "allocations", "lacking", "limits", "places", "reservations", "selected", "targets", "waits",
+        "allocations", "fallen", "lacking", "limits", "places", "reservations", "selected", "targets", "units", "waits",
     )  # fmt: skip
 
     def __init__(self, limits: dict[int, int]) -> None:
@@ -41,6 +64,11 @@ class Selection:
         """The amounts that each leaf should give up in this turn, by type."""
         self.lacking: Final[dict[str, dict[int, int]]] = {}
         """The amounts that leaves should hold more, by path and type."""
+        self.units: Final[list[tuple[ProposedUnit, UnitPlan]]] = []
+        """The gangs that have a turn, each with the part of its plan that comes next; its places are in ``places``,
+        before all others."""
+        self.fallen: Final[list[ProposedUnit]] = []
+        """The plans for gangs that do not stand any more."""
         self.reservations: Final[list[Reservation]] = []
         """The reservations to be given back, because the round plans room for their asks elsewhere."""
 

@@ -15,7 +15,7 @@ from kornel.core.preemption.gang_losses import SpareMembers
 from kornel.core.preemption.monitor.figures import Amounts, MonitorView, Picture, QueueFigures, waits_for_room
 from kornel.core.preemption.monitor.ideal import Share, amount_to_give_up, assign_shares
 from kornel.core.preemption.monitor.passages import Deficits, Passage, count_coming, count_leaving
-from kornel.core.preemption.monitor.plan import Place, Selection
+from kornel.core.preemption.monitor.plan import Place, ProposedUnit, Selection
 from kornel.core.preemption.monitor.settings import MonitorSettings
 
 _OUT_OF_REACH: Final = (*LEAVING, AskPlace.REPLACING)
@@ -42,6 +42,7 @@ class Memory:
     offered      keys that their applications named in exchange for others
     checkpoints  when allocations last saved their work, by key
     places       the places that the last round planned
+    units        the plans for gangs that are to be carried out
     """
 
     def __init__(
@@ -51,12 +52,14 @@ class Memory:
         offered: Collection[str] = (),
         checkpoints: Mapping[str, int] | None = None,
         places: Sequence[Place] = (),
+        units: Sequence[ProposedUnit] = (),
     ) -> None:
         self.notified = notified
         self.accepted = accepted
         self.offered = offered
         self.checkpoints = checkpoints or {}
         self.places = list(places)
+        self.units = units
 
 
 class Round:

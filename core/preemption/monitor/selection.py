@@ -21,8 +21,9 @@ from kornel.core.preemption.monitor.gang_places import GangPlanner
 from kornel.core.preemption.monitor.node_selectors import serve_important, serve_reserved
 from kornel.core.preemption.monitor.places import Planner
 from kornel.core.preemption.monitor.plan import Selection
-from kornel.core.preemption.monitor.round import Memory, Round, is_positive
+from kornel.core.preemption.monitor.round import Memory, Round, Targets, is_positive
 from kornel.core.preemption.monitor.settings import BALANCE_WAIT_NS, MonitorSettings
+from kornel.core.preemption.monitor.unit_turns import plan_units
 from kornel.core.preemption.victim_index import reluctance_of
 
 LOOKS_A_PIECE: Final = 1_000
@@ -63,6 +64,8 @@ def select_victims(
     run = Round(view, settings, figures, memory or Memory(), spared)
     planner = Planner(run)
     gangs = GangPlanner(run, planner)
+    run.begin_selection(Targets(), settings.max_wait_ns)
+    yield from plan_units(run, planner)
     if settings.reserved_first:
         targets = yield from run.find_targets(natural=False, reserved_as_used=True)
         run.begin_selection(targets, settings.max_wait_ns)
