@@ -6,6 +6,7 @@ from typing import Final
 
 from kornel.core.model.allocations import Allocation, Room
 from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import UnitId, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.policies.gang_nodes import Candidates, Members, count_places, places_on
@@ -134,13 +135,13 @@ class GangRecord:
         """The gangs that found too little room for all of their members, by demand."""
         self.totals: Final[dict[Pairs, Shape]] = {}
         """The total amounts of gangs that wait for a quota or limit, each as one shape."""
-        self.holds: Final[dict[Application, GangHold]] = {}
+        self.holds: Final[dict[UnitId, GangHold]] = {}
         """The gangs for which room is held for all members until victims have left."""
-        self.broken: Final[dict[Application, None]] = {}
+        self.broken: Final[dict[UnitId, None]] = {}
         """The gangs of ``holds`` in which a member lost its place."""
         self.leaving: Final[dict[Application, None]] = {}
         """The gangs of which all members that ran are preempted and have not left yet."""
-        self.vetting: Final[dict[Application, Vetting]] = {}
+        self.vetting: Final[dict[UnitId, Vetting]] = {}
         """The gangs about which the shim is being asked."""
         self.to_match: Final[dict[Application, None]] = {}
         """The applications with a real ask that may now find a placeholder to replace."""
@@ -156,12 +157,12 @@ class GangRecord:
     def hold_of(self, ask: Allocation) -> GangHold | None:
         """Returns the held places of the gang that *ask* is a member of; ``None``: no places are held, or *ask* is no
         member."""
-        hold = self.holds.get(ask.application)
+        hold = self.holds.get(unit_of(ask))
         return hold if hold is not None and ask in hold.members else None
 
     def doubt_domains(self) -> None:
         """Makes the places that are held for gangs which require a domain be examined again, because nodes may have
         changed their domains."""
-        for application, hold in self.holds.items():
+        for unit_id, hold in self.holds.items():
             if any(member.spec.topology is not None for member in hold.members):
-                self.broken[application] = None
+                self.broken[unit_id] = None

@@ -330,6 +330,8 @@ def _record_request(
         instances.join_siblings(state, request)
     if spec.placeholder:
         pools.placeholder_appears(state, request)
+    elif spec.task_group:
+        pools.member_asked(state, request)
     if created_ns < application.submitted_ns:
         application.submitted_ns = created_ns
         application.queue.order.mark_changed(application)

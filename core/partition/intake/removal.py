@@ -33,7 +33,7 @@ def remove_allocation(state: PartitionState, allocation: Allocation, termination
     moves.free_allocation(state, allocation)
     instances.forget_request(state, allocation)
     if allocation.spec.placeholder:
-        pools.placeholder_gone(state, allocation)
+        pools.placeholder_gone(state, allocation, lost=was_victim or termination is None)
     if allocation.spec.task_group:
         pools.member_gone(state, allocation)
     if state.notices.open or state.notices.checkpoints:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kornel.core.domain.application_states import AppState
-from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.ask_places import AskPlace, WaitsFor
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.model.allocations import Allocation, Reservation, together_of
 from kornel.core.model.applications import Application
@@ -24,7 +24,7 @@ from kornel.core.model.users import Account, AccountKind
 from kornel.core.partition.scheduling.gang_places import add_up, demand_of
 from kornel.core.partition.scheduling.missing_shares import missing_share
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.gathering import minimum_members
+from kornel.core.partition.waiting.gathering import minimum_members, minimum_of
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies import user_limits
 from kornel.core.policies.application_order import application_key
@@ -144,7 +144,11 @@ def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
     all members together, or room for only some of them."""
     application = unit.application
     name = application.application_id
-    announced: Mapping[str, int] = application.spec.placeholder_ask or {}
+    if unit.id.task_group and unit.waits_for is WaitsFor.GANG:
+        detail = f"{unit.size} of {minimum_of(unit.id)} members so far; further ones are waited for"
+        yield Blocker(BlockerKind.WAITING_FOR_GANG, Level.APPLICATION, name, detail)
+        return
+    announced: Mapping[str, int] = {} if unit.id.task_group else application.spec.placeholder_ask or {}
     missing = unit.find_missing(announced)
     if missing:
         short = tuple(
