@@ -99,6 +99,7 @@ class QueueProperties:
     unschedulable_backoff_delay_ns: int = DEFAULT_BACKOFF_DELAY_NS
     reservation_timeout_ns: int = DEFAULT_RESERVATION_TIMEOUT_NS
     gang_gather_ns: int = DEFAULT_GANG_GATHER_NS
+    gang_grace_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

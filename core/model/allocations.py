@@ -423,7 +423,7 @@ class AskGroup:
 
     @property
     def key(self) -> GroupKey:
-        """Its key among the groups of its application."""
+        """The key of the group among those of its application."""
         return (self.shape, self.required_node, self.dependent, self.together)
 
     @property

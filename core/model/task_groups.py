@@ -75,13 +75,15 @@ class TaskGroup:
 class GroupMembers:
     """The members of one task group that run, placeholders and tasks, and those that are still to come."""
 
-    __slots__ = ("gather_until_ns", "in_turn", "most", "running")
+    __slots__ = ("gather_until_ns", "in_turn", "most", "running", "short")
 
     def __init__(self) -> None:
         self.running = 0
         """The number of members that are allocated, those included that were asked to leave."""
         self.most = 0
         """The most that were allocated at once since the first of those that ran last."""
+        self.short = 0
+        """The number of members that the running ones lack for their minimum since those were lost; 0 if none runs."""
         self.in_turn = False
         """Tells whether some real ask of the group depends on other placements, so that they are placed one by one."""
         self.gather_until_ns: int | None = None
@@ -93,6 +95,10 @@ class GroupMembers:
         self.running += change
         if change > 0:
             self.most = 1 if self.running == 1 else max(self.most, self.running)
+
+    def describe(self) -> str:
+        """Returns how many members run and how many would run if none were missing, for people: ``2 of 4``."""
+        return f"{self.running} of {self.running + self.short}"
 
     def __repr__(self) -> str:
         return f"GroupMembers({self.running} of {self.most})"

@@ -100,7 +100,7 @@ from kornel.core.model.task_groups import GroupMembers, TaskGroup
 from kornel.core.model.users import Account, AccountKind, FreedSlot, Limit, QueueLimits
 from kornel.core.partition import lifecycle
 from kornel.core.partition.configuration import configure
-from kornel.core.partition.gangs import approval, placeholders
+from kornel.core.partition.gangs import approval, placeholders, shortfalls
 from kornel.core.partition.gangs.gang_record import GangHold, GangRecord, GangRoom, Vetting
 from kornel.core.partition.history import past
 from kornel.core.partition.history.event_log import EventLog
@@ -196,6 +196,7 @@ FUNCTIONS: Final = {
     **named_of(queue_order, "queue_turn_key"),
     **named_of(quota_timers, "_look_at_queues", "_look_at_victims"),
     **named_of(reserving, "_decide_reservation", "_drop_question"),
+    **named_of(shortfalls, "_end_gang", "_look_at_members"),
     **named_of(task_groups, "_by_age", "by_order"),
     **named_of(unit_consulting, "_allow_open_questions", "_note_last_victim", "_note_refused_nodes"),
     **named_of(units, "_look_at_hold", "_look_at_victims"),
@@ -263,7 +264,8 @@ CONFIGURATIONS: Final = (
         QueueProperties,
         "sort_policy sort_by_priority priority_policy priority_offset preemption_policy"
         " preemption_delay_ns quota_preemption_delay_ns quota_preemption_timer quota_preemption_miss"
-        " unschedulable_backoff unschedulable_backoff_delay_ns reservation_timeout_ns gang_gather_ns",
+        " unschedulable_backoff unschedulable_backoff_delay_ns reservation_timeout_ns gang_gather_ns"
+        " gang_grace_ns",
     ),
     Kept(FilterConfig, "deny users groups"),
     Kept(PlacementRuleConfig, "name create value parent filter"),
@@ -395,7 +397,7 @@ MODEL: Final = (
         derived={"with_due": _find_due},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
-    Kept(GroupMembers, "gather_until_ns in_turn most running"),
+    Kept(GroupMembers, "gather_until_ns in_turn most running short"),
     Kept(TaskGroup, "asks count free lost name replaced shape stated_minimum timed_out topology"),
     Kept(
         Account,
@@ -441,8 +443,8 @@ PARTITIONS: Final = (
     Kept(Vetting, "nodes passed unanswered"),
     Kept(
         GangRecord,
-        "as_units broken called_off gathering holds leaving lost placed planned rooms timed_out to_match totals vetting"
-        " waiting_for_turn without_room",
+        "as_units below broken called_off gathering holds leaving lost placed planned rooms timed_out to_match totals"
+        " vetting waiting_for_turn without_room",
         defaults={"planned": 0},
     ),
     Kept(

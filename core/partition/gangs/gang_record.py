@@ -114,8 +114,8 @@ class GangRecord:
     """Keeps the applications whose gangs something has to be done about, in order of arrival."""
 
     __slots__ = (
-        "as_units", "broken", "called_off", "gathering", "holds", "leaving", "lost", "placed", "planned", "rooms",
-        "timed_out", "to_match", "totals", "vetting", "waiting_for_turn", "without_room",
+        "as_units", "below", "broken", "called_off", "gathering", "holds", "leaving", "lost", "placed", "planned",
+        "rooms", "timed_out", "to_match", "totals", "vetting", "waiting_for_turn", "without_room",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -139,6 +139,9 @@ class GangRecord:
         """The gangs for which room is held for all members until victims have left."""
         self.broken: Final[dict[UnitId, None]] = {}
         """The gangs of ``holds`` in which a member lost its place."""
+        self.below: Final[dict[UnitId, int]] = {}
+        """The task groups that run with fewer members than their minimum because some were lost, each with the time
+        when the first of them was."""
         self.leaving: Final[dict[Application, None]] = {}
         """The gangs of which all members that ran are preempted and have not left yet."""
         self.vetting: Final[dict[UnitId, Vetting]] = {}

@@ -65,8 +65,17 @@ def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker
         else:
             on_node, fitting = node_blockers(state, ask)
         # If one node has room, the other nodes do not block the ask.
-        found += [] if fitting else [*on_node, *_cluster_blockers(state, ask)]
+        found += [] if fitting else [*on_node, *_cluster_blockers(state, ask), *_shortfall(ask)]
     return tuple(sorted(found, key=_rank_of)), int(fitting)
+
+
+def _shortfall(ask: Allocation) -> Iterator[Blocker]:
+    """Yields that the gang of *ask* runs below its minimum as long as such members find no room."""
+    application, name = ask.application, ask.spec.task_group
+    members = application.members.get(name)
+    if members is not None and members.short:
+        detail = f"{members.describe()} members of {name} run, fewer than the minimum"
+        yield Blocker(BlockerKind.GANG_INCOMPLETE, Level.APPLICATION, application.application_id, detail)
 
 
 def _rank_of(blocker: Blocker) -> tuple[bool, int, float, str, str]:

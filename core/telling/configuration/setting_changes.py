@@ -27,6 +27,7 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "unschedulable_backoff": properties.BACKOFF,
     "unschedulable_backoff_delay": properties.BACKOFF_DELAY,
     "gang_gather": properties.GANG_GATHER,
+    "gang_grace": properties.GANG_GRACE,
 }
 _PREEMPTION: Final[Mapping[str, str]] = {
     "quota_enabled": "quotapreemptionenabled",
