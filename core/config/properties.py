@@ -15,6 +15,7 @@ from kornel.core.config.quantities import SECOND_NS, DelayTooLong, parse_delay, 
 from kornel.core.config.yaml_reader import shorten_text
 from kornel.core.domain.settings import (
     DEFAULT_BACKOFF_DELAY_NS,
+    DEFAULT_GANG_GATHER_NS,
     DEFAULT_PREEMPTION_DELAY_NS,
     DEFAULT_RESERVATION_TIMEOUT_NS,
     PreemptionPolicyKind,
@@ -36,6 +37,8 @@ QUOTA_DELAY: Final = "quota.preemption.delay"
 QUOTA_TIMER: Final = "quota.preemption.timer"
 QUOTA_MISS: Final = "quota.preemption.miss"
 RESERVATION_TIMEOUT: Final = "reservation.timeout"
+GANG_GATHER: Final = "gang.gather"
+GANG_GRACE: Final = "gang.grace"
 
 _SHORT_DELAY_NS: Final = 60 * SECOND_NS
 _LONG_DELAY_NS: Final = 5 * 3600 * SECOND_NS
@@ -85,6 +88,8 @@ def resolve_properties(effective: Mapping[str, str], *, leaf: bool) -> QueueProp
         unschedulable_backoff=values[BACKOFF],
         unschedulable_backoff_delay_ns=values[BACKOFF_DELAY],
         reservation_timeout_ns=values[RESERVATION_TIMEOUT],
+        gang_gather_ns=values[GANG_GATHER],
+        gang_grace_ns=values[GANG_GRACE],
     )
 
 
@@ -156,9 +161,9 @@ def _advise_on_key(key: str, text: str, value: str | int | bool, field: Field) -
 def _describe_problem(key: str, default: str | int | bool) -> str:
     if key == SORT_BY_PRIORITY:
         return "enabled"
-    if key in (PREEMPTION_DELAY, BACKOFF_DELAY, RESERVATION_TIMEOUT):
+    if key in (PREEMPTION_DELAY, BACKOFF_DELAY, RESERVATION_TIMEOUT, GANG_GATHER):
         return f"{int(default) // SECOND_NS}s"
-    return "0 (off)" if key in (QUOTA_DELAY, BACKOFF) else str(default)
+    return "0 (off)" if key in (QUOTA_DELAY, BACKOFF, GANG_GRACE) else str(default)
 
 
 def _sort_policy(text: str) -> str:
@@ -241,7 +246,9 @@ _READERS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     BACKOFF: (_read_count, 0),
     BACKOFF_DELAY: (_read_delay, DEFAULT_BACKOFF_DELAY_NS),
     RESERVATION_TIMEOUT: (_read_delay, DEFAULT_RESERVATION_TIMEOUT_NS),
+    GANG_GATHER: (_read_age, DEFAULT_GANG_GATHER_NS),
+    GANG_GRACE: (_read_age, 0),
 }
 """The reader of each known property, which raises ValueError, and its default."""
 
-_LEAF_ONLY: Final = frozenset({PREEMPTION_DELAY, BACKOFF, BACKOFF_DELAY, RESERVATION_TIMEOUT})
+_LEAF_ONLY: Final = frozenset({PREEMPTION_DELAY, BACKOFF, BACKOFF_DELAY, RESERVATION_TIMEOUT, GANG_GATHER, GANG_GRACE})

@@ -13,6 +13,7 @@ from typing import Final
 
 DEFAULT_PREEMPTION_DELAY_NS: Final = 30 * 10**9
 DEFAULT_BACKOFF_DELAY_NS: Final = 30 * 10**9
+DEFAULT_GANG_GATHER_NS: Final = 10 * 10**9
 DEFAULT_RESERVATION_TIMEOUT_NS: Final = 7_200 * 10**9
 
 
@@ -97,6 +98,8 @@ class QueueProperties:
     unschedulable_backoff: int = 0
     unschedulable_backoff_delay_ns: int = DEFAULT_BACKOFF_DELAY_NS
     reservation_timeout_ns: int = DEFAULT_RESERVATION_TIMEOUT_NS
+    gang_gather_ns: int = DEFAULT_GANG_GATHER_NS
+    gang_grace_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

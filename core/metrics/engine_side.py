@@ -114,6 +114,12 @@ def _preemption_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
         _by_partition(scrape, lambda p: p.stuck),
     )
     yield make_gauges(
+        "kornel_gangs_below_minimum",
+        "Task groups that run with fewer members than their minimum because some were lost.",
+        ["partition"],
+        _by_partition(scrape, lambda p: p.gangs_below_minimum),
+    )
+    yield make_gauges(
         "kornel_quota_enforcement_due",
         "Queues whose lowered max is to be enforced.",
         ["partition"],

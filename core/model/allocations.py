@@ -13,7 +13,7 @@ from kornel.core.domain.reasons import Outcome
 
 if TYPE_CHECKING:
     from kornel.core.domain.topology import TopologyRequest
-    from kornel.core.model.applications import Application
+    from kornel.core.model.applications import Application, GroupKey
     from kornel.core.model.callbacks import Inquiry
     from kornel.core.model.failures import FailureLog
     from kornel.core.model.nodes import Node
@@ -420,6 +420,11 @@ class AskGroup:
 
     is_unit = False
     """Tells whether its asks are members of a gang that are placed together or not at all."""
+
+    @property
+    def key(self) -> GroupKey:
+        """The key of the group among those of its application."""
+        return (self.shape, self.required_node, self.dependent, self.together)
 
     @property
     def kept_back(self) -> bool:

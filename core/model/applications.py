@@ -11,6 +11,7 @@ from kornel.core.domain.commands import ApplicationSpec
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.group_order import GroupOrder
 from kornel.core.model.shapes import Shape, Vector, widen_vector
+from kornel.core.model.task_groups import GroupMembers
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation, AskGroup, Room, Together
@@ -32,6 +33,7 @@ STATES_KEPT: Final = 64
 NO_REQUESTS: Final[dict[str, Allocation]] = {}
 NO_GROUPS: Final[dict[GroupKey, AskGroup]] = {}
 NO_TASK_GROUPS: Final[dict[str, TaskGroup]] = {}
+NO_MEMBERS: Final[dict[str, GroupMembers]] = {}
 NOTHING_LENT: Final[dict[int, int]] = {}
 NOTHING_SPENT: Final[dict[tuple[SpentKind, str], dict[int, int]]] = {}
 NOBODY_WAITS: Final[Room] = {}
@@ -71,6 +73,7 @@ class Application:
         "held_groups",
         "leaves_whole",
         "limit_group",
+        "members",
         "offered_by",
         "order",
         "peak",
@@ -115,6 +118,9 @@ class Application:
         self.placeholder_count = 0
         """The number of placeholders among ``allocations``."""
         self.task_groups = NO_TASK_GROUPS
+        """The task groups that have had placeholders."""
+        self.members = NO_MEMBERS
+        """By task group, what is known of its members, whether they were asked for as placeholders or not."""
         self.groups = NO_GROUPS
         self.order = GroupOrder()
         """The groups that are active."""
@@ -184,6 +190,14 @@ class Application:
         """Returns a number that no earlier group of the application had."""
         self._group_numbers += 1
         return self._group_numbers
+
+    def members_in(self, task_group: str) -> GroupMembers:
+        """Returns the record of the members of *task_group*, which is made with the first of them."""
+        found = self.members.get(task_group)
+        if found is None:
+            found = GroupMembers()
+            self.members = {**self.members, task_group: found}
+        return found
 
     def holds_any(self, *, placeholders: bool) -> bool:
         """Tells whether it holds an allocation of the given kind."""

@@ -476,8 +476,8 @@ class Engine:
         if inquiry is not None:
             state, ask = self._partitions[inquiry.partition], inquiry.ask
             questions.learn_dependence(state, ask)
-            if ask.spec.placeholder:
-                pools.place_one_by_one(state, ask.application)
+            if ask.spec.task_group:
+                pools.place_in_turn(state, ask)
 
     def _update_nodes(self, command: UpdateNodes, now_ns: int) -> None:
         self._require_manager(command.rm_id, "NodeRequest")

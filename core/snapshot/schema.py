@@ -87,7 +87,7 @@ from kornel.core.model.claims import Claims
 from kornel.core.model.devices import Device, NodeDevices
 from kornel.core.model.domains import Counted, Domain, Topology
 from kornel.core.model.failures import Failure, FailureLog
-from kornel.core.model.gang_units import GangUnit
+from kornel.core.model.gang_units import GangUnit, UnitId
 from kornel.core.model.group_order import GroupOrder
 from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.node_order import NodeGroup, NodeOrder
@@ -96,18 +96,18 @@ from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.recorded_events import RecordedEvents
 from kornel.core.model.shapes import ResourceTypes, Shape, estimate_size
-from kornel.core.model.task_groups import TaskGroup
+from kornel.core.model.task_groups import GroupMembers, TaskGroup
 from kornel.core.model.users import Account, AccountKind, FreedSlot, Limit, QueueLimits
 from kornel.core.partition import lifecycle
 from kornel.core.partition.configuration import configure
-from kornel.core.partition.gangs import approval, placeholders
+from kornel.core.partition.gangs import approval, placeholders, shortfalls
 from kornel.core.partition.gangs.gang_record import GangHold, GangRecord, GangRoom, Vetting
 from kornel.core.partition.history import past
 from kornel.core.partition.history.event_log import EventLog
 from kornel.core.partition.history.events import Recorder
 from kornel.core.partition.history.past import EndedApplication, EndedGroup, Past
 from kornel.core.partition.history.recent_victims import RecentVictim, RecentVictims
-from kornel.core.partition.scheduling import autoscaling, gang_vetting, lapsing, loans, reserving, vetting
+from kornel.core.partition.scheduling import autoscaling, gang_turns, gang_vetting, lapsing, loans, reserving, vetting
 from kornel.core.partition.scheduling.missing_shares import MissingShares
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.partition.state import PartitionState
@@ -162,10 +162,11 @@ MAPS: Final = (dict, OrderedDict, Counter, FreedAmounts)
 CONSTANTS: Final = {
     **named_of(allocations, "NONE_REFUSED", "NONE_STUCK", "NO_VICTIMS", "_NOT_DUE"),
     **named_of(
-        applications, "NOBODY_WAITS", "NOTHING_LENT", "NOTHING_SPENT", "NO_GROUPS", "NO_REQUESTS", "NO_TASK_GROUPS"
+        applications,
+        *("NOBODY_WAITS", "NOTHING_LENT", "NOTHING_SPENT", "NO_GROUPS", "NO_MEMBERS", "NO_REQUESTS", "NO_TASK_GROUPS"),
     ),
     **named_of(domains, "NOTHING_COUNTED"),
-    **named_of(gang_units, "UNIT_KEY", "UNIT_SHAPE"),
+    **named_of(gang_units, "UNIT_SHAPE"),
     **named_of(group_order, "NONE_OFFERED", "NO_ENTRIES"),
     **named_of(past, "_NOTHING_SPENT"),
     **named_of(resources, "NOTHING"),
@@ -181,6 +182,7 @@ FUNCTIONS: Final = {
     **named_of(configure, "_clean_again"),
     **named_of(consulting, "_decide_node", "_decide_victims", "_drop_questions"),
     **named_of(eviction, "_look_at_victims", "_look_for_room", "_rearm_if_waiting"),
+    **named_of(gang_turns, "_end_gathering"),
     **named_of(gang_vetting, "_note_answer"),
     **named_of(guarantee_cycle_limit, "_offer_again"),
     **named_of(guarantee_drive, "_end_look"),
@@ -196,6 +198,7 @@ FUNCTIONS: Final = {
     **named_of(quota_timers, "_look_at_queues", "_look_at_victims"),
     **named_of(required_cycle_limit, "_look_again"),
     **named_of(reserving, "_decide_reservation", "_drop_question"),
+    **named_of(shortfalls, "_end_gang", "_look_at_members"),
     **named_of(task_groups, "_by_age", "by_order"),
     **named_of(unit_consulting, "_allow_open_questions", "_note_last_victim", "_note_refused_nodes"),
     **named_of(units, "_look_at_hold", "_look_at_victims"),
@@ -263,7 +266,8 @@ CONFIGURATIONS: Final = (
         QueueProperties,
         "sort_policy sort_by_priority priority_policy priority_offset preemption_policy"
         " preemption_delay_ns quota_preemption_delay_ns quota_preemption_timer quota_preemption_miss"
-        " unschedulable_backoff unschedulable_backoff_delay_ns reservation_timeout_ns",
+        " unschedulable_backoff unschedulable_backoff_delay_ns reservation_timeout_ns gang_gather_ns"
+        " gang_grace_ns",
     ),
     Kept(FilterConfig, "deny users groups"),
     Kept(PlacementRuleConfig, "name create value parent filter"),
@@ -343,16 +347,17 @@ MODEL: Final = (
         "_due_sorted _heap _oldest_ns application dependent due lent number parked_at required_node"
         " scale_ups shape size together waits_for",
     ),
+    Kept(UnitId, "application task_group"),
     Kept(
         GangUnit,
         "_due_sorted _heap _oldest_ns application dependent due lent number parked_at required_node"
-        " scale_ups shape size together waits_for amounts lacks refusal",
+        " scale_ups shape size together waits_for amounts id lacks refusal",
     ),
     Kept(
         Application,
         "_group_numbers _priorities accounts allocating allocations application_id asks asks_in_turn"
         " backoff_room backoff_until_ns entered groups held_at held_count held_groups leaves_whole"
-        " limit_group offered_by order peak pending placeholder placeholder_count"
+        " limit_group members offered_by order peak pending placeholder placeholder_count"
         " placeholder_deadline_ns preempted_count priority queue rank real recorded_held_by_queue"
         " recorded_held_by_quota set_back spec spent started_ns state submitted_ns task_groups"
         " timer_ns unschedulable user",
@@ -394,7 +399,8 @@ MODEL: Final = (
         derived={"with_due": _find_due},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
-    Kept(TaskGroup, "asks count free name replaced shape stated_minimum timed_out topology"),
+    Kept(GroupMembers, "gather_until_ns in_turn most running short"),
+    Kept(TaskGroup, "asks count free lost name replaced shape stated_minimum timed_out topology"),
     Kept(
         Account,
         "applications claimants claimed held_back holders kind limit max_applications name parked queue saved used",
@@ -439,8 +445,8 @@ PARTITIONS: Final = (
     Kept(Vetting, "nodes passed unanswered"),
     Kept(
         GangRecord,
-        "as_units broken called_off gathering holds leaving lost placed planned rooms timed_out to_match totals vetting"
-        " waiting_for_turn without_room",
+        "as_units below broken called_off gathering holds leaving lost placed planned rooms timed_out to_match totals"
+        " vetting waiting_for_turn without_room",
         defaults={"planned": 0},
     ),
     Kept(
@@ -491,7 +497,7 @@ PREEMPTION: Final = (
     Kept(Dialogue, "_answers _ask _now_ns _open _refused _state rounds"),
     Kept(Adjustment, "fixed offset"),
     Kept(UnitAttempt, "restarts dialogue", under_way="search"),
-    Kept(UnitDialogue, "_application _open _passed _rounds _state"),
+    Kept(UnitDialogue, "_open _passed _rounds _state _unit_id"),
     Kept(UnitPlan, "kind application places fence mends cut_short"),
     Kept(
         PreemptionPlan,

@@ -484,9 +484,8 @@ def check_nothing_left(shim: Shim) -> None:
             continue
         if ask.group is not None and ask.group.is_unit:
             # Room for one is not room for all, which the random machine looks for: here they only have to be at rest.
-            running = [
-                a for a in ask.application.allocations.values() if a.spec.task_group in ask.application.task_groups
-            ]
+            groups = ask.application.task_groups if ask.spec.placeholder else (ask.spec.task_group,)
+            running = [a for a in ask.application.allocations.values() if a.spec.task_group in groups]
             assert not running, f"{ask} waits for others of its gang, and {running} run"
             continue
         if any(not queue.admits(pairs) for queue in ask.queue.lineage()):

@@ -23,6 +23,7 @@ from tests.bench.gang_preemption import SECOND, Cluster
 from tests.examples import scale_examples
 from tests.properties.machine import driver
 from tests.properties.machine.world import World
+from tests.scenarios.stage import Stage
 from tests.unit.partition.graph import digest, find_difference
 
 RUNS: Final = (9, 33, 46, 57)
@@ -180,3 +181,16 @@ def test_a_gang_preempts_alike_in_a_restored_engine() -> None:
         told.append(list(map(repr, effects)))
     assert told[0] == told[1]
     assert len(cluster.slices) == len(twin.slices) < first
+
+
+def test_members_that_come_again_are_waited_for_alike_in_a_restored_engine() -> None:
+    """The minimum of a gang, what ran of it and the time for which others are waited for come along
+    (scheduling.md 10.7)."""
+    stage = Stage()
+    stage.play(["node n1 vcore=3000", "app a gang={vcore=3000} style=Hard"])
+    stage.play([f"run w{number} app=a group=g node=n1 vcore=1000" for number in range(3)])
+    stage.play(["decommission n1", "node n2 vcore=2000", "ask r1 app=a group=g vcore=1000", "cycle"])
+    stage.play(["ask r2 app=a group=g vcore=1000", "cycle at=9s"])
+    stage.engine = restore(stage.engine)
+    assert stage.play(["cycle at=18s"]) == ["no answer"]
+    assert stage.play(["cycle at=19s"]) == ["allocate r1 on n2", "allocate r2 on n2"]

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kornel.core.model.gang_units import UNIT_KEY
+from kornel.core.model.gang_units import UnitId
 from kornel.core.preemption.guarantee import unit_search
 from kornel.core.preemption.guarantee.planner import Within
 from kornel.core.preemption.guarantee.unit_domains import Way
@@ -41,7 +41,7 @@ def _play(world: GangWorld) -> tuple[Settled, str]:
     state = play.engine.partition(PARTITION)
     assert state is not None
     application = state.applications.get(world.unit.application)
-    unit = None if application is None else application.groups.get(UNIT_KEY)
+    unit = None if application is None else UnitId(application, "").find_unit()
     return settled, str(getattr(unit, "refusal", ""))
 
 

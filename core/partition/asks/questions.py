@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kornel.core.domain.ask_places import AskMove, AskPlace
 from kornel.core.model.allocations import Allocation
-from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import UnitId, unit_of
 from kornel.core.partition.asks import moves
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission, inquiries
@@ -28,9 +28,9 @@ def cancel_question(state: PartitionState, ask: Allocation) -> None:
             withdraw_pair(state, ask)
         ask.inquiry = None
     if ask.place is AskPlace.HELD:
-        vetting = state.gangs.vetting.get(ask.application)
+        vetting = state.gangs.vetting.get(unit_of(ask))
         if vetting is not None and ask in vetting.nodes:
-            call_off_vetting(state, ask.application)
+            call_off_vetting(state, unit_of(ask))
             return
         moves.end_hold(state, ask)
         wait_again(state, ask)
@@ -42,9 +42,9 @@ def cancel_question(state: PartitionState, ask: Allocation) -> None:
             move_ask(state, ask, AskMove.RESERVE)
 
 
-def call_off_vetting(state: PartitionState, application: Application) -> None:
-    """Cancels the questions about the gang of *application*. Its members are no longer held, and all wait again."""
-    vetting = state.gangs.vetting.pop(application)
+def call_off_vetting(state: PartitionState, unit_id: UnitId) -> None:
+    """Cancels the questions about the gang *unit_id*. Its members are no longer held, and all wait again."""
+    vetting = state.gangs.vetting.pop(unit_id)
     for member in vetting.nodes:
         if member.inquiry is not None:
             inquiries.forget_inquiry(state, member.inquiry)

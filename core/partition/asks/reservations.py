@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from kornel.core.domain.ask_places import AskMove, AskPlace
 from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.gang_units import unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.partition.books import device_books, ledger
 from kornel.core.partition.state import PartitionState
@@ -69,7 +70,7 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
     state.reserving.saved.pop(reservation, None)
     hold = state.gangs.hold_of(ask) if state.gangs.holds else None
     if hold is not None:
-        state.gangs.broken[ask.application] = None
+        state.gangs.broken[unit_of(ask)] = None
         hold.lost = (*hold.lost, (ask, reservation.node.node_id))
     if reservation.by_age:
         ledger.unbook_saving(ask)

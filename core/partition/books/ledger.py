@@ -219,6 +219,8 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
         application.allocations[key] = allocation
     else:
         application.allocations = {key: allocation}
+    if allocation.spec.task_group:
+        application.members_in(allocation.spec.task_group).count(1)
     if allocation.spec.placeholder:
         _hold_placeholder(state, allocation)
     else:
@@ -246,6 +248,8 @@ def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
         device_books.give_back_devices(state, allocation, node)
     state.node_order.refresh_node(node)
     del application.allocations[allocation.key]
+    if allocation.spec.task_group:
+        application.members_in(allocation.spec.task_group).count(-1)
     if allocation.spec.placeholder:
         _drop_placeholder(allocation)
     else:

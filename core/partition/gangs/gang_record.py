@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from kornel.core.model.allocations import Allocation, Room
 from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import UnitId, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.policies.gang_nodes import Candidates, Members, count_places, places_on
@@ -113,8 +114,8 @@ class GangRecord:
     """Keeps the applications whose gangs something has to be done about, in order of arrival."""
 
     __slots__ = (
-        "as_units", "broken", "called_off", "gathering", "holds", "leaving", "lost", "placed", "planned", "proposed",
-        "rooms", "timed_out", "to_match", "totals", "vetting", "waiting_for_turn", "without_room",
+        "as_units", "below", "broken", "called_off", "gathering", "holds", "leaving", "lost", "placed", "planned",
+        "proposed", "rooms", "timed_out", "to_match", "totals", "vetting", "waiting_for_turn", "without_room",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -134,16 +135,19 @@ class GangRecord:
         """The gangs that found too little room for all of their members, by demand."""
         self.totals: Final[dict[Pairs, Shape]] = {}
         """The total amounts of gangs that wait for a quota or limit, each as one shape."""
-        self.holds: Final[dict[Application, GangHold]] = {}
+        self.holds: Final[dict[UnitId, GangHold]] = {}
         """The gangs for which room is held for all members until victims have left."""
-        self.broken: Final[dict[Application, None]] = {}
+        self.broken: Final[dict[UnitId, None]] = {}
         """The gangs of ``holds`` in which a member lost its place."""
-        self.proposed: Final[dict[Application, Any]] = {}
+        self.proposed: Final[dict[UnitId, Any]] = {}
         """The plans for gangs that the periodic policy carries out in its turns, as far as it has not done so yet:
         :class:`kornel.core.preemption.guarantee.units.UnitProposal`."""
+        self.below: Final[dict[UnitId, int]] = {}
+        """The task groups that run with fewer members than their minimum because some were lost, each with the time
+        when the first of them was."""
         self.leaving: Final[dict[Application, None]] = {}
         """The gangs of which all members that ran are preempted and have not left yet."""
-        self.vetting: Final[dict[Application, Vetting]] = {}
+        self.vetting: Final[dict[UnitId, Vetting]] = {}
         """The gangs about which the shim is being asked."""
         self.to_match: Final[dict[Application, None]] = {}
         """The applications with a real ask that may now find a placeholder to replace."""
@@ -159,12 +163,12 @@ class GangRecord:
     def hold_of(self, ask: Allocation) -> GangHold | None:
         """Returns the held places of the gang that *ask* is a member of; ``None``: no places are held, or *ask* is no
         member."""
-        hold = self.holds.get(ask.application)
+        hold = self.holds.get(unit_of(ask))
         return hold if hold is not None and ask in hold.members else None
 
     def doubt_domains(self) -> None:
         """Makes the places that are held for gangs which require a domain be examined again, because nodes may have
         changed their domains."""
-        for application, hold in self.holds.items():
+        for unit_id, hold in self.holds.items():
             if any(member.spec.topology is not None for member in hold.members):
-                self.broken[application] = None
+                self.broken[unit_id] = None

@@ -7,10 +7,10 @@ out of normal allocation (scheduling.md 10.2) until the last placeholder is used
 from __future__ import annotations
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.gangs import read_minimum
+from kornel.core.domain.gangs import HARD, read_minimum
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
-from kornel.core.model.gang_units import UNIT_KEY
+from kornel.core.model.gang_units import UnitId, unit_of
 from kornel.core.model.task_groups import TaskGroup
 from kornel.core.partition.asks import moves, questions
 from kornel.core.partition.state import PartitionState
@@ -30,17 +30,46 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
         place_one_by_one(state, application)
     was_open = task_group.open
     task_group.count += 1
-    if application in state.gangs.holds:
-        # It may be one of those that have to run, and then the others must not run without it.
-        state.gangs.broken[application] = None
+    task_group.lost = max(0, task_group.lost - 1)
+    _note_asked(state, placeholder)
     if was_open:
         return
     for ask in list(application.asks.values()):
         if ask.pending and ask.spec.task_group == name and not ask.spec.placeholder:
             _wait_for_placeholder(state, ask)
     # This placeholder may be the first to state a minimum of the gang, or a task of the gang may already run.
-    if forms_unit(state, application) is not (UNIT_KEY in application.groups):
+    unit_id = unit_of(placeholder)
+    if forms_unit(state, unit_id) is not (unit_id.key in application.groups):
         regroup_members(state, application)
+
+
+def member_asked(state: PartitionState, ask: Allocation) -> None:
+    """Lets the members that wait with *ask*, a real ask of a task group, wait for further ones; to be called before it
+    is booked."""
+    application = ask.application
+    application.members_in(ask.spec.task_group).gather_until_ns = None
+    if ask.dependent:
+        place_in_turn(state, ask)
+    _note_asked(state, ask)
+
+
+def _note_asked(state: PartitionState, ask: Allocation) -> None:
+    """Has the places that are held for the gang of *ask* looked at again: *ask* may be one of those that have to run,
+    and then the others must not run without it."""
+    unit_id = unit_of(ask)
+    if unit_id in state.gangs.holds:
+        state.gangs.broken[unit_id] = None
+
+
+def place_in_turn(state: PartitionState, ask: Allocation) -> None:
+    """Makes the members like *ask*, whose place depends on where others run, be placed one after the other."""
+    if ask.spec.placeholder:
+        place_one_by_one(state, ask.application)
+        return
+    members = ask.application.members_in(ask.spec.task_group)
+    if not members.in_turn:
+        members.in_turn = True
+        _dissolve_unit(state, unit_of(ask))
 
 
 def place_one_by_one(state: PartitionState, application: Application) -> None:
@@ -49,10 +78,14 @@ def place_one_by_one(state: PartitionState, application: Application) -> None:
     if application.asks_in_turn:
         return
     application.asks_in_turn = True
-    if application in state.gangs.vetting:
-        questions.call_off_vetting(state, application)
-    if UNIT_KEY in application.groups:
-        regroup_members(state, application)
+    _dissolve_unit(state, UnitId(application, ""))
+
+
+def _dissolve_unit(state: PartitionState, unit_id: UnitId) -> None:
+    if unit_id in state.gangs.vetting:
+        questions.call_off_vetting(state, unit_id)
+    if unit_id.key in unit_id.application.groups:
+        regroup_members(state, unit_id.application)
 
 
 def _wait_for_placeholder(state: PartitionState, ask: Allocation) -> None:
@@ -70,19 +103,27 @@ def placeholder_replaced(state: PartitionState, placeholder: Allocation) -> None
     _regroup_asks(state, task_group)
 
 
-def placeholder_gone(state: PartitionState, placeholder: Allocation) -> None:
-    """Counts *placeholder*, pending or allocated, as gone without a replacement (scheduling.md 10.6, S-8)."""
+def placeholder_gone(state: PartitionState, placeholder: Allocation, *, lost: bool = False) -> None:
+    """Counts *placeholder*, pending or allocated, as gone without a replacement (scheduling.md 10.6, S-8). If it was
+    *lost*, to preemption or with its node, its member is still to come."""
     task_group = placeholder.application.task_groups[placeholder.spec.task_group]
     task_group.timed_out += 1
+    task_group.lost += lost
     _regroup_asks(state, task_group)
 
 
 def regroup_members(state: PartitionState, application: Application) -> None:
-    """Makes the unplaced placeholders of *application* wait where they belong: together while nothing of the gang runs,
-    and each by itself from then on."""
-    together = forms_unit(state, application)
+    """Makes the unplaced members of *application* wait where they belong: together while nothing of the gang, or of the
+    task group of real asks, runs, and each by itself from then on."""
+    known: dict[UnitId, bool] = {}
     for ask in list(application.asks.values()):
-        if not ask.spec.placeholder or (ask.group is not None and ask.group.is_unit) is together:
+        if not ask.spec.task_group or ask.place in (AskPlace.POOLED, AskPlace.REPLACING):
+            continue
+        unit_id = unit_of(ask)
+        together = known.get(unit_id)
+        if together is None:
+            together = known[unit_id] = forms_unit(state, unit_id)
+        if (ask.group is not None and ask.group.is_unit) is together:
             continue
         if together:
             questions.cancel_question(state, ask)
@@ -93,16 +134,20 @@ def regroup_members(state: PartitionState, application: Application) -> None:
 
 
 def member_placed(state: PartitionState, member: Allocation) -> None:
-    """Makes waiting placeholders ordinary asks if *member* is the first of their gang to run."""
+    """Makes waiting members ordinary asks if *member* is the first of their gang to run."""
     application = member.application
-    if UNIT_KEY in application.groups and not forms_unit(state, application):
-        regroup_members(state, application)
+    for unit_id in (UnitId(application, ""), UnitId(application, member.spec.task_group)):
+        if unit_id.key in application.groups and not forms_unit(state, unit_id):
+            regroup_members(state, application)
 
 
 def member_gone(state: PartitionState, member: Allocation) -> None:
-    """Makes waiting placeholders be placed together again if *member* was the last of its gang that ran."""
-    application = member.application
-    if application.asks and application.task_groups and forms_unit(state, application):
+    """Makes waiting members be placed together again if *member* was the last of its gang, or task group, that ran."""
+    application, members = member.application, member.application.members_in(member.spec.task_group)
+    if members.running:
+        return
+    members.gather_until_ns = None
+    if application.asks and (application.task_groups or application.spec.gang_style == HARD):
         regroup_members(state, application)
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation
     from kornel.core.model.queues import Queue
     from kornel.core.model.shapes import Pairs, ResourceTypes, Vector
+    from kornel.core.model.task_groups import GroupMembers
     from kornel.core.model.users import Account
 
 _NS_PER_S: Final = 10**9
@@ -47,6 +48,16 @@ def describe_room_in_queue(ask: Allocation) -> str:
 def describe_room_in_limits(ask: Allocation) -> str:
     """Returns the text that *ask* fits under the limits of its user and group again."""
     return f"Request for {ask.shape.write_amounts()} fits in the limits of user {ask.application.user} again"
+
+
+def describe_shortfall(member: Allocation, members: GroupMembers) -> str:
+    """Returns the text that *members*, of the task group of *member*, run below their minimum."""
+    return f"Gang {member.application.application_id} runs {members.describe()} members of {member.spec.task_group}"
+
+
+def describe_repair(member: Allocation) -> str:
+    """Returns the text that the task group of *member* runs with its minimum again."""
+    return f"Gang {member.application.application_id} runs all members that {member.spec.task_group} needs again"
 
 
 def describe_refusals(reasons: Iterable[str]) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kornel.core.model.not_placed import NotPlaced
     from kornel.core.model.queues import Queue
     from kornel.core.model.shapes import ResourceTypes, Shape
+    from kornel.core.model.task_groups import GroupMembers
     from kornel.core.partition.history.event_log import EventLog
 
 NO_GANGS: Final[Mapping[Application, str]] = MappingProxyType({})
@@ -171,6 +172,20 @@ class Recorder:
         message = f"Preempted because queue {queue.path} holds more than its share"
         for victim in victims:
             self._record_about(victim, message)
+
+    def gang_below_minimum(self, member: Allocation, members: GroupMembers) -> None:
+        """Records that the gang of *member*, which was lost, runs below its minimum; *members* are those of its task
+        group."""
+        self._record_about(member, event_texts.describe_shortfall(member, members))
+
+    def gang_repaired(self, member: Allocation) -> None:
+        """Records that *member* was the last one that its task group lacked for its minimum."""
+        self._record_about(member, event_texts.describe_repair(member))
+
+    def gang_given_up(self, members: Iterable[Allocation], message: str) -> None:
+        """Records that *members*, what is left of a gang below its minimum, are to leave; *message* says so."""
+        for member in members:
+            self._record_about(member, f"Ended because {message}")
 
     def placeholders_too_small(self, found: Mapping[Allocation, Allocation]) -> None:
         """Records that the placeholders in *found* were asked to leave, because each is too small for the real ask that

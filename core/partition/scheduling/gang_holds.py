@@ -8,6 +8,7 @@ from typing import Final
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import UnitId, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
@@ -35,12 +36,12 @@ def serve_members(state: PartitionState, now_ns: int, chosen: Callable[[Reservat
     Gangs for which there is no time now are left for later. The order is that in which their room became free.
     """
     holds = state.gangs.holds
-    gangs: dict[Application, list[Reservation]] = {}
+    gangs: dict[UnitId, list[Reservation]] = {}
     seen = 0
     for reservation in state.reserved_ready:
         if state.gangs.hold_of(reservation.ask) is None or not (chosen is None or chosen(reservation)):
             continue
-        gangs.setdefault(reservation.ask.application, []).append(reservation)
+        gangs.setdefault(unit_of(reservation.ask), []).append(reservation)
         seen += 1
         if seen >= MOST_AT_ONCE:
             break
@@ -49,15 +50,16 @@ def serve_members(state: PartitionState, now_ns: int, chosen: Callable[[Reservat
         for reservation in waiting:
             del state.reserved_ready[reservation]
     cost = 0
-    for application in gangs:
-        hold = holds[application]
-        _place_if_free(state, application, hold, now_ns)
-        cost += 1 if application in holds else len(hold.members)
+    for unit_id in gangs:
+        hold = holds[unit_id]
+        _place_if_free(state, unit_id, hold, now_ns)
+        cost += 1 if unit_id in holds else len(hold.members)
     return cost
 
 
-def _place_if_free(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> None:
-    if application in state.gangs.broken or application in state.gangs.vetting:
+def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: int) -> None:
+    application = unit_id.application
+    if unit_id in state.gangs.broken or unit_id in state.gangs.vetting:
         return
     held: dict[Node, dict[Reservation, None]] = {}
     for ask in hold.members:
@@ -67,8 +69,8 @@ def _place_if_free(state: PartitionState, application: Application, hold: GangHo
     # A member without room is tried again when its node gains room.
     if not all(node.fits_holders(theirs) for node, theirs in held.items()):
         return
-    if not covers_minimum(application, hold.members.keys()):
-        state.gangs.broken[application] = None
+    if not covers_minimum(unit_id, hold.members.keys()):
+        state.gangs.broken[unit_id] = None
         return
     places = find_devices([(ask, ask.reservation.node) for ask in hold.members if ask.reservation is not None])
     if places is None:
@@ -80,11 +82,11 @@ def _place_if_free(state: PartitionState, application: Application, hold: GangHo
         return
     if state.callbacks.predicates:
         if not state.callbacks.full:
-            gang_vetting.ask_about_gang(state, application, places, now_ns)
+            gang_vetting.ask_about_gang(state, unit_id, places, now_ns)
         else:
             state.reserved_ready.update(dict.fromkeys([ask.reservation for ask in members[:1] if ask.reservation]))
         return
-    del state.gangs.holds[application]
+    del state.gangs.holds[unit_id]
     place_gang(state, application, places, now_ns)
 
 

@@ -1,6 +1,7 @@
 """Places gangs as units: all members of the minimum find a node at once, or none is placed.
 
-A gang waits until its placeholders add up to what its application announced. Then quotas and limits have to admit all
+A gang waits until its placeholders add up to what its application announced, or until as many real asks wait as the
+minimum of their task group, or no further one has come for a while. Then quotas and limits have to admit all
 members together, and nodes are chosen for all of them before anything is booked. The placements are booked together, so
 that all allocations leave in one message. A gang that finds no places waits until there may be enough. Of gangs with
 equal demands, only one is tried.
@@ -9,12 +10,13 @@ equal demands, only one is tried.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.model.allocations import Allocation
-from kornel.core.model.gang_units import GangUnit
+from kornel.core.model.gang_units import GangUnit, UnitId
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.gangs import placeholders
 from kornel.core.partition.gangs.gang_record import GangRoom
@@ -22,8 +24,9 @@ from kornel.core.partition.scheduling import gang_vetting
 from kornel.core.partition.scheduling.gang_places import Places, demand_of, find_places, place_gang, shape_together
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, failing
-from kornel.core.partition.waiting.gathering import minimum_members
+from kornel.core.partition.waiting.gathering import is_gathering, minimum_members
 from kornel.core.partition.waiting.rooms import (
+    activate_group,
     hold_back,
     park_below_limit,
     park_below_quota,
@@ -44,22 +47,21 @@ NODES_PER_UNIT: Final = 20
 def serve_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
     """Places the minimum of the gang of *unit*, or makes the gang wait for what it lacks. Returns the cost in
     decisions."""
-    application = unit.application
     if not _is_complete(state, unit, now_ns):
         park_for_members(state, unit)
         return 1
     members = minimum_members(unit)
     # A search for victims goes on from slice to slice. As long as nothing has changed since it began, there is still no
     # room, and counting the room of all domains again would take a third of the search.
-    searching = bool(unit.due) and state.guarantee.is_searching(application, state.changes)
+    searching = bool(unit.due) and state.guarantee.is_searching(unit.id, state.changes)
     budget = Budget.for_requests(ask.shape.devices for ask in members)
-    found = find_places(state, application, members, budget, known_full=searching)
+    found = find_places(state, unit.application, members, budget, known_full=searching)
     packing = budget.spent // STEPS_PER_UNIT
     if isinstance(found, Places):
         if state.callbacks.predicates:
-            gang_vetting.ask_about_gang(state, application, found, now_ns)
+            gang_vetting.ask_about_gang(state, unit.id, found, now_ns)
         else:
-            place_gang(state, application, found, now_ns)
+            place_gang(state, unit.application, found, now_ns)
         return len(members) + packing
     cost = packing
     if unit.due:
@@ -97,10 +99,18 @@ def set_gang_aside(
 
 
 def _is_complete(state: PartitionState, unit: GangUnit, now_ns: int) -> bool:
-    """Tells whether the placeholders add up to what was announced. If they do not, the timer of placeholders limits how
-    long the gang waits for the rest."""
+    """Tells whether the placeholders add up to what was announced, or the real asks to the minimum of their group. If
+    they do not, the timer of placeholders, or ``gang.gather``, limits how long the gang waits for the rest."""
     application = unit.application
-    if application in state.gangs.vetting or application in state.gangs.holds:
+    if unit.id in state.gangs.vetting or unit.id in state.gangs.holds:
+        return False
+    if unit.id.task_group:
+        if not is_gathering(unit.id, unit.size, now_ns):
+            return True
+        members = application.members_in(unit.id.task_group)
+        if members.gather_until_ns is None:
+            until_ns = members.gather_until_ns = now_ns + application.queue.properties.gang_gather_ns
+            state.run_at(until_ns, partial(_end_gathering, state, unit.id, until_ns))
         return False
     announced = application.spec.placeholder_ask
     assert announced is not None, "a gang that is placed as a unit was announced"
@@ -110,3 +120,10 @@ def _is_complete(state: PartitionState, unit: GangUnit, now_ns: int) -> bool:
     if application.placeholder_deadline_ns is None and application.state is AppState.ACCEPTED:
         placeholders.start_timer(state, application, now_ns)
     return False
+
+
+def _end_gathering(state: PartitionState, unit_id: UnitId, until_ns: int, _now_ns: int) -> None:
+    """Has the members *unit_id* tried as they are, unless further ones have come since the wait for them began."""
+    unit = unit_id.find_unit()
+    if unit is not None and unit_id.application.members_in(unit_id.task_group).gather_until_ns == until_ns:
+        activate_group(unit)

@@ -13,6 +13,7 @@ from typing import Final
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import UnitId, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.partition.asks import finding, moves, questions
 from kornel.core.partition.asks.reservations import end_reservation
@@ -28,14 +29,14 @@ OTHER_NODES: Final = 7
 """The number of nodes about which the shim is asked for each member besides the chosen one."""
 
 
-def ask_about_gang(state: PartitionState, application: Application, places: Places, now_ns: int) -> None:
+def ask_about_gang(state: PartitionState, unit_id: UnitId, places: Places, now_ns: int) -> None:
     """Holds the members of a gang where they are to run, and asks the shim about all of them."""
     others = {ask: _other_nodes(state, ask, node) if ask.reservation is None else () for ask, node in places.nodes}
-    state.gangs.vetting[application] = Vetting(dict(places.nodes))
+    state.gangs.vetting[unit_id] = Vetting(dict(places.nodes))
     places.name_devices()
     for ask, node in places.nodes:
         moves.hold_ask(state, ask, node)
-    admission.note_allocating(state, application)
+    admission.note_allocating(state, unit_id.application)
     for ask, node in places.nodes:
         vetting.ask_about_nodes(state, ask, (node.node_id, *others[ask]), _note_answer, now_ns)
 
@@ -49,38 +50,38 @@ def _other_nodes(state: PartitionState, ask: Allocation, chosen: Node) -> tuple[
 
 def _note_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, str], now_ns: int) -> None:
     """Keeps the shim's answer about *ask*, and goes on with the gang once it has answered about every member."""
-    inquiry, asked = ask.inquiry, state.gangs.vetting[ask.application]
+    inquiry, asked = ask.inquiry, state.gangs.vetting[unit_of(ask)]
     assert inquiry is not None, "the caller has checked"
     ask.inquiry = None
     pausing.leave_out(state, ask, inquiry.node_ids, refused, now_ns)
     asked.passed[ask] = frozenset(inquiry.node_ids) - refused.keys()
     del asked.unanswered[ask]
     if not asked.unanswered:
-        _conclude(state, ask.application, asked, now_ns)
+        _conclude(state, unit_of(ask), asked, now_ns)
 
 
-def _conclude(state: PartitionState, application: Application, asked: Vetting, now_ns: int) -> None:
+def _conclude(state: PartitionState, unit_id: UnitId, asked: Vetting, now_ns: int) -> None:
     """Places all members where they are held, if the shim agrees and nothing has changed that forbids it."""
-    whole = covers_minimum(application, asked.nodes.keys())
+    whole = covers_minimum(unit_id, asked.nodes.keys())
     sound = whole and all(
         node.node_id in asked.passed[ask] and vetting.is_still_sound(state, ask, node)
         for ask, node in asked.nodes.items()
     )
     if sound:
-        del state.gangs.vetting[application]
-        state.gangs.holds.pop(application, None)
-        state.gangs.broken.pop(application, None)
+        del state.gangs.vetting[unit_id]
+        state.gangs.holds.pop(unit_id, None)
+        state.gangs.broken.pop(unit_id, None)
         for ask in asked.nodes:
             vetting.settle_hold(state, ask, now_ns)
-        begin_gang(state, application, now_ns)
+        begin_gang(state, unit_id.application, now_ns)
         return
-    questions.call_off_vetting(state, application)
-    if application in state.gangs.holds:
+    questions.call_off_vetting(state, unit_id)
+    if unit_id in state.gangs.holds:
         _give_back_refused(state, asked)
         return
-    places = _places_that_passed(state, application, asked) if whole else None
+    places = _places_that_passed(state, unit_id.application, asked) if whole else None
     if places is not None:
-        place_gang(state, application, places, now_ns)
+        place_gang(state, unit_id.application, places, now_ns)
 
 
 def _give_back_refused(state: PartitionState, asked: Vetting) -> None:

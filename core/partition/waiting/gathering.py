@@ -1,30 +1,41 @@
-"""Decides which placeholders of a gang wait for each other, because a gang is placed by one decision or not at all.
+"""Decides which members of a gang wait for each other, because a gang is placed by one decision or not at all.
 
-Until a member of the gang runs, its placeholders form one unit. From then on each of them is an ask like any other: a
-lost member is replaced by itself, and members beyond the minimum come and go one by one.
+The placeholders of an application form one unit until a member of the gang runs. The real asks of a task group without
+placeholders, such as members that were lost and are asked for again, form one while nothing of that group runs. From
+then on each of them is an ask like any other: a lost member is replaced by itself, and members beyond the minimum come
+and go one by one. Rules: scheduling.md 10.7.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from itertools import chain
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.gangs import HARD, survives_losses
+from kornel.core.domain.resources import NOTHING
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
-from kornel.core.model.gang_units import GangUnit
+from kornel.core.model.gang_units import GangUnit, UnitId
 from kornel.core.partition.state import PartitionState
 
 
-def forms_unit(state: PartitionState, application: Application) -> bool:
-    """Tells whether the placeholders of *application* that wait are placed together.
+def forms_unit(state: PartitionState, unit_id: UnitId) -> bool:
+    """Tells whether the members *unit_id* that wait are placed together.
 
-    They are if the gang was announced, some members have to run for any to be useful, and no member runs. Placeholders
-    that depend on other placements are not, because the shim could not say for all at once where they may run.
+    They are if some have to run for any to be useful, and none runs. Placeholders have to have been announced, and real
+    asks must have no placeholder left to replace. Members that depend on other placements are not, because the shim
+    could not say for all at once where they may run.
     """
+    application, task_group = unit_id
     if not state.gangs.as_units or application.state is AppState.RESUMING or application.asks_in_turn:
         return False
+    if task_group:
+        members, group = application.members.get(task_group), application.task_groups.get(task_group)
+        if members is None or members.running or members.in_turn or (group is not None and group.open):
+            return False
+        return minimum_of(unit_id) > 1
     announced = application.spec.placeholder_ask
     if announced is None or announced.is_zero():
         return False
@@ -42,19 +53,48 @@ def bind_members(state: PartitionState, application: Application) -> None:
 
 
 def runs_any_member(application: Application) -> bool:
-    """Tells whether a placeholder of *application* is allocated, or a task of one of its task groups."""
-    if application.placeholder_count:
-        return True
-    task_groups = application.task_groups
-    return any(allocation.spec.task_group in task_groups for allocation in application.allocations.values())
+    """Tells whether a placeholder of *application* is allocated, or a task of a task group that has had
+    placeholders."""
+    members = application.members
+    return any(members[name].running for name in application.task_groups if name in members)
+
+
+def minimum_of(unit_id: UnitId) -> int:
+    """Returns how many real asks of the task group of *unit_id* have to run for any of them to be useful, at least 1.
+
+    If the core has seen no placeholder of the group of a Hard gang, it is what was announced if there is no other
+    group, and otherwise as many as ran at once.
+    """
+    application, task_group = unit_id
+    hard = application.spec.gang_style == HARD
+    group = application.task_groups.get(task_group)
+    if group is not None:
+        return max(1, group.minimum(hard=hard))
+    if not hard or task_group not in application.members:
+        return 1
+    announced = application.spec.placeholder_ask
+    if announced is not None and len(application.members) == 1:
+        requests = chain(application.asks.values(), application.allocations.values())
+        size = next((each.shape.resources for each in requests if each.spec.task_group == task_group), NOTHING)
+        times = [announced[name] // amount for name, amount in size.items() if amount and announced.get(name, 0)]
+        if times:
+            return max(1, min(times))
+    return max(1, application.members[task_group].most)
+
+
+def minimum_by_group(unit_id: UnitId) -> dict[str, int]:
+    """Returns how many members of each task group of the gang *unit_id* have to run for any to be useful."""
+    application, task_group = unit_id
+    if task_group:
+        return {task_group: minimum_of(unit_id)}
+    hard = application.spec.gang_style == HARD
+    return {name: group.minimum(hard=hard) for name, group in application.task_groups.items()}
 
 
 def minimum_members(unit: GangUnit) -> list[Allocation]:
-    """Returns the asks of *unit* that have to be placed together, in order: of each task group, as many as its
-    minimum."""
-    application = unit.application
-    hard = application.spec.gang_style == HARD
-    left = {name: group.minimum(hard=hard) for name, group in application.task_groups.items()}
+    """Returns the asks of *unit* that have to be placed together, in order: of each task group, as many as its minimum,
+    or all of them if there are fewer."""
+    left = minimum_by_group(unit.id)
     found: list[Allocation] = []
     for ask in unit.asks():
         if left[ask.spec.task_group] > 0:
@@ -63,17 +103,24 @@ def minimum_members(unit: GangUnit) -> list[Allocation]:
     return found
 
 
-def covers_minimum(application: Application, members: Collection[Allocation]) -> bool:
-    """Tells whether *members* cover the minimum of the gang; members that were asked for after these were chosen may be
-    needed too."""
-    hard = application.spec.gang_style == HARD
+def covers_minimum(unit_id: UnitId, members: Collection[Allocation]) -> bool:
+    """Tells whether *members* cover the minimum of the gang *unit_id*; members that were asked for after these were
+    chosen may be needed too."""
+    least = minimum_by_group(unit_id)
     counts = Counter(member.spec.task_group for member in members)
     return not any(
-        ask.spec.placeholder
-        and ask not in members
-        and counts[ask.spec.task_group] < application.task_groups[ask.spec.task_group].minimum(hard=hard)
-        for ask in application.asks.values()
+        unit_id.includes(ask) and ask not in members and counts[ask.spec.task_group] < least[ask.spec.task_group]
+        for ask in unit_id.application.asks.values()
     )
+
+
+def is_gathering(unit_id: UnitId, size: int, now_ns: int) -> bool:
+    """Tells whether further real asks of *unit_id* may still come, of which *size* wait: they are fewer than the
+    minimum, and the last of them came only a short while ago."""
+    if size >= minimum_of(unit_id):
+        return False
+    until_ns = unit_id.application.members_in(unit_id.task_group).gather_until_ns
+    return until_ns is None or now_ns < until_ns
 
 
 def _has_stated_minimum(application: Application) -> bool:

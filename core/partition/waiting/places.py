@@ -13,7 +13,7 @@ from kornel.core.domain.ask_places import MOVES, AskMove, AskPlace, IllegalMove
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.allocations import Allocation, AskGroup, stand_together, together_of
 from kornel.core.model.applications import NO_GROUPS
-from kornel.core.model.gang_units import UNIT_KEY, GangUnit
+from kornel.core.model.gang_units import GangUnit, unit_of
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import forms_unit
 from kornel.core.partition.waiting.rooms import (
@@ -53,13 +53,16 @@ def wait_in_line(state: PartitionState, ask: Allocation) -> None:
     task_groups = ask.application.task_groups
     if task_groups:
         if ask.spec.placeholder:
-            together = forms_unit(state, ask.application)
+            together = forms_unit(state, unit_of(ask))
             move_ask(state, ask, AskMove.GATHER if together else _WAIT)
             return
         task_group = task_groups.get(ask.spec.task_group)
         if task_group is not None and task_group.open:
             move_ask(state, ask, AskMove.POOL)
             return
+    if ask.spec.task_group and forms_unit(state, unit_of(ask)):
+        move_ask(state, ask, AskMove.GATHER)
+        return
     move_ask(state, ask, _WAIT)
 
 
@@ -97,7 +100,7 @@ def offer_to_others(state: PartitionState, ask: Allocation) -> None:
         if group.parked_at is state.waiting_for_domain and stand_together(group.first_ask().spec, spec):
             activate_group(group)
     # While a gang is placed, its members are those that wait; they are not gone through again for each of them.
-    if (state.refused or state.reservations) and UNIT_KEY not in application.groups:
+    if (state.refused or state.reservations) and unit_of(ask).key not in application.groups:
         for other in list(application.asks.values()):
             if other is ask or other.spec.topology is None or not stand_together(other.spec, spec):
                 continue
@@ -149,10 +152,11 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
 def _join_unit(state: PartitionState, ask: Allocation) -> None:
     """Puts *ask* with the other members of its gang, and has the gang tried again, because it may be complete now."""
     application = ask.application
-    unit = application.groups.get(UNIT_KEY)
+    unit_id = unit_of(ask)
+    unit = unit_id.find_unit()
     if unit is None:
-        unit = GangUnit(application, application.next_group_number())
-        application.groups = {**application.groups, UNIT_KEY: unit}
+        unit = GangUnit(unit_id, application.next_group_number())
+        application.groups = {**application.groups, unit_id.key: unit}
     comes_first = unit.add(ask)
     activate_group(unit)
     if comes_first and unit.lent != NOTHING_WAITS:
@@ -177,7 +181,7 @@ def _leave_group(state: PartitionState, ask: Allocation) -> None:
             lend_priority(group)
         return
     lend_nothing(group)
-    del application.groups[(group.shape, group.required_node, group.dependent, group.together)]
+    del application.groups[group.key]
     if not application.groups:
         application.groups = NO_GROUPS
     if group.parked_at is not None:

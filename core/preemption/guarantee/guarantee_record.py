@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kornel.core.model.allocations import Allocation
-from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import UnitId
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.guarantee.changes import ChangeWatch
 from kornel.core.preemption.guarantee.prospects import KnownProspects
@@ -32,13 +32,13 @@ class GuaranteeRecord:
         """The refused attempts that wait for a change."""
         self.change_watch: Final = ChangeWatch()
         """The state that refusals depend on, as it was at the last look."""
-        self.unit_attempts: Final[dict[Application, Any]] = {}
-        """By application with a gang that tries to preempt as a unit, the state of its attempt."""
+        self.unit_attempts: Final[dict[UnitId, Any]] = {}
+        """By gang that tries to preempt as a unit, the state of its attempt."""
         self.refusals_looked_at_ns: int | None = None
         """The time at which the next slice looks at the refusals; ``None``: none is set."""
 
-    def is_searching(self, application: Application, changes: int) -> bool:
-        """Tells whether a search for the gang of *application* is under way that began after *changes* changes of the
+    def is_searching(self, unit_id: UnitId, changes: int) -> bool:
+        """Tells whether a search for the gang *unit_id* is under way that began after *changes* changes of the
         partition."""
-        attempt = self.unit_attempts.get(application)
+        attempt = self.unit_attempts.get(unit_id)
         return attempt is not None and attempt.search is not None and attempt.search.version == changes

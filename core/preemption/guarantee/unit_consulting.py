@@ -10,9 +10,8 @@ from typing import Final
 from kornel.core.domain.readable_amounts import format_count, name_some
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
-from kornel.core.model.applications import Application
 from kornel.core.model.callbacks import Inquiry
-from kornel.core.model.gang_units import UNIT_KEY
+from kornel.core.model.gang_units import UnitId
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries, pausing
 from kornel.core.partition.waiting.places import offer_attempt
@@ -24,13 +23,13 @@ _Question = tuple[str, str, tuple[str, ...]]
 
 
 class UnitDialogue:
-    """The answers of the shim so far about the members of the gang of *application*."""
+    """The answers of the shim so far about the members of the gang *unit_id*."""
 
-    __slots__ = ("_application", "_open", "_passed", "_rounds", "_state")
+    __slots__ = ("_open", "_passed", "_rounds", "_state", "_unit_id")
 
-    def __init__(self, state: PartitionState, application: Application) -> None:
+    def __init__(self, state: PartitionState, unit_id: UnitId) -> None:
         self._state: Final = state
-        self._application: Final = application
+        self._unit_id: Final = unit_id
         self._passed: dict[_Question, bool] = {}
         self._open: dict[_Question, Inquiry] = {}
         self._rounds = 0
@@ -107,11 +106,11 @@ class UnitDialogue:
 
     def _resume_attempt(self) -> None:
         """Make the attempt continue in the next slice."""
-        application = self._application
-        if application in self._state.gangs.holds:
-            self._state.gangs.broken[application] = None
+        unit_id = self._unit_id
+        if unit_id in self._state.gangs.holds:
+            self._state.gangs.broken[unit_id] = None
             return
-        unit = application.groups.get(UNIT_KEY)
+        unit = unit_id.find_unit()
         if unit is not None and unit.size:
             offer_attempt(self._state, unit.first_ask())
 

@@ -15,6 +15,7 @@ from kornel.core.laws import freed_devices, overkill, whole_gangs
 from kornel.core.laws.limits import check_limits
 from kornel.core.laws.verdict import Law, Violation, path_of
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.gang_units import unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
 from kornel.core.policies.view import PartitionView
@@ -98,19 +99,19 @@ def _check_whole(case: _UnitCase) -> Iterator[Violation]:
     """
     plan = case.plan
     application = plan.application
+    unit_id = unit_of(plan.members[0])
+    members = [ask for ask in application.asks.values() if unit_id.includes(ask)]
     hard = application.spec.gang_style == HARD
     keys = [ask.key for ask in plan.members]
     if len(set(keys)) < len(keys):
         yield Violation(Law.UNIT_WHOLE, "a member has two places")
-    if any(ask.application is not application or not ask.pending for ask in plan.members):
+    if any(not unit_id.includes(ask) or not ask.pending for ask in plan.members):
         yield Violation(Law.UNIT_WHOLE, f"somebody else than a waiting member of {application.application_id}")
     chosen = set(plan.members)
-    holding = [
-        ask for ask in application.asks.values() if ask in chosen or (plan.mends and ask.reservation is not None)
-    ]
+    holding = [ask for ask in members if ask in chosen or (plan.mends and ask.reservation is not None)]
     for name, group in application.task_groups.items():
         there = sum(ask.spec.task_group == name for ask in holding)
-        waiting = sum(ask.spec.placeholder and ask.spec.task_group == name for ask in application.asks.values())
+        waiting = sum(ask.spec.task_group == name for ask in members)
         least = min(waiting, group.minimum(hard=hard))
         if there < least:
             yield Violation(Law.UNIT_WHOLE, f"places for {there} of {least} members of {name}")

@@ -9,20 +9,19 @@ one; if there is none, all members give up their places. Rules: preemption.md B.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.gangs import HARD
 from kornel.core.domain.readable_amounts import format_count, format_quantities
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import NO_VICTIMS, Allocation, sum_amounts
-from kornel.core.model.applications import Application
 from kornel.core.model.domains import Domain
-from kornel.core.model.gang_units import UNIT_KEY, GangUnit
+from kornel.core.model.gang_units import GangUnit, UnitId, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.asks import moves, questions, reservations
@@ -30,7 +29,7 @@ from kornel.core.partition.books import ledger
 from kornel.core.partition.gangs.gang_record import GangHold
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import failing
-from kornel.core.partition.waiting.gathering import forms_unit
+from kornel.core.partition.waiting.gathering import forms_unit, is_gathering, minimum_by_group, minimum_of
 from kornel.core.partition.waiting.rooms import UNSERVED, activate_group, look_again
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption import eviction, pacing
@@ -100,21 +99,21 @@ class UnitProposal:
     def carry_out(self, state: PartitionState, turn: UnitPlan, kind: str, now_ns: int) -> None:
         """Makes the victims of *turn*, a part of the plan, leave as a decision of *kind*. What is left of the plan
         comes in later turns."""
-        application, served = turn.application, set(turn.members)
+        unit_id, served = unit_of(turn.places[0].ask), set(turn.members)
         rest = tuple(place for place in self.plan.places if place.ask not in served)
         places = tuple(replace(place, kind=kind) for place in turn.places)
         apply_plan(state, replace(turn, kind=kind, places=places), now_ns)
         if rest:
-            state.gangs.proposed[application] = UnitProposal(replace(self.plan, places=rest, mends=True))
+            state.gangs.proposed[unit_id] = UnitProposal(replace(self.plan, places=rest, mends=True))
         else:
-            del state.gangs.proposed[application]
+            del state.gangs.proposed[unit_id]
 
     def withdraw(self, state: PartitionState, now_ns: int) -> None:
         """Drops the plan, so that another one is sought for the same members."""
-        application = self.plan.application
-        state.gangs.proposed.pop(application, None)
-        if application in state.gangs.holds:
-            state.gangs.broken[application] = None
+        unit_id = unit_of(self.plan.places[0].ask)
+        state.gangs.proposed.pop(unit_id, None)
+        if unit_id in state.gangs.holds:
+            state.gangs.broken[unit_id] = None
         else:
             set_due(state, self.plan.places[0].ask, now_ns)
 
@@ -149,14 +148,14 @@ def serve_unit(
         if why.reason is Unschedulable.USER_QUOTA and why.account is not None:
             drive.cannot_help(state, first, why.account, now_ns)
         return 0, False
-    if unit.application in state.gangs.proposed:
+    if unit.id in state.gangs.proposed:
         unit.no_attempt_is_due()
         return 0, False
     if state.enforcement.busy:
         unit.no_attempt_is_due()
         state.enforcement.deferred[first] = None
         return 0, False
-    attempt = state.guarantee.unit_attempts.get(unit.application)
+    attempt = state.guarantee.unit_attempts.get(unit.id)
     if attempt is not None and attempt.dialogue.waits:
         unit.no_attempt_is_due()
         return 0, False
@@ -167,7 +166,7 @@ def serve_unit(
     if attempt is None:
         if not _may_begin(state, unit, members, now_ns):
             return 0, False
-        attempt = state.guarantee.unit_attempts[unit.application] = UnitAttempt(UnitDialogue(state, unit.application))
+        attempt = state.guarantee.unit_attempts[unit.id] = UnitAttempt(UnitDialogue(state, unit.id))
         state.guarantee.attempts_left[first.queue] = (
             state.guarantee.attempts_left.get(first.queue, drive.ATTEMPTS_PER_LEAF) - 1
         )
@@ -182,13 +181,13 @@ def serve_unit(
             set_due(state, first, now_ns)
             return drive.ATTEMPT_COST, False
         return drive.ATTEMPT_COST, True
-    del state.guarantee.unit_attempts[unit.application]
+    del state.guarantee.unit_attempts[unit.id]
     state.preemption_attempts += 1
     unit.no_attempt_is_due()
     if isinstance(found, UnitPlan):
         unit.refusal = None
         if proposing:
-            state.gangs.proposed[unit.application] = UnitProposal(found)
+            state.gangs.proposed[unit.id] = UnitProposal(found)
             return drive.ATTEMPT_COST, False
         apply_plan(state, found, now_ns)
         # A result ends the pass, so the next one starts with a full budget (B.1).
@@ -313,16 +312,17 @@ def _approve_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> UnitPla
 def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
     """Makes the victims of *plan* leave, and holds a place for every member, in one decision (B.7)."""
     application, number = plan.application, len(plan.places)
+    unit_id = unit_of(plan.places[0].ask)
     # This precedes the marking, because marked allocations count as gone.
     whole = describe_whole(plan.victims)
     relied_on = [a for place in plan.places for a in place.node.allocations.values() if a.preempted]
     if plan.victims:
         governing.charge_victims(state, plan.victims, application.queue.path, now_ns)
-    hold = state.gangs.holds.get(application)
+    hold = state.gangs.holds.get(unit_id)
     if hold is None:
-        hold = state.gangs.holds[application] = GangHold(plan.kind, now_ns)
+        hold = state.gangs.holds[unit_id] = GangHold(plan.kind, now_ns)
         state.preemptions += 1
-    elif application not in state.gangs.proposed:
+    elif unit_id not in state.gangs.proposed:
         hold.mended += 1
     if not hold.number:
         hold.number = state.gangs.planned = state.gangs.planned + 1
@@ -350,7 +350,7 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
             eviction.record_decision(
                 state, plan.kind, place.ask, now_ns, Outcome.TRIGGERED, detail, place, gang_plan=hold.number
             )
-    state.gangs.broken.pop(application, None)
+    state.gangs.broken.pop(unit_id, None)
     hold.lost = ()
     hold.relied_on.update(dict.fromkeys(relied_on))
     hold.wait_from_ns = 0
@@ -364,7 +364,7 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
         pacing.current_window(state, plan.kind, now_ns).add(taken)
         _watch_victims(state, plan, now_ns)
     if not plan.mends:
-        _watch_hold(state, application, hold, now_ns)
+        _watch_hold(state, unit_id, hold, now_ns)
 
 
 def _watch_victims(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
@@ -381,25 +381,25 @@ def _look_at_victims(state: PartitionState, plan: UnitPlan, now_ns: int) -> None
             eviction.give_up_victims(state, replace(place, victims=stuck, adjusted=()), now_ns, waits=waits)
 
 
-def _watch_hold(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> None:
-    """Check from time to time whether the gang of *application* still waits although no victim is leaving any more
+def _watch_hold(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: int) -> None:
+    """Check from time to time whether the gang *unit_id* still waits although no victim is leaving any more
     (K3)."""
-    state.run_at(now_ns + RETRY_NS, partial(_look_at_hold, state, application, hold))
+    state.run_at(now_ns + RETRY_NS, partial(_look_at_hold, state, unit_id, hold))
 
 
-def _look_at_hold(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> None:
-    if state.gangs.holds.get(application) is not hold:
+def _look_at_hold(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: int) -> None:
+    if state.gangs.holds.get(unit_id) is not hold:
         return
     leaving = hold.victims_left() or any(v.preempted and v not in state.stuck for v in hold.relied_on)
-    if leaving or application in state.gangs.vetting or application in state.gangs.proposed:
+    if leaving or unit_id in state.gangs.vetting or unit_id in state.gangs.proposed:
         hold.wait_from_ns = 0
     elif not hold.wait_from_ns:
         # The last victim may have left a moment ago, so the gang has its turn before the plan is called off.
         hold.wait_from_ns = now_ns
     elif now_ns - hold.wait_from_ns >= RETRY_NS:
-        call_off(state, application, f"its victims have left, and {_why_no_room(hold)}", now_ns)
+        call_off(state, unit_id, f"its victims have left, and {_why_no_room(hold)}", now_ns)
         return
-    _watch_hold(state, application, hold, now_ns)
+    _watch_hold(state, unit_id, hold, now_ns)
 
 
 def _why_no_room(hold: GangHold) -> str:
@@ -423,88 +423,90 @@ def mend_broken(state: PartitionState, now_ns: int, budget: int) -> None:
         left -= drive.ATTEMPT_COST
 
 
-def _mend_hold(state: PartitionState, application: Application, now_ns: int) -> None:
-    hold = state.gangs.holds.get(application)
+def _mend_hold(state: PartitionState, unit_id: UnitId, now_ns: int) -> None:
+    hold = state.gangs.holds.get(unit_id)
     if hold is None:
-        del state.gangs.broken[application]
+        del state.gangs.broken[unit_id]
         return
-    if application in state.gangs.vetting:
+    if unit_id in state.gangs.vetting:
         # The shim need not be asked about members that lost their places, and the others are held by their
         # reservations.
-        questions.call_off_vetting(state, application)
+        questions.call_off_vetting(state, unit_id)
     for ask in [ask for ask in hold.members if state.requests.get(ask.key) is not ask or not ask.pending]:
         del hold.members[ask]
-    why = _why_not_whole(state, application)
+    why = _why_not_whole(state, unit_id, now_ns)
     if why:
-        call_off(state, application, why, now_ns)
+        call_off(state, unit_id, why, now_ns)
         return
-    lost = _find_lost(state, application, hold, now_ns)
+    lost = _find_lost(state, unit_id, hold, now_ns)
     if not lost:
-        del state.gangs.broken[application]
+        del state.gangs.broken[unit_id]
         for ask in hold.members:
             if ask.reservation is not None:
                 look_again(state, ask.reservation)
         return
-    proposal = state.gangs.proposed.get(application)
+    proposal = state.gangs.proposed.get(unit_id)
     if proposal is not None and set(lost) == set(proposal.plan.members) and _can_carry_out(state, proposal.plan):
-        del state.gangs.broken[application]
+        del state.gangs.broken[unit_id]
         return
-    attempt = state.guarantee.unit_attempts.get(application)
+    attempt = state.guarantee.unit_attempts.get(unit_id)
     if attempt is None:
-        attempt = state.guarantee.unit_attempts[application] = UnitAttempt(UnitDialogue(state, application))
+        attempt = state.guarantee.unit_attempts[unit_id] = UnitAttempt(UnitDialogue(state, unit_id))
     found = _advance_search(state, attempt, lost, now_ns, mends=True)
     if found is None:
         if attempt.dialogue.waits:
-            del state.gangs.broken[application]
+            del state.gangs.broken[unit_id]
         return
-    del state.guarantee.unit_attempts[application]
+    del state.guarantee.unit_attempts[unit_id]
     state.preemption_attempts += 1
     if isinstance(found, UnitPlan) and _is_proposing(state) and found.victims:
-        state.gangs.proposed[application] = UnitProposal(found)
-        del state.gangs.broken[application]
+        state.gangs.proposed[unit_id] = UnitProposal(found)
+        del state.gangs.broken[unit_id]
     elif isinstance(found, UnitPlan):
-        state.gangs.proposed.pop(application, None)
+        state.gangs.proposed.pop(unit_id, None)
         apply_plan(state, replace(found, kind=hold.kind), now_ns)
     else:
         keys = ", ".join(ask.spec.key for ask in lost[:3])
-        call_off(state, application, f"no other place for {keys}: {found.outcome} {found.detail}".rstrip(), now_ns)
+        call_off(state, unit_id, f"no other place for {keys}: {found.outcome} {found.detail}".rstrip(), now_ns)
 
 
-def _why_not_whole(state: PartitionState, application: Application) -> str:
-    """Returns the reason why the gang of *application* may no longer be placed as a whole, or an empty text if it
-    may."""
+def _why_not_whole(state: PartitionState, unit_id: UnitId, now_ns: int) -> str:
+    """Returns the reason why the gang *unit_id* may no longer be placed as a whole, or an empty text if it may."""
+    application = unit_id.application
     if application.state in UNSERVED:
         return f"the application is {application.state}"
     if not (state.guarantee_preemption or _is_proposing(state)):
         return cycle_limit.why_off(state)
-    level = unit_domains.bind_groups(state.topology, list(state.gangs.holds[application].members))
+    level = unit_domains.bind_groups(state.topology, list(state.gangs.holds[unit_id].members))
     if isinstance(level, str):
         return f"the topology has no level {level}"
-    if not forms_unit(state, application):
+    if not forms_unit(state, unit_id):
         return "its members are placed one by one now"
+    waiting = [ask for ask in application.asks.values() if unit_id.includes(ask)]
+    if unit_id.task_group:
+        least = minimum_of(unit_id)
+        short = is_gathering(unit_id, len(waiting), now_ns)
+        return f"members are missing: {len(waiting)} of {least} were asked for" if short else ""
     announced = application.spec.placeholder_ask
     total: dict[str, int] = {}
-    for ask in application.asks.values():
-        if ask.spec.placeholder:
-            for name, amount in ask.shape.resources.items():
-                total[name] = total.get(name, 0) + amount
+    for ask in waiting:
+        for name, amount in ask.shape.resources.items():
+            total[name] = total.get(name, 0) + amount
     missing = {name: most for name, most in (announced or {}).items() if total.get(name, 0) < most}
     return f"members are missing: {format_quantities(missing)} of the announced is short" if missing else ""
 
 
-def _find_lost(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> list[Allocation]:
+def _find_lost(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: int) -> list[Allocation]:
     """Returns the members for which places have to be found. Other members of the gang replace those that are gone, as
     far as there are any: the minimum of a task group counts tasks too that have ended."""
-    hard = application.spec.gang_style == HARD
     for ask in _find_misplaced(state, hold):
         eviction.rearm_ask(state, ask, now_ns)
     lost = [ask for ask in hold.members if ask.reservation is None]
-    unit = application.groups.get(UNIT_KEY)
+    unit = unit_id.find_unit()
     others = [] if unit is None else [ask for ask in unit.asks() if ask not in hold.members]
-    for name, group in application.task_groups.items():
-        there = [ask for ask in hold.members if ask.spec.task_group == name]
-        short = group.minimum(hard=hard) - len(there)
-        lost += [ask for ask in others if ask.spec.task_group == name][: max(0, short)]
+    there = Counter(ask.spec.task_group for ask in hold.members)
+    for name, least in minimum_by_group(unit_id).items():
+        lost += [ask for ask in others if ask.spec.task_group == name][: max(0, least - there[name])]
     return lost
 
 
@@ -531,15 +533,15 @@ def _find_misplaced(state: PartitionState, hold: GangHold) -> list[Allocation]:
     return found
 
 
-def call_off(state: PartitionState, application: Application, why: str, now_ns: int) -> None:
-    """Gives up all places of the gang of *application*, in one decision. No further victim has to leave."""
-    hold = state.gangs.holds.pop(application)
+def call_off(state: PartitionState, unit_id: UnitId, why: str, now_ns: int) -> None:
+    """Gives up all places of the gang *unit_id*, in one decision. No further victim has to leave."""
+    hold = state.gangs.holds.pop(unit_id)
     state.gangs.called_off += 1
-    state.gangs.broken.pop(application, None)
-    state.gangs.proposed.pop(application, None)
-    state.guarantee.unit_attempts.pop(application, None)
-    if application in state.gangs.vetting:
-        questions.call_off_vetting(state, application)
+    state.gangs.broken.pop(unit_id, None)
+    state.gangs.proposed.pop(unit_id, None)
+    state.guarantee.unit_attempts.pop(unit_id, None)
+    if unit_id in state.gangs.vetting:
+        questions.call_off_vetting(state, unit_id)
     members = [ask for ask in hold.members if state.requests.get(ask.key) is ask and ask.pending]
     for ask in members:
         moves.end_claim(state, ask)
@@ -551,7 +553,7 @@ def call_off(state: PartitionState, application: Application, why: str, now_ns: 
     for ask in members:
         if ask.reservation is not None:
             reservations.end_reservation(state, ask.reservation, requeue=True)
-    unit = application.groups.get(UNIT_KEY)
+    unit = unit_id.find_unit()
     if unit is not None:
         # Members that had lost their places were back in line before, and were to wait for the others there.
         activate_group(unit)
@@ -566,7 +568,7 @@ def call_off(state: PartitionState, application: Application, why: str, now_ns: 
     eviction.record_decision(
         state, hold.kind, members[0], now_ns, refusal.outcome, refusal.detail, gang_plan=hold.number
     )
-    if isinstance(unit, GangUnit):
+    if unit is not None:
         unit.refusal = refusal
         unit.no_attempt_is_due()
     set_due(state, members[0], now_ns + RETRY_NS)
@@ -603,8 +605,8 @@ def count_steps_left(state: PartitionState) -> int:
 def forget_attempts(state: PartitionState) -> None:
     """Drop the attempts of gangs that no longer wait because they were placed or are gone."""
     attempts = state.guarantee.unit_attempts
-    for application in [a for a in attempts if UNIT_KEY not in a.groups and a not in state.gangs.holds]:
-        del attempts[application]
+    for unit_id in [each for each in attempts if each.find_unit() is None and each not in state.gangs.holds]:
+        del attempts[unit_id]
 
 
 def _refused_nodes(members: Sequence[Allocation]) -> Refused:

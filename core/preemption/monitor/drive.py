@@ -17,6 +17,7 @@ from kornel.core.domain.effects import PreemptionDecided, Released, VictimRecord
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import NO_VICTIMS, Allocation
 from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import UnitId, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import reservations
@@ -171,12 +172,12 @@ def _carry_out(
     looked_at = 0
     partial = bool(selection.units)  # They change what the round has seen.
     law = monitor_laws.RoundLimit(state.types.names, selection.limits)
-    of_units: dict[Allocation, Application] = {}
-    waiting: set[Application] = set()
+    of_units: dict[Allocation, UnitId] = {}
+    waiting: set[UnitId] = set()
     """The gangs with victims that are not due yet."""
     for _, turn in selection.units:
         law.count_place(Place(turn.places[0].ask, turn.places[0].node, turn.victims))
-        of_units.update(dict.fromkeys(turn.members, turn.application))
+        of_units.update(dict.fromkeys(turn.members, unit_of(turn.members[0])))
     for place in selection.places:
         if place.ask not in of_units:
             law.count_place(place)
@@ -206,7 +207,7 @@ def _carry_out(
             state, state.root, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in law.broken)
         )
         return
-    _take_units(state, [unit for unit in selection.units if unit[1].application not in waiting])
+    _take_units(state, [unit for unit in selection.units if unit_of(unit[1].members[0]) not in waiting])
     # Later places may use what the victims of earlier ones leave over, so they may not stand alone if these stay for
     # now.
     yield from _take_due(state, settings, selection, due, None if partial else began)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kornel.core.domain.application_states import AppState
-from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.ask_places import AskPlace, WaitsFor
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.model.allocations import Allocation, Reservation, together_of
 from kornel.core.model.applications import Application
@@ -24,7 +24,7 @@ from kornel.core.model.users import Account, AccountKind
 from kornel.core.partition.scheduling.gang_places import add_up, demand_of
 from kornel.core.partition.scheduling.missing_shares import missing_share
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.gathering import minimum_members
+from kornel.core.partition.waiting.gathering import minimum_members, minimum_of
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies import user_limits
 from kornel.core.policies.application_order import application_key
@@ -65,8 +65,17 @@ def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker
         else:
             on_node, fitting = node_blockers(state, ask)
         # If one node has room, the other nodes do not block the ask.
-        found += [] if fitting else [*on_node, *_cluster_blockers(state, ask)]
+        found += [] if fitting else [*on_node, *_cluster_blockers(state, ask), *_shortfall(ask)]
     return tuple(sorted(found, key=_rank_of)), int(fitting)
+
+
+def _shortfall(ask: Allocation) -> Iterator[Blocker]:
+    """Yields that the gang of *ask* runs below its minimum as long as such members find no room."""
+    application, name = ask.application, ask.spec.task_group
+    members = application.members.get(name)
+    if members is not None and members.short:
+        detail = f"{members.describe()} members of {name} run, fewer than the minimum"
+        yield Blocker(BlockerKind.GANG_INCOMPLETE, Level.APPLICATION, application.application_id, detail)
 
 
 def _rank_of(blocker: Blocker) -> tuple[bool, int, float, str, str]:
@@ -144,7 +153,11 @@ def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
     all members together, or room for only some of them."""
     application = unit.application
     name = application.application_id
-    announced: Mapping[str, int] = application.spec.placeholder_ask or {}
+    if unit.id.task_group and unit.waits_for is WaitsFor.GANG:
+        detail = f"{unit.size} of {minimum_of(unit.id)} members so far; further ones are waited for"
+        yield Blocker(BlockerKind.WAITING_FOR_GANG, Level.APPLICATION, name, detail)
+        return
+    announced: Mapping[str, int] = {} if unit.id.task_group else application.spec.placeholder_ask or {}
     missing = unit.find_missing(announced)
     if missing:
         short = tuple(

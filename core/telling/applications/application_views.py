@@ -36,6 +36,14 @@ class PlaceholderView(NamedTuple):
     timed_out: int
 
 
+class ShortfallView(NamedTuple):
+    """A task group that runs below its minimum because members were lost: how many run, and how many have to."""
+
+    task_group: str
+    running: int
+    needed: int
+
+
 Spent = Mapping[str, Mapping[str, int]]
 """The usage as amount times seconds, by instance type and resource type."""
 
@@ -83,6 +91,7 @@ class ApplicationView(NamedTuple):
     spent: SpentView
     backoff_until_ns: int
     tags: Tags = ()
+    shortfalls: tuple[ShortfallView, ...] = ()
 
 
 class ApplicationParts(NamedTuple):
@@ -245,6 +254,7 @@ class ApplicationViews:
             rejected="",
             states=tuple(application.entered),
             placeholders=_view_placeholders(application),
+            shortfalls=_view_shortfalls(application),
             reservations=reserved,
             priority=as_reported(application.priority),
             spent=self._view_spent(application),
@@ -348,6 +358,7 @@ def _stamp_of(application: Application, render: Render) -> object:
         application.submitted_ns,
         application.started_ns,
         application.backoff_until_ns,
+        _view_shortfalls(application),
         *application.real,
         *application.peak,
         *application.placeholder,
@@ -382,6 +393,14 @@ def _view_placeholders(application: Application) -> tuple[PlaceholderView, ...]:
     return tuple(
         PlaceholderView(name, group.count, group.shape.resources, group.replaced, group.timed_out)
         for name, group in sorted(application.task_groups.items())
+    )
+
+
+def _view_shortfalls(application: Application) -> tuple[ShortfallView, ...]:
+    return tuple(
+        ShortfallView(name, members.running, members.running + members.short)
+        for name, members in sorted(application.members.items())
+        if members.short
     )
 
 

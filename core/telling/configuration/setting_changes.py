@@ -26,6 +26,8 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "quota_preemption_miss": properties.QUOTA_MISS,
     "unschedulable_backoff": properties.BACKOFF,
     "unschedulable_backoff_delay": properties.BACKOFF_DELAY,
+    "gang_gather": properties.GANG_GATHER,
+    "gang_grace": properties.GANG_GRACE,
 }
 _PREEMPTION: Final[Mapping[str, str]] = {
     "quota_enabled": "quotapreemptionenabled",

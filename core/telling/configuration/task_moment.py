@@ -33,6 +33,7 @@ class GroupMoment(NamedTuple):
     asked: int
     replaced: int
     timed_out: int
+    lost: int
 
 
 class TaskMoment(NamedTuple):
@@ -86,6 +87,7 @@ def tasks_of(state: PartitionState, paths: Collection[str]) -> TaskMoments:
                 group.count,
                 group.replaced,
                 group.timed_out,
+                group.lost,
             )
             for application in applications
             for group in application.task_groups.values()
@@ -119,6 +121,7 @@ def restore_tasks(state: PartitionState, moments: TaskMoments) -> None:
         application = applications[group.application_id]
         made = TaskGroup(group.name, state.types.shape_of(group.resources), group.stated_minimum, group.topology)
         made.count, made.replaced, made.timed_out = group.asked, group.replaced, group.timed_out
+        made.lost = group.lost
         application.task_groups = {**application.task_groups, group.name: made}
     nodes: dict[str, Node] = {}
     width = len(state.types.names)

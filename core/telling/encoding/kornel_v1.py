@@ -114,7 +114,7 @@ ENCODERS.add(
     {"allocation_count": made(len, "allocations"), "ask_count": made(len, "asks")},
     left_out=(
         "partition", "groups", "max_used", "started_ns", "rejected", "states", "placeholders", "reservations",
-        "priority", "spent", "backoff_until_ns", "tags",
+        "priority", "spent", "backoff_until_ns", "tags", "shortfalls",
     ),
 )  # fmt: skip
 
@@ -122,8 +122,10 @@ encode_application: Final = ENCODERS.add(
     ApplicationView,
     read_pb2.GetApplicationResponse,
     {"summary": ITSELF},
-    left_out=("partition", "placeholders", "reservations", "priority", "spent", "backoff_until_ns", "tags"),
-)
+    left_out=(
+        "partition", "placeholders", "reservations", "priority", "spent", "backoff_until_ns", "tags", "shortfalls",
+    ),
+)  # fmt: skip
 
 encode_node_summary: Final = ENCODERS.add(
     NodeSummary,

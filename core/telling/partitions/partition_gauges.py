@@ -115,6 +115,8 @@ class PartitionGauges(NamedTuple):
     gangs_placed: int = 0
     gang_plans_called_off: int = 0
     gang_members_preempted: int = 0
+    gangs_below_minimum: int = 0
+    """Task groups that run with fewer members than their minimum because some were lost."""
     devices: tuple[DeviceGauges, ...] = ()
     """The devices of nodes, by type."""
 
@@ -188,6 +190,7 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
         gangs_placed=state.gangs.placed,
         gang_plans_called_off=state.gangs.called_off,
         gang_members_preempted=state.gangs.lost,
+        gangs_below_minimum=len(state.gangs.below),
         stuck=len(state.stuck),
         quotas_due=len(state.enforcement.armed),
         drained=len(state.operator_drains),

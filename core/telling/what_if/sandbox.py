@@ -29,7 +29,7 @@ from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation, AskGroup, standing_of, together_of
 from kornel.core.model.applications import Application
-from kornel.core.model.gang_units import UNIT_KEY, GangUnit
+from kornel.core.model.gang_units import GangUnit, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
@@ -172,7 +172,7 @@ class Sandbox:
         self._keep_application(application)
         journal.keep_record(ask)
         journal.keep_record(ask.shape)
-        unit = application.groups.get(UNIT_KEY)
+        unit = application.groups.get(unit_of(ask).key)
         if unit is not None:
             journal.keep_record(unit)
         group = application.groups.get((ask.shape, ask.spec.required_node, ask.dependent, together_of(ask.spec)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from kornel.core.domain.ask_places import WaitsFor
 from kornel.core.domain.commands import TerminationType, UpdateAllocations
 from kornel.core.domain.effects import Allocated, Effect, PredicatesAsked, PreemptionDecided, Released
 from kornel.core.domain.gangs import read_minimum, survives_losses
@@ -165,7 +166,9 @@ def may_still_pass(shim: ShimView, asked: PredicatesAsked) -> bool:
         return False
     request = partition.requests.get(asked.key)
     if request is not None and not request.placeholder:
-        return False
+        group = request.spec.task_group
+        runs = any(other.spec.task_group == group for other in partition.allocations_of(asked.application_id))
+        return bool(group) and (not runs or is_asked_about(shim, asked.application_id))
     return is_at_rest(partition, asked.application_id) or is_asked_about(shim, asked.application_id)
 
 
@@ -175,7 +178,7 @@ def is_asked_about(shim: ShimView, application_id: str) -> bool:
         if isinstance(question, PredicatesAsked) and question.allocate and question.application_id == application_id:
             partition = shim.partitions.get(question.partition)
             request = partition.requests.get(question.key) if partition is not None else None
-            if request is not None and request.placeholder:
+            if request is not None and request.spec.task_group:
                 return True
     return False
 
@@ -189,7 +192,33 @@ def check_gang_not_forgotten(state: PartitionState, view: PartitionView, ask: Al
     announced = view.applications[ask.spec.application_id].spec.placeholder_ask or {}
     if any(total.get(name, 0) < most for name, most in announced.items()):
         return
-    asks = [state.requests[member.name] for member in members]
+    _check_no_room_for_all(state, [state.requests[member.name] for member in members], total, limits)
+
+
+def check_members_not_forgotten(state: PartitionState, view: PartitionView, ask: Allocation, limits: Quotas) -> None:
+    """Raises for real asks of a task group that wait for each other although one of the group runs, or although each of
+    its minimum finds room one after the other."""
+    name, application = ask.spec.task_group, ask.application
+    running = [r.name for r in view.allocations_of(ask.spec.application_id) if r.spec.task_group == name]
+    if running:
+        raise ContractBroken("forgotten", f"{ask} waits for others of its group, and {running} run")
+    waiting = [r for r in view.asks_of(ask.spec.application_id) if r.spec.task_group == name and not r.placeholder]
+    asks = sorted((state.requests[r.name] for r in waiting), key=lambda a: a.order)
+    group = application.task_groups.get(name)
+    least = len(asks) if group is None else group.minimum(hard=application.spec.gang_style == "Hard")
+    gathers = ask.group is not None and ask.group.waits_for is WaitsFor.GANG
+    if gathers and (group is None or len(asks) < least):
+        return  # Further ones may come.
+    asks = asks[: max(1, least)]
+    total: Amounts = {}
+    for each in asks:
+        add(total, each.shape.resources)
+    _check_no_room_for_all(state, asks, total, limits)
+
+
+def _check_no_room_for_all(state: PartitionState, asks: list[Allocation], total: Amounts, limits: Quotas) -> None:
+    """Raises if each of *asks*, of one gang, which ask for *total*, finds room one after the other, largest first."""
+    ask = asks[0]
     if state.held_count or any(queue.claims for queue in ask.queue.lineage()):
         return
     if len({(a.shape, a.spec.required_node) for a in asks if a.shape.devices is not None}) > 1:

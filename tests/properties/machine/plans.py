@@ -100,14 +100,14 @@ class Plans:
                     self._note("an ask requires a node", nodes={effect.node_id})
                 case ApplicationUpdated(application_id=name):
                     self._note(f"application {name} is {effect.state}", owner=name)
-                case Allocated(spec=spec) if spec.placeholder:
+                case Allocated(spec=spec) if spec.task_group:
                     self._open.pop((spec.partition, spec.application_id), None)
         for state in states:
-            holding = {application.application_id for application in state.gangs.holds}
+            holding = {unit_id.application.application_id for unit_id in state.gangs.holds}
             for owner in [o for o in self._open if o[0] == state.name and o[1] not in holding]:
                 del self._open[owner]
-            for application, hold in state.gangs.holds.items():
-                plan = self._open.get((state.name, application.application_id))
+            for unit_id, hold in state.gangs.holds.items():
+                plan = self._open.get((state.name, unit_id.application.application_id))
                 if plan is not None:
                     plan.nodes.update(a.reservation.node.node_id for a in hold.members if a.reservation is not None)
 

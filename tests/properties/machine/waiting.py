@@ -12,7 +12,13 @@ from kornel.core.partition.state import PartitionState
 from tests.properties.held_room import has_room
 from tests.properties.machine import topology
 from tests.properties.machine.devices import finds_devices
-from tests.properties.machine.gangs import check_gang_not_forgotten, check_held_gang, is_at_rest, running_members
+from tests.properties.machine.gangs import (
+    check_gang_not_forgotten,
+    check_held_gang,
+    check_members_not_forgotten,
+    is_at_rest,
+    running_members,
+)
 from tests.properties.machine.quotas import Quotas, counted, quotas
 from tests.properties.machine.view import ContractBroken, PartitionView
 
@@ -30,7 +36,9 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
                 raise ContractBroken("forgotten", f"{ask} waits for a placeholder, and there is none")
             continue
         if ask.group is not None and ask.group.is_unit:
-            if is_at_rest(view, ask.spec.application_id):
+            if not ask.spec.placeholder:
+                check_members_not_forgotten(state, view, ask, limits)
+            elif is_at_rest(view, ask.spec.application_id):
                 check_gang_not_forgotten(state, view, ask, limits)
             elif running := running_members(view, ask.application):
                 raise ContractBroken("forgotten", f"{ask} waits for others of its gang, and {running} run")
@@ -38,6 +46,8 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
         if ask.reservation is not None and ask.spec.placeholder and is_at_rest(view, ask.spec.application_id):
             check_held_gang(state, view, ask, limits)
             continue
+        if not ask.spec.placeholder and state.gangs.hold_of(ask) is not None:
+            continue  # It holds its place until all others of its group can run.
         if _is_kept_back(state, ask, limits):
             continue
         usable = [node for node in _usable(state, ask) if has_room(state, node, ask) and finds_devices(node, ask)]
@@ -53,7 +63,7 @@ def check_questions(state: PartitionState, questions: Iterable[Effect]) -> None:
     gangs = {q.application_id for q in allocating}
     for node in state.nodes.values():
         for ask in node.held.values():
-            with_gang = ask.spec.placeholder and ask.spec.application_id in gangs
+            with_gang = ask.spec.task_group and ask.spec.application_id in gangs
             if (ask.spec.key, node.node_id) not in asked and not with_gang:
                 raise ContractBroken("held", f"{ask} is held on {node}, and nobody is asked")
 

@@ -13,6 +13,7 @@ from kornel.core.telling.applications.application_views import (
     ApplicationParts,
     ApplicationView,
     PlaceholderView,
+    ShortfallView,
     Spent,
     SpentView,
 )
@@ -196,6 +197,7 @@ APPLICATION: Final = Document(
                 Document(
                     "",
                     PlaceholderView,
+                    ShortfallView,
                     {
                         "taskGroupName": if_any(TEXT, "task_group"),
                         "count": if_any(COUNT, "made"),
@@ -206,6 +208,20 @@ APPLICATION: Final = Document(
                 )
             ),
             "placeholders",
+        ),
+        "belowMinimum": if_any(
+            listed(
+                Document(
+                    "",
+                    ShortfallView,
+                    {
+                        "taskGroupName": always(TEXT, "task_group"),
+                        "running": always(COUNT, "running"),
+                        "needed": always(COUNT, "needed"),
+                    },
+                )
+            ),
+            "shortfalls",
         ),
         "hasReserved": if_any(TRUTH, "reservations"),
         "reservations": if_any(TEXTS, "reservations"),
