@@ -22,11 +22,12 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
 from kornel.core.partition.asks.reservations import reserve_node
 from kornel.core.partition.asks.savings import can_save, may_save, saved_on
+from kornel.core.partition.scheduling import limit_savings
 from kornel.core.partition.scheduling.lapsing import watch_claim
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries, pausing
 from kornel.core.policies.application_order import application_key
-from kornel.core.policies.claim_order import importance_of
+from kornel.core.policies.claim_order import line_key, waits_since
 from kornel.core.policies.queue_order import queue_key
 
 PAUSE_NS: Final = 100 * 10**6
@@ -59,10 +60,12 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
     round_ = state.reserving
     if not round_.left:
         round_.due_ns = None
+        looked = limit_savings.choose_savers(state, now_ns) if round_.short else 0
         if state.reserving.delay_ns is not None and round_.more_may_be_saved(len(state.nodes)):
             round_.left.extend(_waiting_groups(state))
-        round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(round_.left))
-        return 1 + len(round_.left) // GROUPS_PER_UNIT
+        looked += len(round_.left)
+        round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * looked)
+        return 1 + looked // GROUPS_PER_UNIT
     if not len(state.node_order) or not round_.more_may_be_saved(len(state.nodes)):
         round_.left.clear()
         round_.candidates.clear()
@@ -175,21 +178,11 @@ def _in_order(group: AskGroup) -> Iterator[Allocation]:
     yield from group.asks()[1:]
 
 
-def waits_since(ask: Allocation) -> int:
-    """Returns the time from which the wait of *ask* counts: when it came, or when its last claim lapsed."""
-    return max(ask.created_ns, ask.lapsed_ns)
-
-
 def _waiting_groups(state: PartitionState) -> list[AskGroup]:
     """Returns the groups that no node has room for, in the line in which room is saved: the more important first, of
     equals the one that has waited longest."""
     groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
     return sorted(groups, key=lambda group: line_key(group.first_ask()))
-
-
-def line_key(ask: Allocation) -> tuple[object, ...]:
-    """Returns the sort key of *ask* in the line in which room is saved."""
-    return (importance_of(ask), waits_since(ask), ask.order)
 
 
 class Turns:
