@@ -194,7 +194,7 @@ FUNCTIONS: Final = {
     **named_of(inquiries, "_put_in_turn"),
     **named_of(lifecycle, "_end_state", "_expire_rejected"),
     **named_of(lapsing, "_look_at"),
-    **named_of(limit_savings, "_look_at"),
+    **named_of(limit_savings, "_do_nothing", "_look_at"),
     **named_of(loans, "_do_nothing"),
     **named_of(monitor_drive, "_begin_round", "_look_at_served"),
     **named_of(pacing, "_offer_again"),
@@ -466,8 +466,8 @@ PARTITIONS: Final = (
     Kept(RecentVictims, "_victims"),
     Kept(
         ReservingRecord,
-        "aged at_limits candidates delay_ns due_ns lapsed left not_before_ns percent review_after_ns reviewed saved"
-        " short",
+        "aged at_limits candidates choose_at_ns choose_not_before_ns delay_ns due_ns lapsed left"
+        " not_before_ns percent review_after_ns reviewed saved short",
         derived={"shares": _no_missing_shares},
     ),
     Kept(NodeScore, "_binpacking _weights"),

@@ -8,6 +8,8 @@ the ask save. At most one waiter saves at each limit, and either at all limits t
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
+from typing import Final
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.settings import SortPolicy
@@ -28,33 +30,41 @@ from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.partition.waiting.waking import wake_admitted
 from kornel.core.policies.application_order import usage_shares
-from kornel.core.policies.claim_order import comes_before, limits_of, line_key, waits_since
+from kornel.core.policies.claim_order import comes_before, lent_to_child, limits_of, line_key, waits_since
 from kornel.core.policies.queue_order import fair_share
+
+WAITERS_PER_UNIT: Final = 20
+"""The number of waiters looked at that count as one decision in the budget of a slice."""
+PAUSE_PER_WAITER_NS: Final = 100_000
+"""The time to the next choice for each waiter looked at, so that choices take a small part of the time."""
+
+
+def is_due(state: PartitionState, now_ns: int) -> bool:
+    """Tells whether to choose now who may save below limits where too little came free."""
+    return now_ns >= state.reserving.choose_at_ns
 
 
 def choose_savers(state: PartitionState, now_ns: int) -> int:
-    """Lets those save for whom too little came free lately, in the line in which room is saved. Returns how many were
-    looked at."""
+    """Lets those save for whom too little came free lately, in the line in which room is saved. Returns the cost in
+    decisions."""
     round_ = state.reserving
     short, round_.short = round_.short, {}
-    delay_ns = round_.delay_ns
-    if delay_ns is None:
-        return 0
+    assert round_.delay_ns is not None, "otherwise nothing is noted"
     found: dict[Allocation, Pairs] = {}
-    looked = 0
+    looked, again_ns = 0, 0
     for limit, shapes in short.items():
         for shape in shapes:
             for group in limit.parked.get(shape, ()):
                 looked += 1
                 if not isinstance(group, AskGroup) or limit.admits(shape.pairs):
                     continue
-                ask, pairs = _stands_for(group, now_ns - delay_ns)
-                since_ns = waits_since(ask)
-                if now_ns - since_ns > delay_ns:
+                ask, pairs = _stands_for(group, now_ns - round_.delay_ns)
+                due_ns = waits_since(ask) + round_.delay_ns + 1
+                if now_ns >= due_ns:
                     found[ask] = pairs
                 else:
                     round_.short[limit] = shapes
-                    round_.call_round(since_ns + delay_ns + 1)
+                    again_ns = min(again_ns or due_ns, due_ns)
     # Those at whose limit somebody before them in the line wants to save do not save anywhere meanwhile.
     wanted: set[Queue | Account] = set()
     for ask in sorted(found, key=line_key):
@@ -62,7 +72,15 @@ def choose_savers(state: PartitionState, now_ns: int) -> int:
         if wanted.isdisjoint(limits):
             _save_in_turn(state, ask, found[ask], limits, now_ns)
         wanted.update(limits)
-    return looked
+    round_.choose_not_before_ns = now_ns + PAUSE_PER_WAITER_NS * max(0, looked - WAITERS_PER_UNIT)
+    round_.choose_at_ns = max(again_ns, round_.choose_not_before_ns)
+    if again_ns or looked > WAITERS_PER_UNIT:
+        state.run_at(round_.choose_at_ns, _do_nothing)
+    return 1 + looked // WAITERS_PER_UNIT
+
+
+def _do_nothing(_now_ns: int) -> None:
+    """Stands for the slice that a timer brings about."""
 
 
 def _stands_for(group: AskGroup, latest_ns: int) -> tuple[Allocation, Pairs]:
@@ -154,6 +172,8 @@ def _is_in_turn(ask: Allocation, pairs: Pairs, limit: Queue | Account) -> bool:
     Otherwise a queue with an old backlog of large asks would have the limit for itself, whatever the others have. This
     matters only when it begins to save: from then on it keeps its turn.
     """
+    if _comes_later(ask, limit):
+        return False
     asked, seen = dict(pairs), set[tuple[Application, int]]()
     for shape, room in limit.parked.items():
         if shape.no_room or all(amount >= asked.get(t, 0) for t, amount in shape.pairs):
@@ -165,6 +185,28 @@ def _is_in_turn(ask: Allocation, pairs: Pairs, limit: Queue | Account) -> bool:
                 return False
             seen.add(key)
     return True
+
+
+def _comes_later(ask: Allocation, limit: Queue | Account) -> bool:
+    """Tells whether the cycle is about to try asks below *limit* that are to be served before *ask* because of a
+    smaller share."""
+    leaf, application = ask.queue, ask.application
+    if leaf.properties.sort_policy is SortPolicy.FAIR:
+        share = usage_shares(application)
+        by_priority, priority = leaf.properties.sort_by_priority, ask.spec.priority
+        for other in leaf.order.members:
+            if not (by_priority and priority > other.rank) and usage_shares(other) < share:
+                return True
+    top = limit if isinstance(limit, Queue) else limit.queue
+    for queue, parent in pairwise(leaf.lineage()):
+        if queue is top:
+            break
+        share_of_queue, priority = fair_share(queue), lent_to_child(ask, parent)
+        for sibling in parent.order.members:
+            first = parent.properties.sort_by_priority and priority > sibling.rank
+            if not first and fair_share(sibling) < share_of_queue:
+                return True
+    return False
 
 
 def _has_less(ask: Allocation, other: Allocation) -> bool:

@@ -22,7 +22,6 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
 from kornel.core.partition.asks.reservations import reserve_node
 from kornel.core.partition.asks.savings import can_save, may_save, saved_on
-from kornel.core.partition.scheduling import limit_savings
 from kornel.core.partition.scheduling.lapsing import watch_claim
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries, pausing
@@ -60,12 +59,10 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
     round_ = state.reserving
     if not round_.left:
         round_.due_ns = None
-        looked = limit_savings.choose_savers(state, now_ns) if round_.short else 0
         if state.reserving.delay_ns is not None and round_.more_may_be_saved(len(state.nodes)):
             round_.left.extend(_waiting_groups(state))
-        looked += len(round_.left)
-        round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * looked)
-        return 1 + looked // GROUPS_PER_UNIT
+        round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(round_.left))
+        return 1 + len(round_.left) // GROUPS_PER_UNIT
     if not len(state.node_order) or not round_.more_may_be_saved(len(state.nodes)):
         round_.left.clear()
         round_.candidates.clear()

@@ -17,8 +17,8 @@ class ReservingRecord:
     """Keeps the settings and the state of reservations by age, which :mod:`.reserving` makes."""
 
     __slots__ = (
-        "aged", "at_limits", "candidates", "delay_ns", "due_ns", "lapsed", "left", "not_before_ns", "percent",
-        "review_after_ns", "reviewed", "saved", "shares", "short",
+        "aged", "at_limits", "candidates", "choose_at_ns", "choose_not_before_ns", "delay_ns", "due_ns", "lapsed",
+        "left", "not_before_ns", "percent", "review_after_ns", "reviewed", "saved", "shares", "short",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -33,8 +33,12 @@ class ReservingRecord:
         self.at_limits: dict[LimitClaim, None] = {}
         """The claims on what comes free below limits."""
         self.short: dict[Queue | Account, tuple[Shape, ...]] = {}
-        """The shapes for which too little came free below a limit, although something of what they lack did. The next
-        round lets waiters of these shapes save there."""
+        """The shapes for which too little is free below a limit, although something of what they lack is. Waiters of
+        these shapes may begin to save there."""
+        self.choose_at_ns = 0
+        """The time of the next choice who saves below limits, if there are any such shapes."""
+        self.choose_not_before_ns = 0
+        """The earliest time for that choice. The pause between two choices grows with their cost."""
         self.saved: dict[Reservation, None] = {}
         """The claims that come last: saved by age, or for asks that must run on a node and for which nobody leaves."""
         self.aged = 0

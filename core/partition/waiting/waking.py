@@ -14,7 +14,7 @@ from kornel.core.model.users import Account
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.places import move_ask, resume_waiting
-from kornel.core.partition.waiting.rooms import activate_group, look_again, offer_application, offer_slots
+from kornel.core.partition.waiting.rooms import activate_group, look_again, note_short, offer_application, offer_slots
 from kornel.core.policies.claim_order import admits_beside, is_let_through, may_pass
 
 
@@ -174,17 +174,11 @@ def wake_for_account(state: PartitionState, account: Account) -> None:
 
 
 def _wake_below(state: PartitionState, limit: Queue | Account) -> None:
-    """Wakes the waiters that *limit* has room for now, and has a round look at those for which too little came free."""
+    """Wakes the waiters that *limit* has room for now, and notes those for whom too little came free."""
     wake_admitted(state, limit)
-    round_ = state.reserving
-    round_.lapsed.pop(limit, None)
-    if limit.parked and round_.delay_ns is not None:
-        most = limit.max if isinstance(limit, Queue) else limit.limit.max
-        left = {t: room - limit.used[t] for t, room in most.items() if limit.used[t] < room}
-        short = tuple(s for s in limit.parked if any(t in left and amount > left[t] for t, amount in s.pairs))
-        if short:
-            round_.short[limit] = short
-            round_.call_round()
+    state.reserving.lapsed.pop(limit, None)
+    if limit.parked:
+        note_short(state, limit, tuple(limit.parked))
 
 
 def wake_admitted(state: PartitionState, limit: Queue | Account) -> None:
