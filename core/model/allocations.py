@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kornel.core.model.recorded_events import RecordedEvents
     from kornel.core.model.shapes import Pairs, Shape
     from kornel.core.model.task_groups import TaskGroup
+    from kornel.core.model.users import Account
 
 
 SEPARATOR: Final = "\uffff"
@@ -177,6 +178,8 @@ class Allocation:
     """Tells whether other placements decide about its nodes, so that the shim is asked about it in turn."""
     reserve_after_ns: _Extra[int] = _Extra(0)
     """The time before which no node is reserved for it by age, because the shim is being asked."""
+    limit_claim: _Extra[LimitClaim | None] = _Extra(None)
+    """What is saved for it below limits that refuse it; for a gang, at the member that stands for all."""
     lapsed_ns: _Extra[int] = _Extra(0)
     """The time when the last claim saved for it lapsed; 0: none has."""
     dialogue: _Extra[Any] = _Extra(None)
@@ -350,6 +353,28 @@ class Reservation:
         if self.ask.spec.required_node:
             return 2 if self.comes_last else 0
         return 3 if self.by_age else 1
+
+
+class LimitClaim:
+    """The amounts that one waiter, an ask or a gang as a unit, saves below ``limits`` that refuse it: what comes free
+    there is kept for it until there is enough (preemption.md B.7)."""
+
+    __slots__ = ("ask", "limits", "looked_ns", "made_ns", "missing", "pairs", "stalled_ns")
+
+    def __init__(self, ask: Allocation, pairs: Pairs, limits: tuple[Queue | Account, ...], made_ns: int) -> None:
+        self.ask: Final = ask
+        """The ask that waits, or the least important member of the gang."""
+        self.pairs: Final = pairs
+        """The amounts that the waiter asks for, of a gang those of all its members."""
+        self.limits: Final = limits
+        """The queues, users and groups at which it is the one that saves."""
+        self.made_ns: Final = made_ns
+        self.missing = 0.0
+        """The least that it has ever been missing: the sum, over the types, of the missing parts."""
+        self.stalled_ns = 0
+        """The time for which it has kept others back since it was last missing less than before."""
+        self.looked_ns = made_ns
+        """The time up to which ``stalled_ns`` counts."""
 
 
 Together = tuple[str, "TopologyRequest"]

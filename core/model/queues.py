@@ -15,7 +15,7 @@ from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
 from kornel.core.model.users import NO_LIMITS, Account, AccountKind, QueueLimits
 
 if TYPE_CHECKING:
-    from kornel.core.model.allocations import Allocation, Room
+    from kornel.core.model.allocations import Allocation, LimitClaim, Room
     from kornel.core.model.applications import Application
 
 
@@ -55,8 +55,8 @@ class Queue:
         "ceilings", "children", "claimants", "claimed", "claims", "counted", "depth", "draining", "dynamic_terms",
         "fair_max", "fair_terms", "guaranteed", "held_back", "leaf", "limits", "managed", "max", "max_applications",
         "name", "newcomers", "order", "parent", "parked", "path", "pending", "preempted_count", "preempted_total",
-        "preempting", "priority", "properties", "rank", "running", "saved", "siblings", "submit_acl", "used", "waiting",
-        "with_due",
+        "preempting", "priority", "properties", "rank", "running", "saved", "saving", "siblings", "submit_acl", "used",
+        "waiting", "with_due",
     )  # fmt: skip
 
     def __init__(
@@ -121,6 +121,8 @@ class Queue:
         start at a time."""
         self.parked: dict[Shape, Room] = {}
         """The groups that this queue's max keeps back, by shape."""
+        self.saving: LimitClaim | None = None
+        """The claim that saves what comes free below its max."""
         self.max_applications = 0
         """The number of applications that may run below at once; 0: unlimited (scheduling.md 12)."""
         self.running = 0

@@ -16,7 +16,7 @@ from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.shapes import Pairs, Shape, Vector
 
 if TYPE_CHECKING:
-    from kornel.core.model.allocations import Room
+    from kornel.core.model.allocations import LimitClaim, Room
     from kornel.core.model.applications import Application
     from kornel.core.model.queues import Queue
 
@@ -61,7 +61,7 @@ class Account:
 
     __slots__ = (
         "applications", "claimants", "claimed", "held_back", "holders", "kind", "limit", "max_applications", "name",
-        "parked", "queue", "saved", "used",
+        "parked", "queue", "saved", "saving", "used",
     )  # fmt: skip
 
     def __init__(self, kind: AccountKind, name: str, queue: Queue, limit: Limit, width: int) -> None:
@@ -84,6 +84,8 @@ class Account:
         """The applications that hold an allocation."""
         self.parked: dict[Shape, Room] = {}
         """The ask groups that this limit keeps back, by shape."""
+        self.saving: LimitClaim | None = None
+        """The claim that saves what comes free below this limit."""
         self.held_back: dict[Queue, KeyedHeap[Application]] = {}
         """The applications that may not start because too many hold something, by leaf."""
 

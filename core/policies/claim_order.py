@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.priorities import exposed_priority
 from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
-from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.allocations import Allocation, LimitClaim, Reservation
 from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs
+from kornel.core.model.users import Account
 from kornel.core.policies.guarantees import list_guarantees
 
 
@@ -51,7 +54,26 @@ def importance_of(ask: Allocation) -> tuple[int, ...]:
     return tuple([-priority for priority in reversed(lent)])
 
 
-def may_pass(ask: Allocation, claim: Reservation, mode: GuaranteeMode) -> bool:
+def waits_since(ask: Allocation) -> int:
+    """Returns the time from which the wait of *ask* counts: when it came, or when its last claim lapsed."""
+    return max(ask.created_ns, ask.lapsed_ns)
+
+
+def line_key(ask: Allocation) -> tuple[object, ...]:
+    """Returns the sort key of *ask* in the line in which room is saved."""
+    return (importance_of(ask), waits_since(ask), ask.order)
+
+
+def stands_before(ask: Allocation, other: Allocation) -> bool:
+    """Tells whether *ask* comes before *other*, or has waited longer while neither comes before the other."""
+    if comes_before(ask, other):
+        return True
+    if comes_before(other, ask):
+        return False
+    return (waits_since(ask), ask.order) < (waits_since(other), other.order)
+
+
+def may_pass(ask: Allocation, claim: Reservation | LimitClaim, mode: GuaranteeMode) -> bool:
     """Tells whether *ask* may use room that is saved by *claim*: it comes before the holder, or it is owed its
     guarantee by a queue that the holder is not in, while the holder is owed none and is not bound to the node."""
     holder = claim.ask
@@ -64,6 +86,40 @@ def may_pass(ask: Allocation, claim: Reservation, mode: GuaranteeMode) -> bool:
         return False
     around = holder.queue.lineage()
     return any(queue not in around for queue in owing) and not owing_queues(holder, mode)
+
+
+def limits_of(ask: Allocation) -> list[Queue | Account]:
+    """Returns all limits on amounts that bind *ask*: those of its user and group, then its queues."""
+    return [*ask.application.accounts, *ask.queue.lineage()]
+
+
+def find_saver(ask: Allocation, pairs: Pairs, mode: GuaranteeMode) -> Queue | Account | None:
+    """Returns the first limit that lets *ask* have no *pairs* beside what is saved there for another waiter; ``None``:
+    none keeps it back."""
+    for limit in limits_of(ask):
+        claim = limit.saving
+        if claim is None or admits_beside(limit, pairs, claim) or is_let_through(ask, claim, mode):
+            continue
+        return limit
+    return None
+
+
+def admits_beside(limit: Queue | Account, pairs: Pairs, claim: LimitClaim) -> bool:
+    """Tells whether *pairs* fit under *limit* if what *claim* saves there counts as used."""
+    kept = dict(claim.pairs)
+    return limit.admits(tuple([(t, amount + kept.get(t, 0)) for t, amount in pairs]))
+
+
+def is_let_through(ask: Allocation, claim: LimitClaim, mode: GuaranteeMode) -> bool:
+    """Tells whether what *claim* saves below a limit does not count against *ask*: it is the holder or its equal, it
+    has a firm claim, it stands before the holder in the line, or saved room is lent to it."""
+    holder, firm = claim.ask, ask.reservation
+    if ask.triggered or (firm is not None and not firm.comes_last) or holder.place is AskPlace.HELD:
+        return True  # What is held for the holder while the shim is asked counts as used already.
+    group = ask.group
+    if ask is holder or (group is not None and group is holder.group):
+        return True
+    return stands_before(ask, holder) or may_pass(ask, claim, mode)
 
 
 def owing_queues(ask: Allocation, mode: GuaranteeMode) -> tuple[Queue, ...]:

@@ -80,7 +80,7 @@ from kornel.core.domain.settings import (
 )
 from kornel.core.domain.topology import TopologyLevel, TopologyRequest, Wish
 from kornel.core.model import allocations, applications, domains, gang_units, group_order, task_groups, users
-from kornel.core.model.allocations import Allocation, AskGroup, NodeRefusal, Reservation
+from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, NodeRefusal, Reservation
 from kornel.core.model.applications import Application, SpentKind
 from kornel.core.model.callbacks import Callbacks, Inquiry, LinedUp
 from kornel.core.model.claims import Claims
@@ -107,7 +107,16 @@ from kornel.core.partition.history.event_log import EventLog
 from kornel.core.partition.history.events import Recorder
 from kornel.core.partition.history.past import EndedApplication, EndedGroup, Past
 from kornel.core.partition.history.recent_victims import RecentVictim, RecentVictims
-from kornel.core.partition.scheduling import autoscaling, gang_turns, gang_vetting, lapsing, loans, reserving, vetting
+from kornel.core.partition.scheduling import (
+    autoscaling,
+    gang_turns,
+    gang_vetting,
+    lapsing,
+    limit_savings,
+    loans,
+    reserving,
+    vetting,
+)
 from kornel.core.partition.scheduling.missing_shares import MissingShares
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.partition.state import PartitionState
@@ -189,6 +198,7 @@ FUNCTIONS: Final = {
     **named_of(inquiries, "_put_in_turn"),
     **named_of(lifecycle, "_end_state", "_expire_rejected"),
     **named_of(lapsing, "_look_at"),
+    **named_of(limit_savings, "_do_nothing", "_look_at"),
     **named_of(loans, "_do_nothing"),
     **named_of(monitor_drive, "_begin_round", "_look_at_served"),
     **named_of(pacing, "_offer_again"),
@@ -342,6 +352,7 @@ MODEL: Final = (
         " scale_up shape spec standing triggered version where",
     ),
     Kept(Reservation, "ask by_age comes_last looked_ns made_ns missing node pairs parked_at stalled_ns"),
+    Kept(LimitClaim, "ask limits looked_ns made_ns missing pairs stalled_ns"),
     Kept(
         AskGroup,
         "_due_sorted _heap _oldest_ns application dependent due lent number parked_at required_node"
@@ -395,7 +406,7 @@ MODEL: Final = (
         "_guaranteed_below _lineage _priorities _ranks accounts admin_acl allocating applications ceilings children"
         " claimants claimed claims counted depth draining dynamic_terms fair_max fair_terms guaranteed held_back leaf"
         " limits managed max max_applications name newcomers order parent parked path pending preempted_count"
-        " preempted_total preempting priority properties rank running saved siblings submit_acl used waiting",
+        " preempted_total preempting priority properties rank running saved saving siblings submit_acl used waiting",
         derived={"with_due": _find_due},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
@@ -403,7 +414,8 @@ MODEL: Final = (
     Kept(TaskGroup, "asks count free lost name replaced shape stated_minimum timed_out topology"),
     Kept(
         Account,
-        "applications claimants claimed held_back holders kind limit max_applications name parked queue saved used",
+        "applications claimants claimed held_back holders kind limit max_applications name parked queue saved saving"
+        " used",
     ),
     Kept(FreedSlot, "account"),
     Kept(
@@ -463,7 +475,8 @@ PARTITIONS: Final = (
     Kept(RecentVictims, "_victims"),
     Kept(
         ReservingRecord,
-        "aged candidates delay_ns due_ns lapsed left not_before_ns percent review_after_ns reviewed saved",
+        "aged at_limits candidates choose_at_ns choose_not_before_ns delay_ns due_ns lapsed left"
+        " not_before_ns percent review_after_ns reviewed saved short",
         derived={"shares": _no_missing_shares},
     ),
     Kept(NodeScore, "_binpacking _weights"),

@@ -16,11 +16,12 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs
 from kornel.core.partition.asks import group_domains, node_devices
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
-from kornel.core.policies import user_limits
+from kornel.core.policies import claim_order, user_limits
 
 _ACCEPTED: Final = AppState.ACCEPTED
 """Kept as a constant, because reading a member from its class costs as much as a call, and every placement needs it."""
@@ -28,7 +29,10 @@ _ACCEPTED: Final = AppState.ACCEPTED
 
 def exceeded_limit(state: PartitionState, ask: Allocation) -> NotPlaced | None:
     """Returns the limit that *ask* would exceed now: applications, then user and group, then queues (scheduling.md 7.1,
-    7.2). Changes nothing, so explanations may call it too."""
+    7.2), then any below which another waiter saves what is free (preemption.md B.7).
+
+    Changes nothing, so explanations may call it too.
+    """
     application, pairs = ask.application, ask.shape.pairs
     limited: NotPlaced | None = None
     if application.state is _ACCEPTED:
@@ -48,7 +52,20 @@ def exceeded_limit(state: PartitionState, ask: Allocation) -> NotPlaced | None:
                 if full is not None:
                     limited = NotPlaced(Unschedulable.QUEUE_QUOTA, full)
                 break
+    if limited is None and state.reserving.at_limits:
+        limited = saved_for_another(state, ask, pairs)
     return limited
+
+
+def saved_for_another(state: PartitionState, ask: Allocation, pairs: Pairs) -> NotPlaced | None:
+    """Returns the limit that lets *ask*, or the gang for which it stands, have no *pairs* beside what others save
+    there."""
+    limit = claim_order.find_saver(ask, pairs, state.guarantee_mode)
+    if limit is None:
+        return None
+    if isinstance(limit, Queue):
+        return NotPlaced(Unschedulable.QUEUE_QUOTA, limit)
+    return NotPlaced(Unschedulable.USER_QUOTA, account=limit)
 
 
 def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:

@@ -13,6 +13,7 @@ from kornel.core.domain.ask_places import AskMove, AskPlace
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
+from kornel.core.partition.asks.limit_claims import end_saving_below
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.places import move_ask, wait_in_line
@@ -34,6 +35,7 @@ def drop_ask(state: PartitionState, ask: Allocation) -> None:
     """Takes a pending *ask*, which was withdrawn, out of its place and off the books."""
     group = ask.group
     move_ask(state, ask, AskMove.END)
+    end_saving_below(state, ask)
     ledger.unbook_pending(ask)
     if group is not None and group.is_unit and group.size:
         activate_group(group)  # There may now be too few members, or few enough for the available room.
@@ -116,6 +118,7 @@ def resize_request(state: PartitionState, request: Allocation, shape: Shape) -> 
         ledger.allocation_reshaped(state, request, shape)
         wake_waiting(state)
         return
+    end_saving_below(state, request)
     waits, reserved = request.place in _IN_LINE, request.reservation
     # It leaves its group, and the room of its reservation, before the size changes: both are found by the old shape.
     if waits:

@@ -25,7 +25,7 @@ def may_save(state: PartitionState, ask: Allocation) -> bool:
     queues, users and groups."""
     if finding.exceeded_limit(state, ask) is not None or not ledger.saving_is_sound(ask):
         return False
-    return ask.application.state is not AppState.ACCEPTED or _slot_is_left(state, ask)
+    return has_slot(state, ask)
 
 
 def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool:
@@ -93,13 +93,14 @@ def _is_of_own_gang(node: Node, ask: Allocation) -> bool:
     )
 
 
-def _slot_is_left(state: PartitionState, ask: Allocation) -> bool:
-    """Tells whether the application of *ask* could still start if all others started for which room is saved."""
+def has_slot(state: PartitionState, ask: Allocation) -> bool:
+    """Tells whether the application of *ask* runs, or could still start if all others started for which room is
+    saved."""
     application = ask.application
+    if application.state is not AppState.ACCEPTED or application.allocating:
+        return True
     aged = [claim.ask.application for claim in state.reserving.saved if claim.by_age]
     starting = {other for other in aged if other.state is AppState.ACCEPTED and other is not application}
-    if application.allocating:
-        return True
     for queue in application.queue.lineage():
         if queue.max_applications:
             below = [other for other in starting if queue in other.queue.lineage() and other not in queue.allocating]

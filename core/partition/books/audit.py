@@ -385,7 +385,7 @@ def _check_waiting_for_limits(state: PartitionState) -> list[Broken]:
     for queue in state.queues.values():
         for account in queue.accounts.values():
             for shape, groups in account.parked.items():
-                if groups and account.admits(shape.pairs):
+                if account.saving is None and groups and account.admits(shape.pairs):
                     broken.append(Broken("W", repr(account), f"keeps back {shape}, which fits"))
         gates: list[Gate] = [queue, *queue.accounts.values()]
         for gate in gates:

@@ -23,6 +23,7 @@ from kornel.core.model.domains import Topology
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.shapes import TooManyTypes
 from kornel.core.model.users import NO_LIMITS
+from kornel.core.partition.asks.limit_claims import end_saving_at_accounts
 from kornel.core.partition.books import user_accounting
 from kornel.core.partition.books.fair_terms import reckon_fair_terms_anew, take_fair_terms_steps
 from kornel.core.partition.configuration import dynamic_queues, offered_types
@@ -209,6 +210,7 @@ def _make_changes(
                 if queue.leaf:
                     change.delayed[queue] = None
     if change.limits:
+        end_saving_at_accounts(state)
         yield from user_accounting.take_limit_steps(state, change.limits)
         yield from take_review_steps(state)
     yield from _settle_queues(state, change)

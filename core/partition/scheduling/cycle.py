@@ -19,11 +19,12 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import finding
 from kornel.core.partition.books.fair_terms import advance_fair_terms
 from kornel.core.partition.gangs import approval, replacement, timeouts
-from kornel.core.partition.scheduling import gang_turns, loans, progress, reserved, reserving, vetting
+from kornel.core.partition.scheduling import gang_turns, limit_savings, loans, progress, reserved, reserving, vetting
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, dependence, failing
 from kornel.core.partition.waiting.rooms import (
     hold_back,
+    note_short,
     park_below_limit,
     park_below_quota,
     park_for_domain,
@@ -88,6 +89,8 @@ def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
         elif state.gangs.to_match:
             settle = approval.seek_approval if callbacks.predicates else None
             budget -= replacement.serve(state, now_ns, budget, settle=settle)
+        elif state.reserving.short and limit_savings.is_due(state, now_ns):
+            budget -= limit_savings.choose_savers(state, now_ns)
         elif (group := first_group(state.root)) is not None:
             budget -= _serve(state, group, now_ns)
         elif reserving.is_due(state, now_ns):
@@ -166,8 +169,10 @@ def set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: in
         hold_back(group.application, gate)
     elif why.account is not None:
         park_below_limit(group, group.shape, why.account)
+        note_short(state, why.account, (group.shape,))
     elif why.queue is not None:
         park_below_quota(group, group.shape, why.queue)
+        note_short(state, why.queue, (group.shape,))
     elif why.reason is Unschedulable.REQUIRED_NODE:
         park_for_node(state, group)
     elif why.reason is Unschedulable.NO_FITTING_DOMAIN:

@@ -16,6 +16,7 @@ from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.partition import lifecycle
+from kornel.core.partition.asks import finding
 from kornel.core.partition.books import ledger
 from kornel.core.partition.gangs import pools
 from kornel.core.partition.gangs.gang_record import Demand
@@ -144,7 +145,9 @@ def exceeded_limit(state: PartitionState, application: Application, members: Seq
         if account is not None:
             return NotPlaced(Unschedulable.USER_QUOTA, account=account)
     full = ledger.queue_path_admits(application.queue, pairs)
-    return None if full is None else NotPlaced(Unschedulable.QUEUE_QUOTA, full)
+    if full is not None:
+        return NotPlaced(Unschedulable.QUEUE_QUOTA, full)
+    return finding.saved_for_another(state, members[-1], pairs) if state.reserving.at_limits else None
 
 
 def add_up(members: Sequence[Allocation]) -> Pairs:

@@ -28,6 +28,7 @@ from kornel.core.partition.waiting.gathering import is_gathering, minimum_member
 from kornel.core.partition.waiting.rooms import (
     activate_group,
     hold_back,
+    note_short,
     park_below_limit,
     park_below_quota,
     park_for_members,
@@ -87,8 +88,10 @@ def set_gang_aside(
         hold_back(unit.application, gate)
     elif why.account is not None:
         park_below_limit(unit, shape_together(state, members), why.account)
+        note_short(state, why.account, (shape_together(state, members),))
     elif why.queue is not None:
         park_below_quota(unit, shape_together(state, members), why.queue)
+        note_short(state, why.queue, (shape_together(state, members),))
     else:
         demand, _ = demand_of(members)
         room = state.gangs.rooms.get(demand)

@@ -11,6 +11,7 @@ from typing import Final
 
 from kornel.core.model.allocations import AskGroup, Reservation
 from kornel.core.model.nodes import Node
+from kornel.core.partition.asks.limit_claims import lapse_below
 from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.asks.savings import can_save, saved_on
 from kornel.core.partition.state import PartitionState
@@ -42,6 +43,7 @@ def _look_at(state: PartitionState, claim: Reservation, now_ns: int) -> None:
     lacked = _lacked(node, claim)
     ask.lapsed_ns = now_ns
     end_reservation(state, claim, requeue=True)
+    lapse_below(state, ask)
     state.reserving.lapsed.setdefault(node, []).append(lacked)
 
 

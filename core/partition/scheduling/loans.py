@@ -17,6 +17,7 @@ from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import group_domains
 from kornel.core.partition.asks.savings import review_savings
+from kornel.core.partition.scheduling import limit_savings
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.waking import lends_room, wake_borrowers
 from kornel.core.policies.claim_order import comes_before, lent_to_child
@@ -49,7 +50,9 @@ def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> No
 def is_due(state: PartitionState, now_ns: int) -> bool:
     """Tells whether to look again who may use saved room, because amounts have changed on which that depends."""
     round_ = state.reserving
-    return bool(round_.saved) and round_.reviewed != _marks(state) and now_ns >= round_.review_after_ns
+    return (
+        bool(round_.saved or round_.at_limits) and round_.reviewed != _marks(state) and now_ns >= round_.review_after_ns
+    )
 
 
 def review_loans(state: PartitionState, now_ns: int) -> int:
@@ -62,7 +65,8 @@ def review_loans(state: PartitionState, now_ns: int) -> int:
     round_.reviewed = _marks(state)
     for node in nodes:
         wake_borrowers(state, node)
-    cost = 1 + len(nodes) // NODES_PER_UNIT + len(nodes) * sum(map(len, state.no_room.values())) // WAITERS_PER_UNIT
+    looked = len(nodes) * sum(map(len, state.no_room.values())) + limit_savings.review_claims(state)
+    cost = 1 + len(nodes) // NODES_PER_UNIT + looked // WAITERS_PER_UNIT
     if cost > 1:
         round_.review_after_ns = now_ns + PAUSE_PER_UNIT_NS * cost
         state.run_at(round_.review_after_ns, _do_nothing)
@@ -78,7 +82,7 @@ def _nodes(state: PartitionState) -> dict[Node, None]:
 
 
 def _marks(state: PartitionState) -> tuple[int, int, int]:
-    return state.changes, state.allocation_count, len(state.reserving.saved)
+    return state.changes, state.allocation_count, len(state.reserving.saved) + len(state.reserving.at_limits)
 
 
 def is_outranked(state: PartitionState, ask: Allocation) -> bool:

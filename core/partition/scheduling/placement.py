@@ -10,6 +10,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.partition import lifecycle
 from kornel.core.partition.asks.answers import device_tags
+from kornel.core.partition.asks.limit_claims import end_saving_below
 from kornel.core.partition.asks.moves import end_claim, place_ask, place_unasked
 from kornel.core.partition.asks.reservations import offer_room, unbook_reservation
 from kornel.core.partition.state import PartitionState
@@ -50,6 +51,7 @@ def announce_placement(state: PartitionState, allocation: Allocation, node: Node
     application.unschedulable = 0
     allocation.missed = 0
     if allocation.extras is not None or allocation.refused is not None:
+        end_saving_below(state, allocation)
         allocation.clear_search()
     if spec.placeholder or application.state is not _RUNNING:
         if state.recording:

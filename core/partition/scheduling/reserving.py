@@ -26,7 +26,7 @@ from kornel.core.partition.scheduling.lapsing import watch_claim
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries, pausing
 from kornel.core.policies.application_order import application_key
-from kornel.core.policies.claim_order import importance_of
+from kornel.core.policies.claim_order import line_key, waits_since
 from kornel.core.policies.queue_order import queue_key
 
 PAUSE_NS: Final = 100 * 10**6
@@ -175,21 +175,11 @@ def _in_order(group: AskGroup) -> Iterator[Allocation]:
     yield from group.asks()[1:]
 
 
-def waits_since(ask: Allocation) -> int:
-    """Returns the time from which the wait of *ask* counts: when it came, or when its last claim lapsed."""
-    return max(ask.created_ns, ask.lapsed_ns)
-
-
 def _waiting_groups(state: PartitionState) -> list[AskGroup]:
     """Returns the groups that no node has room for, in the line in which room is saved: the more important first, of
     equals the one that has waited longest."""
     groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
     return sorted(groups, key=lambda group: line_key(group.first_ask()))
-
-
-def line_key(ask: Allocation) -> tuple[object, ...]:
-    """Returns the sort key of *ask* in the line in which room is saved."""
-    return (importance_of(ask), waits_since(ask), ask.order)
 
 
 class Turns:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 
-from kornel.core.model.allocations import AskGroup, Reservation
+from kornel.core.model.allocations import AskGroup, LimitClaim, Reservation
 from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
+from kornel.core.model.users import Account
 from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from kornel.core.partition.scheduling.missing_shares import MissingShares
 
@@ -15,8 +17,8 @@ class ReservingRecord:
     """Keeps the settings and the state of reservations by age, which :mod:`.reserving` makes."""
 
     __slots__ = (
-        "aged", "candidates", "delay_ns", "due_ns", "lapsed", "left", "not_before_ns", "percent",
-        "review_after_ns", "reviewed", "saved", "shares",
+        "aged", "at_limits", "candidates", "choose_at_ns", "choose_not_before_ns", "delay_ns", "due_ns", "lapsed",
+        "left", "not_before_ns", "percent", "review_after_ns", "reviewed", "saved", "shares", "short",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -25,9 +27,18 @@ class ReservingRecord:
         self.percent = RESERVATION_PERCENT
         """The percentage of nodes that may be kept free at the same time for asks that have waited; one node always
         may."""
-        self.lapsed: dict[Node, list[dict[int, int]]] = {}
-        """The amounts that holders lacked on a node when their claims lapsed, until something ends there. Others who
-        would lack no less save no room there."""
+        self.lapsed: dict[Node | Queue | Account, list[dict[int, int]]] = {}
+        """The amounts that holders lacked on a node, or below a limit, when their claims lapsed, until something ends
+        there. Others who would lack no less save nothing there."""
+        self.at_limits: dict[LimitClaim, None] = {}
+        """The claims on what comes free below limits."""
+        self.short: dict[Queue | Account, tuple[Shape, ...]] = {}
+        """The shapes for which too little is free below a limit, although something of what they lack is. Waiters of
+        these shapes may begin to save there."""
+        self.choose_at_ns = 0
+        """The time of the next choice who saves below limits, if there are any such shapes."""
+        self.choose_not_before_ns = 0
+        """The earliest time for that choice. The pause between two choices grows with their cost."""
         self.saved: dict[Reservation, None] = {}
         """The claims that come last: saved by age, or for asks that must run on a node and for which nobody leaves."""
         self.aged = 0

@@ -123,6 +123,20 @@ def park_below_limit(waiter: AskGroup | Reservation, shape: Shape, account: Acco
         lend_nothing(waiter)
 
 
+def note_short(state: PartitionState, limit: Gate, shapes: tuple[Shape, ...]) -> None:
+    """Notes the *shapes*, of which some wait at *limit*, that lack more of something than is free there, though some of
+    it is: they may begin to save there, because otherwise smaller asks would take it."""
+    if state.reserving.delay_ns is None:
+        return
+    most = limit.max if isinstance(limit, Queue) else limit.limit.max
+    left = {t: room - limit.used[t] for t, room in most.items() if limit.used[t] < room}
+    short = [shape for shape in shapes if any(t in left and amount > left[t] for t, amount in shape.pairs)]
+    if short:
+        round_ = state.reserving
+        round_.short[limit] = tuple(dict.fromkeys([*round_.short.get(limit, ()), *short]))
+        round_.choose_at_ns = round_.choose_not_before_ns
+
+
 def hold_back(application: Application, gate: Gate) -> None:
     """Stops offering the groups of *application* until *gate* lets another application start."""
     if application.held_at is not gate:

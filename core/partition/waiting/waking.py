@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from kornel.core.domain.ask_places import AskMove
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation, Room
 from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.users import Account
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.places import move_ask, resume_waiting
-from kornel.core.partition.waiting.rooms import activate_group, look_again, offer_application, offer_slots
-from kornel.core.policies.claim_order import may_pass
+from kornel.core.partition.waiting.rooms import activate_group, look_again, note_short, offer_application, offer_slots
+from kornel.core.policies.claim_order import admits_beside, is_let_through, may_pass
 
 
 def wake_waiting(state: PartitionState) -> None:
@@ -156,9 +158,7 @@ def wake_for_queue(state: PartitionState, queue: Queue) -> None:
     """Wakes the asks that *queue* kept back and now has room for under its max."""
     if not queue.parked:
         return
-    # Empty rooms are removed as well: an ask that leaves its room for another reason does not remove it.
-    for shape in [shape for shape, room in queue.parked.items() if not room or queue.admits(shape.pairs)]:
-        _wake_room(state, queue.parked.pop(shape))
+    _wake_below(state, queue)
     if queue.claims:
         for shape in [shape for shape in queue.parked if queue.has_room(shape.pairs)]:
             for waiter in list(queue.parked[shape]):
@@ -169,10 +169,40 @@ def wake_for_queue(state: PartitionState, queue: Queue) -> None:
 def wake_for_account(state: PartitionState, account: Account) -> None:
     """Wakes the asks that the limit of *account* kept back and now has room for, because the user or group holds
     less."""
-    if not account.parked:
-        return
-    for shape in [shape for shape, room in account.parked.items() if not room or account.admits(shape.pairs)]:
-        _wake_room(state, account.parked.pop(shape))
+    if account.parked:
+        _wake_below(state, account)
+
+
+def _wake_below(state: PartitionState, limit: Queue | Account) -> None:
+    """Wakes the waiters that *limit* has room for now, and notes those for whom too little came free."""
+    wake_admitted(state, limit)
+    state.reserving.lapsed.pop(limit, None)
+    if limit.parked:
+        note_short(state, limit, tuple(limit.parked))
+
+
+def wake_admitted(state: PartitionState, limit: Queue | Account) -> None:
+    """Wakes the waiters that *limit* has room for now, but those that another one keeps back who saves there."""
+    rooms, claim = limit.parked, limit.saving
+    # Empty rooms are removed as well: an ask that leaves its room for another reason does not remove it.
+    for shape in [shape for shape, room in rooms.items() if not room or limit.admits(shape.pairs)]:
+        if claim is None or admits_beside(limit, shape.pairs, claim):
+            _wake_room(state, rooms.pop(shape))
+            continue
+        for waiter in list(rooms[shape]):
+            if not is_let_through(_stands_for(waiter), claim, state.guarantee_mode):
+                continue
+            if isinstance(waiter, AskGroup):
+                activate_group(waiter)
+            else:
+                look_again(state, waiter)
+
+
+def _stands_for(waiter: AskGroup | Reservation) -> Allocation:
+    """Returns the ask by whose importance *waiter* is judged: of a gang, the least important member."""
+    if not isinstance(waiter, AskGroup):
+        return waiter.ask
+    return minimum_members(waiter)[-1] if isinstance(waiter, GangUnit) else waiter.first_ask()
 
 
 def wake_for_turn(state: PartitionState) -> None:

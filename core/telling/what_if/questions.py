@@ -19,10 +19,11 @@ from kornel.core.model.applications import Application
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
-from kornel.core.partition.scheduling.reserving import Turns, line_key
+from kornel.core.partition.scheduling.reserving import Turns
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies.ask_order import line_up
+from kornel.core.policies.claim_order import line_key
 from kornel.core.preemption import attempts, eviction
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota import planner as quota

@@ -1,0 +1,296 @@
+"""Lets waiters save what comes free below limits that refuse them (preemption.md B.7, "Limits fill up").
+
+A large ask under a full limit would never be placed while smaller ones come and go there: each takes the amount that
+the one before it leaves. So whenever something of what an ask lacks comes free, but too little of it, a round may let
+the ask save. At most one waiter saves at each limit, and either at all limits that refuse it or at none.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from typing import Final
+
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.settings import SortPolicy
+from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim
+from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import GangUnit
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs
+from kornel.core.model.users import Account
+from kornel.core.partition.asks.limit_claims import end_saving_below, find_lacking, lapse_below, save_below
+from kornel.core.partition.asks.savings import can_save, has_slot, saved_on
+from kornel.core.partition.scheduling.gang_places import add_up
+from kornel.core.partition.scheduling.lapsing import LOOKS_PER_TIMEOUT
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import admission
+from kornel.core.partition.waiting.gathering import minimum_members
+from kornel.core.partition.waiting.rooms import UNSERVED
+from kornel.core.partition.waiting.waking import wake_admitted
+from kornel.core.policies.application_order import usage_shares
+from kornel.core.policies.claim_order import comes_before, lent_to_child, limits_of, line_key, waits_since
+from kornel.core.policies.queue_order import fair_share
+
+WAITERS_PER_UNIT: Final = 20
+"""The number of waiters looked at that count as one decision in the budget of a slice."""
+PAUSE_PER_WAITER_NS: Final = 100_000
+"""The time to the next choice for each waiter looked at, so that choices take a small part of the time."""
+
+
+def is_due(state: PartitionState, now_ns: int) -> bool:
+    """Tells whether to choose now who may save below limits where too little came free."""
+    return now_ns >= state.reserving.choose_at_ns
+
+
+def choose_savers(state: PartitionState, now_ns: int) -> int:
+    """Lets those save for whom too little came free lately, in the line in which room is saved. Returns the cost in
+    decisions."""
+    round_ = state.reserving
+    short, round_.short = round_.short, {}
+    assert round_.delay_ns is not None, "otherwise nothing is noted"
+    found: dict[Allocation, Pairs] = {}
+    looked, again_ns = 0, 0
+    for limit, shapes in short.items():
+        for shape in shapes:
+            for group in limit.parked.get(shape, ()):
+                looked += 1
+                if not isinstance(group, AskGroup) or limit.admits(shape.pairs):
+                    continue
+                ask, pairs = _stands_for(group, now_ns - round_.delay_ns)
+                due_ns = waits_since(ask) + round_.delay_ns + 1
+                if now_ns >= due_ns:
+                    found[ask] = pairs
+                else:
+                    round_.short[limit] = shapes
+                    again_ns = min(again_ns or due_ns, due_ns)
+    # Those at whose limit somebody before them in the line wants to save do not save anywhere meanwhile.
+    wanted: set[Queue | Account] = set()
+    for ask in sorted(found, key=line_key):
+        limits = _refusing(ask, found[ask])
+        if wanted.isdisjoint(limits):
+            _save_in_turn(state, ask, found[ask], limits, now_ns)
+        wanted.update(limits)
+    round_.choose_not_before_ns = now_ns + PAUSE_PER_WAITER_NS * max(0, looked - WAITERS_PER_UNIT)
+    round_.choose_at_ns = max(again_ns, round_.choose_not_before_ns)
+    if again_ns or looked > WAITERS_PER_UNIT:
+        state.run_at(round_.choose_at_ns, _do_nothing)
+    return 1 + looked // WAITERS_PER_UNIT
+
+
+def _do_nothing(_now_ns: int) -> None:
+    """Stands for the slice that a timer brings about."""
+
+
+def _stands_for(group: AskGroup, latest_ns: int) -> tuple[Allocation, Pairs]:
+    """Returns the ask of *group* that is first in the line among those that came by *latest_ns*, or the first of all;
+    of a gang the least important member, with the amounts of all."""
+    if isinstance(group, GangUnit):
+        members = minimum_members(group)
+        return members[-1], add_up(members)
+    first = group.first_ask()
+    if waits_since(first) >= latest_ns:
+        aged = [ask for ask in group.unordered_asks() if waits_since(ask) < latest_ns]
+        first = min(aged or group.unordered_asks(), key=line_key)
+    return first, group.shape.pairs
+
+
+def _refusing(ask: Allocation, pairs: Pairs) -> tuple[Queue | Account, ...]:
+    """Returns the limits that let *ask* have no *pairs* now, whoever saves there, and those where it saves already."""
+    claim = ask.limit_claim
+    saves = () if claim is None else claim.limits
+    return tuple(limit for limit in limits_of(ask) if limit in saves or not limit.admits(pairs))
+
+
+def _save_in_turn(
+    state: PartitionState, ask: Allocation, pairs: Pairs, limits: tuple[Queue | Account, ...], now_ns: int
+) -> None:
+    """Lets *ask* save *pairs* below *limits*, in the place of those behind it in the line, unless something else keeps
+    it back too."""
+    there = {limit.saving: None for limit in limits if limit.saving is not None}
+    own = ask.limit_claim
+    if own is not None and own.limits == limits:
+        return
+    if any(line_key(claim.ask) < line_key(ask) for claim in there):
+        return
+    if any(_lapsed_there(state, limit, pairs) for limit in limits) or not _can_come_true(state, ask, pairs, limits):
+        return
+    if not all(_is_in_turn(ask, pairs, limit) for limit in limits):
+        return
+    for claim in there:
+        end_saving_below(state, claim.ask)
+    claim = save_below(state, ask, pairs, limits, now_ns)
+    claim.missing = _find_missing(claim)
+    claim.stalled_ns = 0 if own is None else own.stalled_ns
+    _look_later(state, claim, now_ns)
+
+
+def _can_come_true(state: PartitionState, ask: Allocation, pairs: Pairs, limits: tuple[Queue | Account, ...]) -> bool:
+    """Tells whether *limits* could hold *pairs* if everybody below had ended, no limit of applications keeps *ask*
+    back, and nodes could hold it and its gang."""
+    application = ask.application
+    if application.state in UNSERVED or application.backoff_until_ns:
+        return False
+    for limit in limits:
+        most = limit.max if isinstance(limit, Queue) else limit.limit.max
+        if any(amount > most.get(t, amount) for t, amount in pairs):
+            return False
+    if application.state is AppState.ACCEPTED and admission.may_run(state, application) is not None:
+        return False
+    return has_slot(state, ask) and all(_has_node(state, member) for member in _alike(ask))
+
+
+def _alike(ask: Allocation) -> list[Allocation]:
+    """Returns *ask*, or a member of each shape of the gang for which it stands."""
+    unit = ask.group
+    if not isinstance(unit, GangUnit):
+        return [ask]
+    return list({(member.shape, member.spec.required_node): member for member in minimum_members(unit)}.values())
+
+
+def _has_node(state: PartitionState, ask: Allocation) -> bool:
+    """Tells whether an open node has or could have room for *ask*, beside what those before it in the line save
+    there."""
+    required = ask.spec.required_node
+    if required:
+        node = state.nodes.get(required)
+        return node is not None and node.could_hold_shape(ask.shape)
+    refused = ask.refused or ()
+    return any(node.node_id not in refused and _could_hold(node, ask) for node in state.node_order)
+
+
+def _could_hold(node: Node, ask: Allocation) -> bool:
+    before = [claim for claim in saved_on(node) if line_key(claim.ask) < line_key(ask)]
+    return node.has_room_for(ask.shape) or can_save(node, ask, before)
+
+
+def _is_in_turn(ask: Allocation, pairs: Pairs, limit: Queue | Account) -> bool:
+    """Tells whether nobody whom *ask* does not come before, and who asks for less, is to be served first below *limit*
+    because of a smaller share.
+
+    Otherwise a queue with an old backlog of large asks would have the limit for itself, whatever the others have. This
+    matters only when it begins to save: from then on it keeps its turn.
+    """
+    if _comes_later(ask, limit):
+        return False
+    asked, seen = dict(pairs), set[tuple[Application, int]]()
+    for shape, room in limit.parked.items():
+        if shape.no_room or all(amount >= asked.get(t, 0) for t, amount in shape.pairs):
+            continue
+        for waiter in room:
+            other = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
+            key = other.application, other.spec.priority
+            if key not in seen and _has_less(other, ask) and not comes_before(ask, other):
+                return False
+            seen.add(key)
+    return True
+
+
+def _comes_later(ask: Allocation, limit: Queue | Account) -> bool:
+    """Tells whether the cycle is about to try asks below *limit* that are to be served before *ask* because of a
+    smaller share."""
+    leaf, application = ask.queue, ask.application
+    if leaf.properties.sort_policy is SortPolicy.FAIR:
+        share = usage_shares(application)
+        by_priority, priority = leaf.properties.sort_by_priority, ask.spec.priority
+        for other in leaf.order.members:
+            if not (by_priority and priority > other.rank) and usage_shares(other) < share:
+                return True
+    top = limit if isinstance(limit, Queue) else limit.queue
+    for queue, parent in pairwise(leaf.lineage()):
+        if queue is top:
+            break
+        share_of_queue, priority = fair_share(queue), lent_to_child(ask, parent)
+        for sibling in parent.order.members:
+            first = parent.properties.sort_by_priority and priority > sibling.rank
+            if not first and fair_share(sibling) < share_of_queue:
+                return True
+    return False
+
+
+def _has_less(ask: Allocation, other: Allocation) -> bool:
+    """Tells whether the queue of *ask* has a smaller share than that of *other* below their common queue, or its
+    application in a leaf that is sorted so."""
+    leaf, other_leaf = ask.queue, other.queue
+    if leaf is other_leaf:
+        fair = leaf.properties.sort_policy is SortPolicy.FAIR
+        return fair and usage_shares(ask.application) < usage_shares(other.application)
+    above, other_above = leaf.lineage(), other_leaf.lineage()
+    child = next(queue for queue in above if queue.parent in other_above)
+    other_child = next(queue for queue in other_above if queue.parent is child.parent)
+    return fair_share(child) < fair_share(other_child)
+
+
+def _lapsed_there(state: PartitionState, limit: Queue | Account, pairs: Pairs) -> bool:
+    """Tells whether the claim of somebody who lacked no more than *pairs* do has lapsed at *limit*."""
+    lapsed = state.reserving.lapsed.get(limit)
+    if not lapsed:
+        return False
+    lacks = find_lacking(limit, pairs)
+    return any(all(lacks.get(t, 0) >= amount for t, amount in lacked.items()) for lacked in lapsed)
+
+
+def _look_later(state: PartitionState, claim: LimitClaim, now_ns: int) -> None:
+    claim.looked_ns = now_ns
+    pause_ns = max(1, claim.ask.queue.properties.reservation_timeout_ns // LOOKS_PER_TIMEOUT)
+    state.run_at(now_ns + pause_ns, partial(_look_at, state, claim))
+
+
+def _look_at(state: PartitionState, claim: LimitClaim, now_ns: int) -> None:
+    if claim not in state.reserving.at_limits:
+        return
+    ask = claim.ask
+    if not _can_come_true(state, ask, claim.pairs, claim.limits):
+        end_saving_below(state, ask)
+        return
+    missing = _find_missing(claim)
+    if missing < claim.missing:
+        claim.missing, claim.stalled_ns = missing, 0
+    # While it collects on a node as well, the clock of that claim runs for both.
+    elif ask.reservation is None and _keeps_back(claim):
+        claim.stalled_ns += now_ns - claim.looked_ns
+    if claim.stalled_ns < ask.queue.properties.reservation_timeout_ns:
+        _look_later(state, claim, now_ns)
+        return
+    ask.lapsed_ns = now_ns
+    lapse_below(state, ask)
+
+
+def _find_missing(claim: LimitClaim) -> float:
+    """Returns the sum, over the types, of the part that is missing of what *claim* saves at the limit where most is
+    missing, between 0 and 1 each."""
+    missing: dict[int, int] = {}
+    for limit in claim.limits:
+        for t, amount in find_lacking(limit, claim.pairs).items():
+            missing[t] = max(amount, missing.get(t, 0))
+    return sum(missing.get(t, 0) / amount for t, amount in claim.pairs if amount)
+
+
+def _keeps_back(claim: LimitClaim) -> bool:
+    """Tells whether somebody else waits at a limit of *claim* for what is free there, who could be placed or save if
+    nothing were saved."""
+    group = claim.ask.group
+    for limit in claim.limits:
+        most = limit.max if isinstance(limit, Queue) else limit.limit.max
+        for shape, room in limit.parked.items():
+            free = any(limit.used[t] < most.get(t, 0) for t, _ in shape.pairs)
+            if free and not shape.no_room and any(waiter is not group for waiter in room):
+                return True
+    return False
+
+
+def review_claims(state: PartitionState) -> int:
+    """Ends the claims below limits that cannot come true any more, and wakes those to whom what is saved has come to be
+    lent. Returns how many waiters were looked at."""
+    looked = 0
+    for claim in list(state.reserving.at_limits):
+        if claim not in state.reserving.at_limits:
+            continue
+        if not _can_come_true(state, claim.ask, claim.pairs, claim.limits):
+            end_saving_below(state, claim.ask)
+            continue
+        for limit in claim.limits:
+            looked += sum(map(len, limit.parked.values()))
+            wake_admitted(state, limit)
+    return looked
