@@ -38,6 +38,7 @@ from kornel.core.preemption.guarantee.allowances import Terms
 from kornel.core.preemption.guarantee.candidates import Candidates as VictimCandidates
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
+from kornel.core.preemption.guarantee.order import full_order
 from kornel.core.preemption.guarantee.planner import KIND, Within, plan_preemption
 from kornel.core.preemption.guarantee.prospects import KnownProspects
 from kornel.core.preemption.guarantee.unit_devices import DevicesBeside, assign_devices, want_devices
@@ -48,7 +49,7 @@ from kornel.core.preemption.guarantee.unit_reach import NODES_AT_ONCE, Reach
 from kornel.core.preemption.guarantee.victim_orders import COSTS
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
-from kornel.core.preemption.walk import walk_over
+from kornel.core.preemption.walk import Candidate, walk_over
 
 MOST_STEPS: Final = 20_000
 """More steps than a search takes."""
@@ -153,7 +154,7 @@ class UnitSearch:
         """
         self.steps_left = max(0, self.steps_left - 1)
         if self._packing is not None:
-            return self._advance_packing(view)
+            return self._advance_packing(UnitView(view), tools.victims)
         strict = UnitView(view)
         if self._fence is None:
             refused = self._begin_search(strict)
@@ -251,7 +252,7 @@ class UnitSearch:
         caller has to call again."""
         if self._failure is None:
             if self._dropping is None:
-                self._walk_nodes(view, index)
+                self._found = list(self._walk_nodes(view, index, self._found))
                 self._dropping = self._drop_spare_victims(view)
             plan = next(self._dropping)
             if plan is None:
@@ -352,23 +353,26 @@ class UnitSearch:
         found = plan_preemption(view, asking, index=tools.victims, known=tools.known, now_ns=now_ns, within=within)
         return found if isinstance(found, Refusal) else replace(found, ask=ask)
 
-    def _walk_nodes(self, view: UnitView, index: VictimIndex) -> None:
-        """Chooses the victims on each node by one walk for all members there, who were served one after the other.
+    def _walk_nodes(
+        self, view: UnitView, index: VictimIndex, found: Sequence[PreemptionPlan]
+    ) -> Sequence[PreemptionPlan]:
+        """Returns the places *found* with the victims on each node chosen by one walk for all members there, where that
+        ends with milder ones.
 
         Those for devices, for queues and guarantees, with their gangs and by prices stay as they were found.
         """
         entitled = self._find_entitlement(view)
-        victims = {victim: place.node for place in self._found for victim in place.victims}
+        victims = {victim: place.node for place in found for victim in place.victims}
         odd = self._anywhere or want_devices(self._members) or COSTS[view.victim_order] is not None
         if odd or isinstance(entitled, Refusal) or self._fence is None or find_whole_gangs(list(victims)):
-            return
+            return found
         needs = Needs(self._whole, self._fence, entitled)
         terms = Terms(self._whole, self._fence, entitled, needs)
         candidates = VictimCandidates(self._whole, self._fence, terms, index)
         pools = {node: list(chain.from_iterable(candidates.on_node(node))) for node in victims.values()}
         going = {node: [c for c in pool if victims.get(c[4]) is node] for node, pool in pools.items()}
         for node, pool in pools.items():
-            places = [place for place in self._found if place.node is node]
+            places = [place for place in found if place.node is node]
             wanted = sum_amounts(place.ask for place in places)
             lacking = [wanted.get(t, 0) - node.beside[t] for t, _ in self._whole.shape.pairs]
             room = terms.room.copy()
@@ -376,13 +380,14 @@ class UnitSearch:
                 for r, amount in other[5].uses:
                     room[r] -= amount
             chosen = walk_over(lacking + needs.base[len(lacking) :], room, pool, all_served=all(needs.owed))
-            if chosen is not None and {c[3] for c in chosen} != {c[3] for c in going[node]}:
+            if chosen is not None and _worst_first(chosen) < _worst_first(going[node]):
                 going[node] = chosen
                 gone = next(place for place in places if place.victims)
                 order = tuple(candidates.adjusted_priority(victim[4]) for victim in chosen)
                 moved = replace(gone, victims=tuple(victim[4] for victim in chosen), adjusted=order)
                 kept = {place.ask: replace(place, victims=(), adjusted=()) for place in places} | {gone.ask: moved}
-                self._found = [kept.get(place.ask, place) for place in self._found]
+                found = [kept.get(place.ask, place) for place in found]
+        return found
 
     def _allowed_nodes(self, ask: Allocation) -> Callable[[Node], bool]:
         refused = self._refused.get(ask, frozenset())
@@ -434,14 +439,14 @@ class UnitSearch:
         rest = [victim for victim in victims if victim not in parts]
         return assign_devices([(place.ask, place.node) for place in self._found], rest, view.given_up) is None
 
-    def _advance_packing(self, view: PartitionView) -> UnitPlan | Refusal | None:
+    def _advance_packing(self, view: UnitView, index: VictimIndex) -> UnitPlan | Refusal | None:
         assert self._packing is not None, "the caller has looked"
         if not self._packing.take_steps():
             return None
         self._cut_short = not self._packing.exhaustive
         other = self._packing.make_plan(mends=self.mends)
         if other is not None and (self._greedy is None or _key_of(other) < _key_of(self._greedy)):
-            return other
+            return replace(other, places=tuple(self._walk_nodes(view, index, other.places)))
         return self._give_answer()
 
     def _give_answer(self) -> UnitPlan | Refusal:
@@ -520,6 +525,10 @@ class _Freed:
 def _key_of(plan: UnitPlan) -> tuple[bool, bool, bool, int, int]:
     """Returns the sort key of *plan*: plans without whole gangs come first, then the order of B.11 counts."""
     return (bool(find_whole_gangs(plan.victims)), *key_of_plan(plan))
+
+
+def _worst_first(victims: Sequence[Candidate]) -> list[tuple[int, int, int, int, str]]:
+    return sorted(map(full_order, victims), reverse=True)
 
 
 def _open_nodes(domain: Domain) -> list[Node]:
