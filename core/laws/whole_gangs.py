@@ -93,6 +93,13 @@ def leave_whole(victims: Sequence[Allocation]) -> dict[Allocation, Application]:
     }
 
 
+def leave_minimum(victims: Sequence[Allocation]) -> dict[Allocation, Application]:
+    """Returns the victims whose gang leaves as a whole and not one by one, because it has a minimum, each with its
+    application."""
+    losses = _group_losses(victims)
+    return {v: gang for v, gang in leave_whole(victims).items() if any(_find_shortfalls(gang, losses[gang]))}
+
+
 def _group_losses(victims: Sequence[Allocation]) -> dict[Application, dict[Allocation, None]]:
     """Returns the members of gangs among *victims*, by application."""
     found: dict[Application, dict[Allocation, None]] = {}

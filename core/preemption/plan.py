@@ -118,7 +118,7 @@ class UnitPlan:
     fence: Queue
     mends: bool = False
     cut_short: bool = False
-    """Tells whether the search ended before all ways were tried, so that fewer victims might be enough."""
+    """Tells whether the search ended before all ways were tried, so that milder victims might be enough."""
 
     @property
     def victims(self) -> tuple[Allocation, ...]:

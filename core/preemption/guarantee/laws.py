@@ -23,7 +23,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.plan import PreemptionPlan, Spared
+from kornel.core.preemption.plan import NOBODY_SPARED, PreemptionPlan, Spared
 
 
 def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
@@ -414,7 +414,7 @@ def _check_mildest(case: _Case) -> Iterator[Violation]:
     parcels = order_of_parcels(case.victims, order)
     here = list_milder(plan.node, case.victims, max(parcels.values()), order, plan.spared)
     if here:
-        whole = whole_gangs.leave_whole(case.victims)
+        whole = whole_gangs.leave_minimum(case.victims)
         tasks = {task.key: task for task in (*here, *case.victims) if task not in whole}
         needs = _list_needs(_Case(view, replace(plan, victims=tuple(tasks.values()))))
         orders = {key: order(task) for key, task in tasks.items()}
@@ -453,7 +453,7 @@ def victim_order(fence: Queue) -> VictimOrder:
 def order_of_parcels(victims: Sequence[Allocation], order: VictimOrder) -> dict[str, plain_walk.Order]:
     """Returns the sort keys of *victims* as they leave, by name; a gang that leaves as a whole has the worst of its
     members."""
-    whole = whole_gangs.leave_whole(victims)
+    whole = whole_gangs.leave_minimum(victims)
     found = {victim.key: order(victim) for victim in victims if victim not in whole}
     for application in dict.fromkeys(whole.values()):
         members = [order(victim) for victim in victims if whole.get(victim) is application]
@@ -463,7 +463,11 @@ def order_of_parcels(victims: Sequence[Allocation], order: VictimOrder) -> dict[
 
 
 def list_milder(
-    node: Node, victims: Sequence[Allocation], worst: plain_walk.Order, order: VictimOrder, spared: Spared
+    node: Node,
+    victims: Sequence[Allocation],
+    worst: plain_walk.Order,
+    order: VictimOrder,
+    spared: Spared = NOBODY_SPARED,
 ) -> list[Allocation]:
     """Returns the tasks on *node* that are milder than *worst*, without *victims* and those that are *spared*."""
     level, leaving = 2 * worst[0] + worst[1], set(victims)

@@ -6,12 +6,12 @@ counts by itself. This module follows the text of the rules, and does not depend
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from kornel.core.domain.gangs import HARD
 from kornel.core.domain.resources import NOTHING
 from kornel.core.domain.topology import Wish
-from kornel.core.laws import freed_devices, overkill, whole_gangs
+from kornel.core.laws import freed_devices, overkill, plain_walk, whole_gangs
 from kornel.core.laws.limits import check_limits
 from kornel.core.laws.verdict import Law, Violation, path_of
 from kornel.core.model.allocations import Allocation
@@ -20,7 +20,9 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.guarantee.laws import (
+    BY_IMPORTANCE,
     Case,
+    admission_of,
     check_eligible,
     check_law_2,
     check_law_3,
@@ -29,6 +31,9 @@ from kornel.core.preemption.guarantee.laws import (
     check_law_7,
     declares_share,
     expected_usage,
+    find_fence,
+    list_milder,
+    victim_order,
 )
 from kornel.core.preemption.plan import UnitPlan
 
@@ -41,6 +46,7 @@ def check(view: PartitionView, plan: UnitPlan) -> tuple[Violation, ...]:
         for rule in (
             _check_whole, check_eligible, check_law_2, check_law_3, _check_law_4, check_law_5, check_law_6, check_law_7,
             _check_gangs, _check_places, _check_devices, _check_domains, _check_queues, _check_minimal,
+            _check_mildest,
         )
         for violation in rule(case)
     ) + tuple(check_limits([place.ask for place in plan.places], view.types.names))  # fmt: skip
@@ -243,7 +249,8 @@ def _check_queues(case: _UnitCase) -> Iterator[Violation]:
 
 def _check_minimal(case: _UnitCase) -> Iterator[Violation]:
     """Yields victims without which all members would still have their places."""
-    needs, keys = whole_gangs.merge_gangs(_list_needs(case), case.victims)
+    everywhere = [need for node in case.on_node for need in _list_node_needs(case, node, case.victims)]
+    needs, keys = whole_gangs.merge_gangs([*everywhere, *_list_queue_needs(case)], case.victims)
     needed = _needed_for_devices(case)
     if needed:
         _, spare = whole_gangs.merge_gangs([], [victim for victim in case.victims if victim.key not in needed])
@@ -251,17 +258,42 @@ def _check_minimal(case: _UnitCase) -> Iterator[Violation]:
     yield from overkill.check(needs, keys)
 
 
-def _list_needs(case: _UnitCase) -> list[overkill.Need]:
-    """Returns all amounts that have to be freed: on each node for the members there, and in each queue and guarantee
-    for all members."""
+def _check_mildest(case: _UnitCase) -> Iterator[Violation]:
+    """Yields nodes on which the plain walk for the members there ends with milder victims.
+
+    Not judged: victims that leave for a queue or a guarantee, for devices or with their gangs, and those in the order
+    of their prices.
+    """
+    odd = case.view.victim_order != BY_IMPORTANCE or bool(_devices_by_node(case) or _list_queue_needs(case))
+    if odd or whole_gangs.leave_minimum(case.victims):
+        return
+    order = victim_order(find_fence(case))
+    for node in case.on_node:
+        victims = {victim.key: order(victim) for victim in case.victims if victim.node is node}
+        milder = list_milder(node, case.victims, max(victims.values()), order) if victims else []
+        if milder:
+            tasks = {task.key: task for task in (*milder, *case.victims) if task.node is node}
+            others = [victim for victim in case.victims if victim.node is not node]
+            needs = _list_node_needs(case, node, tasks.values())
+            orders = {key: order(task) for key, task in tasks.items()}
+            yield from plain_walk.check(needs, orders, admission_of(case.view, case.ask, tasks, others), victims)
+
+
+def _list_node_needs(case: _UnitCase, node: Node, victims: Collection[Allocation]) -> list[overkill.Need]:
+    """Returns the amounts that have to be freed on *node* for the members there, with what each of *victims* frees."""
+    found: list[overkill.Need] = []
+    for t in case.demand:
+        lack = case.on_node[node].get(t, 0) - case.find_room(node, t)
+        freed = {victim.key: dict(victim.shape.pairs).get(t, 0) for victim in victims if victim.node is node}
+        found.append(overkill.Need(f"{case.names[t]} on {node.node_id}", lack, freed, _justified_by(case, t, victims)))
+    return found
+
+
+def _list_queue_needs(case: _UnitCase) -> list[overkill.Need]:
+    """Returns the amounts that have to be freed in queues and guarantees for all members."""
     found: list[overkill.Need] = []
     entitling = case.entitling_queues()
     for t, asked in case.demand.items():
-        name = case.names[t]
-        mine = frozenset(v.key for v in case.victims if t in entitling or declares_share(case, v, t))
-        for node, wanted in case.on_node.items():
-            lack = wanted.get(t, 0) - case.find_room(node, t)
-            found.append(overkill.Need(f"{name} on {node.node_id}", lack, case.freed_on(node, t), mine))
         for queue in case.ask_path:
             before = expected_usage(queue, t)
             needed = 0
@@ -271,5 +303,12 @@ def _list_needs(case: _UnitCase) -> list[overkill.Need]:
                 needed = max(needed, before + asked - max(queue.guaranteed[t], before))
             if needed > 0:
                 below = {v.key: dict(v.shape.pairs).get(t, 0) for v in case.victims if queue in path_of(v.queue)}
-                found.append(overkill.Need(f"{name} in {queue.path}", needed, below, mine))
+                mine = _justified_by(case, t, case.victims)
+                found.append(overkill.Need(f"{case.names[t]} in {queue.path}", needed, below, mine))
     return found
+
+
+def _justified_by(case: _UnitCase, t: int, victims: Collection[Allocation]) -> frozenset[str]:
+    """Returns the keys of those of *victims* that may be taken for type *t*."""
+    entitling = case.entitling_queues()
+    return frozenset(victim.key for victim in victims if t in entitling or declares_share(case, victim, t))

@@ -1,13 +1,13 @@
-"""Tries all ways to make room for a gang that preempts as a unit: sets of victims, milder and smaller sets first, and
-for each set all ways to place the members on the nodes (preemption.md B.11).
+"""Makes room for a gang that preempts as a unit where places found one after the other do not do: by one walk over all
+candidates, with all ways to place the members on the nodes (preemption.md B.11).
 
-It is for small problems, and ends after a limited number of steps; its answer then says that not all ways were tried.
+It is for small problems, and ends after a limited amount of work; its answer then says that not all ways were tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Container, Generator, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from kornel.core.domain.devices import DeviceRequest
@@ -29,11 +29,10 @@ from kornel.core.preemption.guarantee.unit_devices import SHARING_WORK, assign_d
 from kornel.core.preemption.guarantee.unit_domains import Bound
 from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, UnitPlan
 from kornel.core.preemption.victim_index import CLASSES, VictimIndex, age_of, reluctance_of
+from kornel.core.preemption.walk import Candidate, Effects, Walk, list_firsts
 
-MOST_STEPS: Final = 20_000
-"""The most victims that a search tries before it ends."""
 STEPS_AT_ONCE: Final = 200
-"""The number of steps that are taken at once, which takes about two milliseconds."""
+"""The work that is done at once, which takes about two milliseconds."""
 MOST_SPREADS: Final = 2_000
 """The most times that a member is tried on a node for one set of victims."""
 MOST_WORK: Final = 400_000
@@ -46,69 +45,23 @@ MOST_NODES: Final = 32
 MOST_VICTIMS: Final = 96
 MOST_MEMBERS: Final = 32
 """The bounds of a small problem."""
+EVERYTHING: Final = 2**62
+"""A need that is never met, so that a walk takes everybody whom the laws let go."""
 
 
 def is_small(view: PartitionView, members: Sequence[Allocation]) -> bool:
-    """Tells whether the partition and *members* are few enough to try all ways."""
+    """Tells whether the partition and *members* are few enough to try all ways to place them."""
     if len(members) > MOST_MEMBERS or len(view.nodes) > MOST_NODES:
         return False
     return sum(len(node.allocations) for node in view.nodes.values()) <= MOST_VICTIMS
 
 
-SUBSETS: Final = ((0,), (0, 1), (0, 2), CLASSES)
-"""The sets of classes of victims that are tried, in the order in which their solutions compare."""
-
-
-class _Item(NamedTuple):
-    """A victim, or a gang that leaves as a whole."""
-
-    reluctance: int
-    adjusted: int
-    rest: tuple[int, int, str]
-    victims: tuple[Allocation, ...]
-    frees: tuple[tuple[Node, Pairs], ...]
-    """The amounts that it frees on each node."""
-    gains: Pairs
-    """The contributions to the needs of queues and guarantees, as (need, amount)."""
-    uses: Pairs
-    """The amounts that it takes from the rooms of law 2 and of the surplus of gangs, as (room, amount)."""
-    holds: frozenset[tuple[str, str, int]] = frozenset()
-    """The parts of devices that it holds, as (node, device, thousandths), if the gang wants any."""
-    serves: tuple[int, ...] = ()
-    """The needs that justify its leaving."""
-
-    @property
-    def weight(self) -> int:
-        return len(self.victims)
-
-    def is_like(self, other: _Item) -> bool:
-        """Tells whether *other*, which precedes it, has the same effects and is at least as good."""
-        return (
-            self.weight == other.weight == 1
-            and self.adjusted == other.adjusted
-            and self.frees == other.frees
-            and self.gains == other.gains
-            and self.uses == other.uses
-            and self.holds == other.holds
-            and self.serves == other.serves
-        )
-
-
-class _Frame:
-    """One more chosen victim: the position at which the next one is searched, and the items that were tried there."""
-
-    __slots__ = ("at", "left", "passed", "room")
-
-    def __init__(self, at: int, left: int, room: list[int]) -> None:
-        self.at = at
-        self.left: Final = left
-        """The number of victims that are still to be chosen."""
-        self.room: Final = room
-        self.passed: list[_Item] = []
-
-
 class Packing:
-    """The search of all ways for one gang."""
+    """The walk for one gang.
+
+    It takes everybody whom the laws let go, which is only of use if all members find places then. Who is not needed for
+    that is given back, the last one first.
+    """
 
     def __init__(
         self,
@@ -119,11 +72,9 @@ class Packing:
         entitled: Entitlement,
         refused: Mapping[Allocation, frozenset[str]],
         index: VictimIndex,
-        known: UnitPlan | None,
         bound: Sequence[Bound],
     ) -> None:
-        """Prepares the search. *known* is a plan without whole gangs that was found before; only better ones count.
-        *bound* are the groups that require a domain."""
+        """Prepares the walk. *bound* are the groups that require a domain."""
         self._whole = whole
         self._fence = fence
         self._names = view.types.names
@@ -134,282 +85,221 @@ class Packing:
         self._types = [t for t, _ in whole.shape.pairs]
         self._groups = _group_members(members, refused, bound)
         self._given_up = view.given_up
-        self._wants_devices = want_devices(members)
-        self._devices = _DevicesLeft(view.given_up) if self._wants_devices else None
+        self._devices = _DevicesLeft(view.given_up) if want_devices(members) else None
         for node in sorted(view.nodes.values(), key=lambda node: node.node_id):
             if any(can_take_claim(node, ask) for ask in members):
                 room = node.beside
                 self._rooms[node] = {t: room[t] for t in self._types}
-        self._items = sorted(self._list_items(view, candidates))
-        gangs = sorted(self._list_gangs(candidates, terms))
+        self._pool: list[list[Candidate]] = [[] for _ in CLASSES]
+        for node in view.nodes.values():
+            for level, part in enumerate(candidates.on_node(node)):
+                self._pool[level] += part
+        self._members: dict[str, dict[Allocation, int]] = {}
+        """The members of each gang that may leave as a whole, each with its order, by the key of its candidate."""
+        self._gangs: list[list[Candidate]] = [[] for _ in CLASSES]
+        for gang, orders in _list_gangs(candidates, terms):
+            self._members[gang[3]] = orders
+            self._gangs[max(map(reluctance_of, orders))].append(gang)
         self._room: Final = terms.room
-        self._pools: list[list[_Item]] = []
-        # With a plan that takes no whole gang, none is taken.
-        for entire in ((), tuple(gangs)) if known is None else ((),):
-            for classes in SUBSETS:
-                pool = sorted(item for item in (*self._items, *entire) if item.reluctance in classes)
-                if (pool or not self._pools) and pool not in self._pools:
-                    self._pools.append(pool)
-        self._known = known
         self._bound = bound
-        self._pool_at = 0
-        self._weight = 0
-        self._stack: list[_Frame] = []
-        self._chosen: list[_Item] = []
-        self._best: tuple[tuple[_Item, ...], dict[Allocation, Node]] | None = None
-        self._steps = 0
+        self._best: tuple[list[Candidate], dict[Allocation, Node]] | None = None
         self._work = 0
-        """The work of spreading members, which does not count as steps."""
-        self._spread: _Spread | None = None
-        """The attempt to spread the members with the victims chosen last, while it is under way."""
+        self._rested_at = 0
         self.exhaustive = True
-        self._over = False
+        self._search = self._search_classes()
 
     def take_steps(self) -> bool:
-        """Takes some steps. Returns whether the search has ended."""
-        until = self._steps + self._work + STEPS_AT_ONCE
-        while not self._over:
-            if self._steps >= MOST_STEPS or self._work >= MOST_WORK:
-                self.exhaustive, self._over = False, True
-            elif self._steps + self._work >= until:
-                return False
-            elif self._spread is not None:
-                self._go_on_spreading(self._spread)
-            elif self._stack:
-                self._take_step()
-            else:
-                self._begin_weight()
-        return True
+        """Takes some steps. Returns whether the walk has ended."""
+        until = self._work + STEPS_AT_ONCE
+        while self._work < until:
+            if self._work >= MOST_WORK:
+                self.exhaustive = False
+                return True
+            if next(self._search, self) is self:
+                return True
+        return False
 
-    def best_plan(self, mends: bool) -> UnitPlan | None:
-        """Returns the best plan that was found, or ``None`` if none is better than the known one."""
+    def make_plan(self, *, mends: bool) -> UnitPlan | None:
+        """Returns the plan that was found; ``None``: there is none."""
         if self._best is None:
             return None
-        items, nodes = self._best
-        return self._make_plan(items, nodes, mends=mends)
+        victims, nodes = self._best
+        return self._describe_plan(victims, nodes, mends=mends)
 
-    def _begin_weight(self) -> None:
-        """Continues with the next number of victims or the next pool, or ends the search if there is a solution."""
-        if self._best is not None or self._pool_at >= len(self._pools):
-            self._over = True
-            return
-        pool = self._pools[self._pool_at]
-        if self._weight > sum(item.weight for item in pool) or self._is_no_better():
-            self._pool_at += 1
-            self._weight = 0 if self._weight == 0 else 1
-            return
-        if self._weight == 0:
-            self._weight = 1
-            self._steps += 1
-            self._try_chosen()
-            return
-        self._stack.append(_Frame(0, self._weight, self._room))
-        self._weight += 1
+    def _search_classes(self) -> Iterator[None]:
+        """Walks over growing sets of classes, first without whole gangs, until all members have places. Pauses after
+        some work."""
+        for gangs in (False, True) if self._members else (False,):
+            for level in CLASSES:
+                if not self._pool[level] and not (gangs and self._gangs[level]) and level:
+                    continue
+                pool = [
+                    candidate
+                    for at in CLASSES[: level + 1]
+                    for part in (self._pool[at], self._gangs[at] if gangs else [])
+                    for candidate in sorted(part)
+                ]
+                plain = self._walk((), pool)
+                yield from self._try_walk(plain.taken)
+                for first in () if self._best is not None else list_firsts(plain.kept, _alike):
+                    ahead = {candidate[3] for candidate in first}
+                    again = self._walk(first, [candidate for candidate in pool if candidate[3] not in ahead])
+                    yield from self._try_walk(again.taken)
+                    if self._best is not None:
+                        break
+                if self._best is not None:
+                    return
 
-    def _is_no_better(self) -> bool:
-        """Tells whether the known plan is better than every plan of the present pool with the next number of
-        victims."""
-        if self._known is None:
-            return False
-        known = key_of_plan(self._known)
-        mildest = min((_find_class(item.victims) for item in self._pools[self._pool_at]), default=(False, False))
-        return (*mildest, self._weight) > known[:3]
+    def _walk(self, first: Sequence[Candidate], pool: Sequence[Candidate]) -> Walk:
+        walk = Walk([EVERYTHING] * len(self._needs.base), self._room, all_served=all(self._needs.owed))
+        walk.take_from(chain(first, pool))
+        self._work += len(pool)
+        return walk
 
-    def _take_step(self) -> None:
-        frame = self._stack[-1]
-        pool = self._pools[self._pool_at]
-        if frame.at >= len(pool) or not self._within_reach(frame, pool):
-            self._stack.pop()
-            if self._stack:
-                self._chosen.pop()
-            return
-        item = pool[frame.at]
-        frame.at += 1
-        if item.weight > frame.left or any(item.is_like(other) for other in frame.passed):
-            return
-        frame.passed.append(item)
-        self._steps += 1
-        room = frame.room.copy()
-        for r, amount in item.uses:
-            room[r] -= amount
-            if room[r] < 0:
-                return
-        self._chosen.append(item)
-        if item.weight == frame.left:
-            self._try_chosen()
-            self._chosen.pop()
-        else:
-            self._stack.append(_Frame(frame.at, frame.left - item.weight, room))
+    def _try_walk(self, taken: Sequence[Candidate]) -> Iterator[None]:
+        """Gives back who of *taken* is not needed, from the last one on, and notes the others with the places of the
+        members if there are any. Pauses after some work."""
+        kept = list(taken)
+        nodes = yield from self._find_places(kept)
+        for at in range(len(kept) - 1, -1, -1) if nodes is not None else ():
+            rest = kept[:at] + kept[at + 1 :]
+            without = yield from self._find_places(rest)
+            if without is not None:
+                kept, nodes = rest, without
+        if nodes is not None and (all(self._needs.owed) or self._are_justified(kept, nodes)):
+            self._best = kept, nodes
 
-    def _within_reach(self, frame: _Frame, pool: Sequence[_Item]) -> bool:
-        """Tells whether the remaining candidates of *pool* could supply the missing amount of each type, on whichever
-        nodes they are."""
-        rest = pool[frame.at :]
-        freed = [pairs for item in (*self._chosen, *rest) for node, pairs in item.frees if node in self._rooms]
-        for t, amount in self._whole.shape.pairs:
-            there = sum(max(0, room[t]) for room in self._rooms.values())
-            if amount > there + sum(dict(pairs).get(t, 0) for pairs in freed):
-                return False
-        return True
-
-    def _try_chosen(self) -> None:
-        """Begins to spread the members, if the chosen victims make enough room and are better than the best so far."""
-        if self._best is not None and _highest_of(self._chosen) >= _highest_of(self._best[0]):
-            return
+    def _find_places(self, victims: Sequence[Candidate]) -> Generator[None, None, dict[Allocation, Node] | None]:
+        """Returns a node for each member once *victims* have left; ``None``: they do not make enough room. Pauses after
+        some work."""
         base = self._needs.base.copy()
         rooms = {node: room.copy() for node, room in self._rooms.items()}
-        for item in self._chosen:
-            for i, amount in item.gains:
+        for victim in victims:
+            for i, amount in victim[5].gains:
                 base[i] -= amount
-            for node, pairs in item.frees:
-                if node in rooms:
-                    for t, amount in pairs:
-                        if t in rooms[node]:
-                            rooms[node][t] += amount
-        if max(base, default=0) > 0:
-            return
-        self._work += len(rooms) // NODES_PER_WORK
-        chosen = tuple(self._chosen)
-        # Nobody leaves only for a type that no guarantee covers, so it depends on the places who may leave.
-        accepts = None if all(self._needs.owed) else partial(self._is_justified, chosen)
-        self._spread = _Spread(self._groups, rooms, self._bound, self._devices, chosen, accepts)
-
-    def _go_on_spreading(self, spread: _Spread) -> None:
-        """Goes on spreading members. At the end, notes the victims if all members have found places."""
-        before = spread.work
-        ended = spread.take_steps()
-        self._work += spread.work - before
-        if not ended:
-            return
-        self._spread = None
+            for member in self._leaves_of(victim):
+                there = rooms.get(member.node) if member.node is not None else None
+                for t, amount in member.shape.pairs if there is not None else ():
+                    if there is not None and t in there:
+                        there[t] += amount
+        self._work += 1 + len(rooms) // NODES_PER_WORK
+        if self._work - self._rested_at >= STEPS_AT_ONCE:
+            self._rested_at = self._work
+            yield
+        if max(base, default=0) > 0 or not self._could_fit(rooms):
+            return None
+        spread = _Spread(self._groups, rooms, self._bound, self._devices, self._all_leaving(victims))
+        while True:
+            before = spread.work
+            ended = spread.take_steps()
+            self._work += spread.work - before
+            if ended:
+                break
+            yield
         if spread.cut_short or (self._devices is not None and self._devices.cut_short):
             self.exhaustive = False
-        if spread.places is None:
-            return
-        if self._known is not None and _key_of_items(spread.victims) >= key_of_plan(self._known):
-            return
-        self._best = spread.victims, spread.places
+        return spread.places
 
-    def _is_justified(self, items: Sequence[_Item], nodes: Mapping[Allocation, Node]) -> bool:
-        """Tells whether each of the victims *items* is justified if the members run on *nodes*: without it, a need that
-        it may be taken for would not be met, or the members would not find their devices."""
-        lacks: dict[tuple[Node | None, int], int] = {}
-        for i, amount in enumerate(self._needs.base):
-            lacks[None, i] = amount
+    def _could_fit(self, rooms: Mapping[Node, dict[int, int]]) -> bool:
+        """Tells whether *rooms* together hold what all members ask for."""
+        return all(sum(max(0, room[t]) for room in rooms.values()) >= amount for t, amount in self._whole.shape.pairs)
+
+    def _leaves_of(self, victim: Candidate) -> Sequence[Allocation]:
+        return tuple(self._members.get(victim[3], (victim[4],)))
+
+    def _all_leaving(self, victims: Sequence[Candidate]) -> list[Allocation]:
+        return [member for victim in victims for member in self._leaves_of(victim)]
+
+    def _are_justified(self, victims: Sequence[Candidate], nodes: Mapping[Allocation, Node]) -> bool:
+        """Tells whether each of *victims* is justified if the members run on *nodes*: without it, a need that it may be
+        taken for would not be met, or the members would not find their devices."""
+        lacks: dict[tuple[Node | None, int], int] = {(None, i): amount for i, amount in enumerate(self._needs.base)}
         indexes = {t: i for i, t in enumerate(self._types)}
         for ask, node in nodes.items():
             for t, amount in ask.shape.pairs:
                 place = node, indexes[t]
                 lacks[place] = lacks.get(place, -self._rooms[node][t]) + amount
         lacks = {place: amount for place, amount in lacks.items() if amount > 0}
-        gains = [_gains_at(item, indexes) for item in items]
+        gains = [self._gains_at(victim, indexes) for victim in victims]
         left = {place: amount - sum(gain.get(place, 0) for gain in gains) for place, amount in lacks.items()}
         return all(
-            any(place[1] in item.serves and left[place] + gain.get(place, 0) > 0 for place in lacks)
-            or self._leaves_devices(item, items, nodes)
-            for item, gain in zip(items, gains, strict=True)
+            any(place[1] in victim[5].serves and left[place] + gain.get(place, 0) > 0 for place in lacks)
+            or not self._leave_devices([other for other in victims if other is not victim], nodes)
+            for victim, gain in zip(victims, gains, strict=True)
         )
 
-    def _leaves_devices(self, item: _Item, items: Sequence[_Item], nodes: Mapping[Allocation, Node]) -> bool:
-        """Tells whether the members on *nodes* would not find their devices without *item*, one of *items*."""
-        if not item.holds:
-            return False
-        others = [victim for other in items if other is not item for victim in other.victims]
-        return assign_devices(nodes.items(), others, self._given_up) is None
+    def _gains_at(self, victim: Candidate, indexes: Mapping[int, int]) -> dict[tuple[Node | None, int], int]:
+        """Returns what *victim* contributes to each need, by place and index; ``None`` stands for queues and
+        guarantees."""
+        gains: dict[tuple[Node | None, int], int] = {(None, i): amount for i, amount in victim[5].gains}
+        for member in self._leaves_of(victim):
+            for t, amount in member.shape.pairs:
+                if t in indexes:
+                    gains[member.node, indexes[t]] = gains.get((member.node, indexes[t]), 0) + amount
+        return gains
 
-    def _list_items(self, view: PartitionView, candidates: Candidates) -> Iterator[_Item]:
-        for node in view.nodes.values():
-            for part in candidates.on_node(node):
-                for adjusted, age, earlier, key, victim, kind in part:
-                    frees = ((node, victim.shape.pairs),)
-                    rest = age, earlier, key
-                    holds = self._list_held((victim,))
-                    yield _Item(
-                        reluctance_of(victim),
-                        adjusted,
-                        rest,
-                        (victim,),
-                        frees,
-                        kind.gains,
-                        kind.uses,
-                        holds,
-                        kind.serves,
-                    )
+    def _leave_devices(self, victims: Sequence[Candidate], nodes: Mapping[Allocation, Node]) -> bool:
+        """Tells whether the members on *nodes* find their devices once *victims* have left."""
+        if self._devices is None:
+            return True
+        return assign_devices(nodes.items(), self._all_leaving(victims), self._given_up) is not None
 
-    def _list_held(self, victims: Sequence[Allocation]) -> frozenset[tuple[str, str, int]]:
-        """Returns the parts of devices that *victims* hold, if they matter."""
-        if not self._wants_devices:
-            return frozenset()
-        return frozenset(
-            (victim.node.node_id, *taken)
+    def _describe_plan(
+        self, victims: Sequence[Candidate], nodes: Mapping[Allocation, Node], *, mends: bool
+    ) -> UnitPlan:
+        left = sorted(self._all_leaving(victims), key=lambda victim: (reluctance_of(victim), victim.key))
+        adjusted = {
+            member: order
             for victim in victims
-            if victim.node is not None and victim.node.devices is not None
-            for taken in victim.node.devices.held_by(victim)
-        )
-
-    def _list_gangs(self, candidates: Candidates, terms: Terms) -> Iterator[_Item]:
-        for leaf in candidates.open_leaves():
-            for application in leaf.leaf.applications.values():
-                if not application.leaves_whole or not candidates.may_lose(application):
-                    continue
-                members = [member for member in members_of(application) if is_bound(member)]
-                if not members or not can_leave_whole(members):
-                    continue
-                if leaf.highest is not None and any(member.priority > leaf.highest for member in members):
-                    continue
-                shapes = [member.shape for member in members]
-                kind = terms.kind_of_gang(leaf, shapes, shapes, candidates.surplus_rooms(application))
-                if kind is None:
-                    continue
-                by_node: dict[Node, dict[int, int]] = {}
-                for member in members:
-                    assert member.node is not None, "what runs has a node"
-                    amounts = by_node.setdefault(member.node, {})
-                    for t, amount in member.shape.pairs:
-                        amounts[t] = amounts.get(t, 0) + amount
-                yield _Item(
-                    max(map(reluctance_of, members)),
-                    max(candidates.order_of(leaf, member) for member in members),
-                    (max(age_of(m) for m in members), application.preempted_count, members[0].key),
-                    tuple(members),
-                    tuple((node, tuple(amounts.items())) for node, amounts in by_node.items()),
-                    kind.gains,
-                    kind.uses,
-                    self._list_held(members),
-                    kind.serves,
-                )
-
-    def _make_plan(self, items: Sequence[_Item], nodes: Mapping[Allocation, Node], *, mends: bool) -> UnitPlan:
-        left = list(items)
+            for member, order in self._members.get(victim[3], {victim[4]: victim[0]}).items()
+        }
+        devices = assign_devices(nodes.items(), left, self._given_up)
+        assert devices is not None, "looked at when the nodes were chosen"
+        short_of: dict[Node, Allocation] = {}
         room = {node: amounts.copy() for node, amounts in self._rooms.items()}
-        of_member: dict[Allocation, list[_Item]] = {ask: [] for ask in nodes}
         for ask, node in nodes.items():
             for t, amount in ask.shape.pairs:
                 room[node][t] -= amount
-            for item in sorted(left):
-                if min(room[node].values()) >= 0:
-                    break
-                if any(freed is node for freed, _ in item.frees):
-                    of_member[ask].append(item)
-                    left.remove(item)
-                    for freed, pairs in item.frees:
-                        for t, amount in pairs:
-                            if freed in room and t in room[freed]:
-                                room[freed][t] += amount
-        # A victim that frees nothing missing on a node leaves for a queue or a guarantee, so for all members alike.
-        of_member[next(iter(nodes))].extend(left)
-        adjusted = {victim: item.adjusted for item in items for victim in item.victims}
-        devices = assign_devices(nodes.items(), list(adjusted), self._given_up)
-        assert devices is not None, "looked at when the nodes were chosen"
+            if min(room[node].values()) < 0:
+                short_of.setdefault(node, ask)
+        of_member = {ask: [victim for victim in left if victim.node is node] for node, ask in short_of.items()}
+        # The others leave for a queue or a guarantee, so for all members alike.
+        named = {victim for gone in of_member.values() for victim in gone}
+        of_member.setdefault(next(iter(nodes)), []).extend(victim for victim in left if victim not in named)
         places = []
         for ask, node in nodes.items():
-            victims = tuple(victim for item in sorted(of_member[ask]) for victim in item.victims)
+            gone = tuple(of_member.get(ask, ()))
             short = {self._names[t]: a - self._rooms[node][t] for t, a in ask.shape.pairs if a > self._rooms[node][t]}
-            needs = FreedAmounts({Need.NODE.value: short} if short and victims else {})
-            order = tuple(adjusted[victim] for victim in victims)
-            place = PreemptionPlan(KIND, ask, node, victims, self._fence, needs, order, devices=devices.get(ask, ()))
+            needs = FreedAmounts({Need.NODE.value: short} if short and gone else {})
+            order = tuple(adjusted[victim] for victim in gone)
+            place = PreemptionPlan(KIND, ask, node, gone, self._fence, needs, order, devices=devices.get(ask, ()))
             places.append(place)
         return UnitPlan(KIND, self._whole.application, tuple(places), self._fence, mends, not self.exhaustive)
+
+
+def _alike(victim: Candidate) -> tuple[Effects, Node | None]:
+    return victim[5], victim[4].node
+
+
+def _list_gangs(candidates: Candidates, terms: Terms) -> Iterator[tuple[Candidate, dict[Allocation, int]]]:
+    """Yields each gang that may leave as a whole as one candidate, and its members, each with its order."""
+    for leaf in candidates.open_leaves():
+        for application in leaf.leaf.applications.values():
+            if not application.leaves_whole or not candidates.may_lose(application):
+                continue
+            members = [member for member in members_of(application) if is_bound(member)]
+            if not members or not can_leave_whole(members):
+                continue
+            if leaf.highest is not None and any(member.priority > leaf.highest for member in members):
+                continue
+            shapes = [member.shape for member in members]
+            effects = terms.kind_of_gang(leaf, shapes, shapes, candidates.surplus_rooms(application))
+            if effects is None:
+                continue
+            orders = {member: candidates.order_of(leaf, member) for member in members}
+            name = f"{members[0].key} and its gang"
+            oldest = max(map(age_of, members))
+            yield (max(orders.values()), oldest, application.preempted_count, name, members[0], effects), orders
 
 
 class _DevicesLeft:
@@ -478,19 +368,15 @@ class _Spread:
         rooms: Mapping[Node, dict[int, int]],
         bound: Sequence[Bound] = (),
         devices: _DevicesLeft | None = None,
-        victims: tuple[_Item, ...] = (),
-        accepts: Callable[[Mapping[Allocation, Node]], bool] | None = None,
+        leaving: Sequence[Allocation] = (),
     ) -> None:
-        """*rooms*: the room that there is without *victims*, which the search changes. *devices*: ``None`` if no member
-        wants any. *accepts* tells whether a way to place all members will do; ``None``: each one will."""
-        self.victims: Final = victims
+        """*rooms*: the room that there is once *leaving* have left, which the search changes. *devices*: ``None`` if no
+        member wants any."""
         self.places: dict[Allocation, Node] | None = None
         """A node for each member; ``None``: none found so far."""
         self._devices = devices
-        self._accepts = accepts
         self._gone: dict[Node, frozenset[Allocation]] = {}
         if devices is not None:
-            leaving = [victim for item in victims for victim in item.victims]
             for node in dict.fromkeys(victim.node for victim in leaving if victim.node is not None):
                 self._gone[node] = frozenset(victim for victim in leaving if victim.node is node)
         self._wanting: dict[Node, list[tuple[int, Allocation]]] = {}
@@ -500,7 +386,7 @@ class _Spread:
         self._rooms = rooms
         self._nodes = list(rooms)
         self._turns = [(at, group, ask) for at, group in enumerate(groups) for ask in group.asks]
-        self._all_alike = len(groups) == 1 and not bound and accepts is None
+        self._all_alike = len(groups) == 1 and not bound
         self._chosen: list[Node] = []
         self._steps = 0
         """The number of places tried for members."""
@@ -523,18 +409,11 @@ class _Spread:
     def _list_places(self) -> dict[Allocation, Node]:
         return {ask: node for (_, _, ask), node in zip(self._turns, self._chosen, strict=True)}
 
-    def _will_do(self) -> bool:
-        """Tells whether the nodes chosen for all members are accepted."""
-        if self._accepts is None:
-            return True
-        self.work += SHARING_WORK * (1 if self._devices is None else 1 + len(self.victims))
-        return self._accepts(self._list_places())
-
     def _place_next(self, turn: int, start: int) -> Generator[None, None, bool]:
         """Tries all nodes for the member whose *turn* has come, and then for the next ones. Pauses after some work, and
         returns whether all found a node."""
         if turn == len(self._turns):
-            return self._will_do()
+            return True
         at_group, group, ask = self._turns[turn]
         alike = turn + 1 < len(self._turns) and self._turns[turn + 1][1] is group
         for at in range(start, len(self._nodes)):
@@ -608,16 +487,6 @@ class _Spread:
         self._counts[group.bound][domain.path] -= 1
 
 
-def _gains_at(item: _Item, indexes: Mapping[int, int]) -> dict[tuple[Node | None, int], int]:
-    """Returns what *item* contributes to each need, by place and index; ``None`` stands for queues and guarantees."""
-    gains: dict[tuple[Node | None, int], int] = {(None, i): amount for i, amount in item.gains}
-    for node, pairs in item.frees:
-        for t, amount in pairs:
-            if t in indexes:
-                gains[node, indexes[t]] = gains.get((node, indexes[t]), 0) + amount
-    return gains
-
-
 def _group_members(
     members: Sequence[Allocation], refused: Mapping[Allocation, frozenset[str]], bound: Sequence[Bound]
 ) -> list[_Group]:
@@ -634,25 +503,9 @@ def _group_members(
 def key_of_plan(plan: UnitPlan) -> tuple[bool, bool, int, int]:
     """Returns the sort key of *plan* in the order of B.11: its worst victim, their number, their highest priority."""
     highest = max((adjusted for place in plan.places for adjusted in place.adjusted), default=0)
-    return (*_key_of(plan.victims), highest)
-
-
-def _key_of_items(items: Sequence[_Item]) -> tuple[bool, bool, int, int]:
-    return (*_key_of([victim for item in items for victim in item.victims]), _highest_of(items))
-
-
-def _highest_of(items: Sequence[_Item]) -> int:
-    return max((item.adjusted for item in items), default=0)
-
-
-def _key_of(victims: Sequence[Allocation]) -> tuple[bool, bool, int]:
-    """Returns the sort key of a set of *victims*, without its last part, the highest priority."""
-    return (*_find_class(victims), len(victims))
-
-
-def _find_class(victims: Sequence[Allocation]) -> tuple[bool, bool]:
-    """Tells whether any of *victims* is an originator, and whether any has opted out."""
     return (
-        any(victim.spec.originator for victim in victims),
-        any(not victim.spec.allow_preempt_self for victim in victims),
+        any(victim.spec.originator for victim in plan.victims),
+        any(not victim.spec.allow_preempt_self for victim in plan.victims),
+        len(plan.victims),
+        highest,
     )

@@ -3,7 +3,7 @@
 The members get their places one after the other: first in room that is open for all of them together, then each by the
 search for one ask, in the room that the members before it leave. The fence and the entitlement of the gang are those of
 one ask with the size of all members. At the end, victims that later ones have made superfluous are dropped. If this
-finds no plan, or perhaps more victims than necessary, and the gang is small, :mod:`.unit_packing` tries all ways.
+finds no plan, or only one with reluctant victims, and the gang is small, :mod:`.unit_packing` walks for all members.
 
 If members require a domain, one way (:mod:`.unit_domains`) after the other is tried until no other way can be better,
 and the best one is used.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final, NamedTuple
 
 from kornel.core.domain.readable_amounts import format_count
@@ -33,8 +34,11 @@ from kornel.core.policies.gang_nodes import Candidates, Members, take_places
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.entitlement import Entitlement, find_entitlement
 from kornel.core.preemption.gang_losses import find_whole_gangs, is_bound
+from kornel.core.preemption.guarantee.allowances import Terms
+from kornel.core.preemption.guarantee.candidates import Candidates as VictimCandidates
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
+from kornel.core.preemption.guarantee.order import full_order
 from kornel.core.preemption.guarantee.planner import KIND, Within, plan_preemption
 from kornel.core.preemption.guarantee.prospects import KnownProspects
 from kornel.core.preemption.guarantee.unit_devices import DevicesBeside, assign_devices, want_devices
@@ -42,8 +46,10 @@ from kornel.core.preemption.guarantee.unit_domains import NO_DOMAINS, Bound, Way
 from kornel.core.preemption.guarantee.unit_packing import Packing, is_small, key_of_plan
 from kornel.core.preemption.guarantee.unit_paper import Paper
 from kornel.core.preemption.guarantee.unit_reach import NODES_AT_ONCE, Reach
+from kornel.core.preemption.guarantee.victim_orders import COSTS
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
+from kornel.core.preemption.walk import Candidate, walk_over
 
 MOST_STEPS: Final = 20_000
 """More steps than a search takes."""
@@ -118,8 +124,6 @@ class UnitSearch:
         self._finder: WayFinder | None = None
         self._ways: list[Way] = []
         """The ways that are not tried yet, the most promising last."""
-        self._leasts: list[int] = []
-        """The lower bounds of the numbers of victims of all ways; empty: not all ways are known."""
         self._way: Way | None = None
         self._near = KnownProspects()
         """The prospects of the nodes of one domain of the present way."""
@@ -150,7 +154,7 @@ class UnitSearch:
         """
         self.steps_left = max(0, self.steps_left - 1)
         if self._packing is not None:
-            return self._advance_packing(view)
+            return self._advance_packing(UnitView(view), tools.victims)
         strict = UnitView(view)
         if self._fence is None:
             refused = self._begin_search(strict)
@@ -166,24 +170,21 @@ class UnitSearch:
         if self._left and self._failure is None and self._way is not None:
             self._place_next(strict, tools, now_ns)
             return None
-        if self._way is not None and not self._end_way(strict):
+        if self._way is not None and not self._end_way(strict, tools.victims):
             return None
         if self._ways:
             return None
-        # The size is checked first, because the check whether a plan may be beaten examines all allocations.
-        if not is_small(view, self._members):
-            self._cut_short = self._greedy is None or bool(self._greedy.victims)
-        elif self._greedy is None or self._may_be_beaten(view, self._greedy):
-            entitled = self._find_entitlement(strict)
-            assert not isinstance(entitled, Refusal), "looked at when the search began, and on paper only since"
-            assert self._fence is not None, "set when the search began"
-            # If whole gangs leave, a plan without them is better even with more victims.
-            known = None if self._greedy is None or self._takes_gang(self._greedy) else self._greedy
-            self._packing = Packing(
-                strict, self._whole, self._members, self._fence, entitled, self._refused, tools.victims, known,
-                self._bound,
-            )  # fmt: skip
-            return None
+        # Members found one after the other may need somebody worse than all of them together do.
+        if self._greedy is None or any(is_bound(v) or reluctance_of(v) for v in self._greedy.victims):
+            if is_small(view, self._members):
+                entitled = self._find_entitlement(strict)
+                assert not isinstance(entitled, Refusal), "looked at when the search began, and on paper only since"
+                assert self._fence is not None, "set when the search began"
+                self._packing = Packing(
+                    strict, self._whole, self._members, self._fence, entitled, self._refused, tools.victims, self._bound
+                )
+                return None
+            self._cut_short = True
         return self._give_answer()
 
     def _begin_search(self, view: UnitView) -> Refusal | None:
@@ -210,8 +211,6 @@ class UnitSearch:
         if not self._finder.look_around():
             return None
         self._ways = self._finder.list_ways()[::-1]
-        if not self._finder.cut_short:
-            self._leasts = [way.least for way in self._ways]
         self._cut_short, self._finder = self._finder.cut_short, None
         if self._ways:
             return None
@@ -248,11 +247,12 @@ class UnitSearch:
             self._narrow_ways()
         return not self._ways
 
-    def _end_way(self, view: UnitView) -> bool:
+    def _end_way(self, view: UnitView, index: VictimIndex) -> bool:
         """Keeps the result of the present way if it is the best so far. Returns whether that is done; if not, the
         caller has to call again."""
         if self._failure is None:
             if self._dropping is None:
+                self._found = list(self._walk_nodes(view, index, self._found))
                 self._dropping = self._drop_spare_victims(view)
             plan = next(self._dropping)
             if plan is None:
@@ -353,6 +353,42 @@ class UnitSearch:
         found = plan_preemption(view, asking, index=tools.victims, known=tools.known, now_ns=now_ns, within=within)
         return found if isinstance(found, Refusal) else replace(found, ask=ask)
 
+    def _walk_nodes(
+        self, view: UnitView, index: VictimIndex, found: Sequence[PreemptionPlan]
+    ) -> Sequence[PreemptionPlan]:
+        """Returns the places *found* with the victims on each node chosen by one walk for all members there, where that
+        ends with milder ones.
+
+        Those for devices, for queues and guarantees, with their gangs and by prices stay as they were found.
+        """
+        entitled = self._find_entitlement(view)
+        victims = {victim: place.node for place in found for victim in place.victims}
+        odd = self._anywhere or want_devices(self._members) or COSTS[view.victim_order] is not None
+        if odd or isinstance(entitled, Refusal) or self._fence is None or find_whole_gangs(list(victims)):
+            return found
+        needs = Needs(self._whole, self._fence, entitled)
+        terms = Terms(self._whole, self._fence, entitled, needs)
+        candidates = VictimCandidates(self._whole, self._fence, terms, index)
+        pools = {node: list(chain.from_iterable(candidates.on_node(node))) for node in victims.values()}
+        going = {node: [c for c in pool if victims.get(c[4]) is node] for node, pool in pools.items()}
+        for node, pool in pools.items():
+            places = [place for place in found if place.node is node]
+            wanted = sum_amounts(place.ask for place in places)
+            lacking = [wanted.get(t, 0) - node.beside[t] for t, _ in self._whole.shape.pairs]
+            room = terms.room.copy()
+            for other in (victim for there in going if there is not node for victim in going[there]):
+                for r, amount in other[5].uses:
+                    room[r] -= amount
+            chosen = walk_over(lacking + needs.base[len(lacking) :], room, pool, all_served=all(needs.owed))
+            if chosen is not None and _worst_first(chosen) < _worst_first(going[node]):
+                going[node] = chosen
+                gone = next(place for place in places if place.victims)
+                order = tuple(candidates.adjusted_priority(victim[4]) for victim in chosen)
+                moved = replace(gone, victims=tuple(victim[4] for victim in chosen), adjusted=order)
+                kept = {place.ask: replace(place, victims=(), adjusted=()) for place in places} | {gone.ask: moved}
+                found = [kept.get(place.ask, place) for place in found]
+        return found
+
     def _allowed_nodes(self, ask: Allocation) -> Callable[[Node], bool]:
         refused = self._refused.get(ask, frozenset())
         return lambda node: node.node_id not in refused
@@ -403,39 +439,14 @@ class UnitSearch:
         rest = [victim for victim in victims if victim not in parts]
         return assign_devices([(place.ask, place.node) for place in self._found], rest, view.given_up) is None
 
-    def _may_be_beaten(self, view: PartitionView, plan: UnitPlan) -> bool:
-        """Tells whether milder or fewer victims than those of *plan* might be enough, judged by sums of amounts."""
-        if not plan.victims:
-            return False
-        if any(is_bound(victim) or reluctance_of(victim) for victim in plan.victims) or want_devices(plan.members):
-            return True
-        if self._leasts and not any(least < len(plan.victims) for least in self._leasts):
-            # Of equal numbers, the one with the least important victims counts, so all of these ways must have been
-            # tried.
-            return sum(least == len(plan.victims) for least in self._leasts) > 1 + MOST_TIES
-        nodes = [node for node in view.nodes.values() if node.schedulable]
-        for t, amount in self._whole.shape.pairs:
-            lack = amount - sum(max(0, node.beside[t]) for node in nodes)
-            largest = max(
-                (dict(v.shape.pairs).get(t, 0) for node in nodes for v in node.allocations.values()), default=0
-            )
-            if lack > 0 and largest and len(plan.victims) <= -(-lack // largest):
-                return False
-        return len(plan.victims) > 1
-
-    @staticmethod
-    def _takes_gang(plan: UnitPlan) -> bool:
-        """Tells whether members of gangs are among the victims of *plan*."""
-        return any(is_bound(victim) for victim in plan.victims)
-
-    def _advance_packing(self, view: PartitionView) -> UnitPlan | Refusal | None:
+    def _advance_packing(self, view: UnitView, index: VictimIndex) -> UnitPlan | Refusal | None:
         assert self._packing is not None, "the caller has looked"
         if not self._packing.take_steps():
             return None
         self._cut_short = not self._packing.exhaustive
-        better = self._packing.best_plan(self.mends)
-        if better is not None:
-            return better
+        other = self._packing.make_plan(mends=self.mends)
+        if other is not None and (self._greedy is None or _key_of(other) < _key_of(self._greedy)):
+            return replace(other, places=tuple(self._walk_nodes(view, index, other.places)))
         return self._give_answer()
 
     def _give_answer(self) -> UnitPlan | Refusal:
@@ -514,6 +525,10 @@ class _Freed:
 def _key_of(plan: UnitPlan) -> tuple[bool, bool, bool, int, int]:
     """Returns the sort key of *plan*: plans without whole gangs come first, then the order of B.11 counts."""
     return (bool(find_whole_gangs(plan.victims)), *key_of_plan(plan))
+
+
+def _worst_first(victims: Sequence[Candidate]) -> list[tuple[int, int, int, int, str]]:
+    return sorted(map(full_order, victims), reverse=True)
 
 
 def _open_nodes(domain: Domain) -> list[Node]:

@@ -43,7 +43,7 @@ def _check_mildest(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
     queue = plan.queue
     if not queue.leaf or not plan.victims or plan.unmet or plan.miss:
         return
-    whole = whole_gangs.leave_whole(plan.victims)
+    whole = whole_gangs.leave_minimum(plan.victims)
     tasks = {
         task.key: task
         for application in queue.applications.values()

@@ -56,7 +56,7 @@ def forecast_gang(state: PartitionState, index: ReadingIndex, members: Sequence[
         waits = (Waits(*names, len(members), reason, why),)
         return Forecast(waits=waits, complete=packed and not found.cut_short, notes=tuple(notes))
     if found.cut_short:
-        notes.append("not all ways were tried: fewer victims may be enough")
+        notes.append("not all ways were tried: milder victims may be enough")
     queue = application.queue.path
     preempts = tuple(
         Preempts(
