@@ -123,6 +123,8 @@ def find_passed_over(scene: Scene, placed: Waiter, places: Mapping[str, str]) ->
             continue
         if may_be_refused(scene, waiter) or not _could_use(scene, waiter, places):
             continue
+        if scene.holds(waiter, firm=True) and not built.FIRM_LOOK_AROUND:
+            continue
         kind = "4 priority" if before else "7 repair"
         yield Finding(kind, scene.now, waiter.name, placed.name, f"could have used the room on {places}")
 
@@ -130,13 +132,17 @@ def find_passed_over(scene: Scene, placed: Waiter, places: Mapping[str, str]) ->
 def find_equal_passed(scene: Scene, placed: Waiter, _places: Mapping[str, str]) -> Iterator[Finding]:
     """Equal asks of one application swap, so that the one that has waited longest is served (rule 4, placements).
 
-    A firm claim passes to nobody who does not come before its holder, wherever that finds room.
+    A firm claim passes to nobody who does not come before its holder, wherever that finds room; and whoever has one
+    waits for that.
     """
     task = placed.tasks[0]
     if len(placed.tasks) > 1 or task.group or scene.holds(placed, firm=True):
         return
+    if scene.holds(placed, firm=False) and not built.EQUALS_SWAP:
+        return
+    firm = {claim.key for claim in scene.claims if claim.firm}
     for other in scene.waiting.values():
-        if _equals(task, other) and other.created < task.created:
+        if _equals(task, other) and other.created < task.created and other.key not in firm:
             yield Finding("4 equal asks", scene.now, other.key, task.key, f"has waited longer than {task.key}")
 
 
@@ -185,7 +191,8 @@ def find_not_inherited(scene: Scene, placed: Waiter, places: Mapping[str, str]) 
             continue
         if not comes_before(scene, waiter, placed) or not is_owed(without, waiter):
             continue
-        if waiter.since == scene.now:  # It may not have been tried yet.
+        # One that has come in this second may not have been tried yet; a holder has room of its own.
+        if waiter.since == scene.now or scene.holds(waiter, firm=True):
             continue
         node = places[task.key]
         if is_usable(scene, first, node) and not may_be_refused(without, waiter):

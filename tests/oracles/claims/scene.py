@@ -187,8 +187,15 @@ class Scene:
         return lambda task, _: is_inside(self.leaf(task.application), path)
 
     def claimed(self, t: str, counts: Callable[[Task], bool], *, but: Iterable[str] = ()) -> int:
-        """Returns what is firmly claimed of *t* by tasks that *counts* accepts, without those of the keys *but*."""
-        keys = {claim.key for claim in self.claims if claim.firm and claim.key in self.waiting} - set(but)
+        """Returns what is firmly claimed of *t* by tasks that *counts* accepts, without those of the keys *but*.
+
+        A claim on a node that the shim refuses its holder counts nowhere, because nothing will be placed there.
+        """
+        able = [claim for claim in self.claims if claim.firm and claim.key in self.waiting]
+        if not built.BOUND_COUNT:
+            served = set(self.leaving.values())
+            able = [c for c in able if not self.waiting[c.key].required_node or c.key in served]
+        keys = {claim.key for claim in able if claim.node not in self.waiting[claim.key].refused} - set(but)
         return sum(self.waiting[key].amounts.get(t, 0) for key in keys if counts(self.waiting[key]))
 
     def waiters(self) -> list[Waiter]:
