@@ -53,6 +53,8 @@ def _add_allocation(application: Application, allocation: Allocation) -> None:
     if not application.allocations:
         application.allocations = {}
     application.allocations[allocation.key] = allocation
+    if allocation.spec.task_group:
+        application.members_in(allocation.spec.task_group).count(1)
 
 
 def unbook_pending(ask: Allocation) -> None:
@@ -568,7 +570,7 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     ask.version = state.next_number()
     _remove_ask(ask)
     del application.allocations[placeholder.key]
-    _add_allocation(application, ask)
+    application.allocations[ask.key] = ask  # It is the same member of its task group, so it is not counted again.
     _drop_placeholder(placeholder)
     book_amounts(application.real, after)
     application.queue.order.mark_changed(application)
