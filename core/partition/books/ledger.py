@@ -54,7 +54,7 @@ def _add_allocation(application: Application, allocation: Allocation) -> None:
         application.allocations = {}
     application.allocations[allocation.key] = allocation
     if allocation.spec.task_group:
-        application.members_in(allocation.spec.task_group).count(1)
+        application.members_in(allocation.spec.task_group).count_members(1)
 
 
 def unbook_pending(ask: Allocation) -> None:
@@ -222,7 +222,7 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
     else:
         application.allocations = {key: allocation}
     if allocation.spec.task_group:
-        application.members_in(allocation.spec.task_group).count(1)
+        application.members_in(allocation.spec.task_group).count_members(1)
     if allocation.spec.placeholder:
         _hold_placeholder(state, allocation)
     else:
@@ -251,7 +251,7 @@ def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
     state.node_order.refresh_node(node)
     del application.allocations[allocation.key]
     if allocation.spec.task_group:
-        application.members_in(allocation.spec.task_group).count(-1)
+        application.members_in(allocation.spec.task_group).count_members(-1)
     if allocation.spec.placeholder:
         _drop_placeholder(allocation)
     else:
