@@ -34,7 +34,7 @@ class UnitId(NamedTuple):
         unit = self.application.groups.get(self.key)
         return unit if isinstance(unit, GangUnit) else None
 
-    def includes(self, ask: Allocation) -> bool:
+    def includes_ask(self, ask: Allocation) -> bool:
         """Tells whether *ask* is one of these members."""
         spec = ask.spec
         if ask.application is not self.application or spec.placeholder is bool(self.task_group):

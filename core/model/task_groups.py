@@ -90,13 +90,13 @@ class GroupMembers:
         """The time until which further members are waited for; ``None``: it begins when the members that wait are next
         looked at."""
 
-    def count(self, change: int) -> None:
+    def count_members(self, change: int) -> None:
         """Counts *change* more members as allocated."""
         self.running += change
         if change > 0:
             self.most = 1 if self.running == 1 else max(self.most, self.running)
 
-    def describe(self) -> str:
+    def describe_number(self) -> str:
         """Returns how many members run and how many would run if none were missing, for people: ``2 of 4``."""
         return f"{self.running} of {self.running + self.short}"
 

@@ -53,6 +53,8 @@ def _add_allocation(application: Application, allocation: Allocation) -> None:
     if not application.allocations:
         application.allocations = {}
     application.allocations[allocation.key] = allocation
+    if allocation.spec.task_group:
+        application.members_in(allocation.spec.task_group).count_members(1)
 
 
 def unbook_pending(ask: Allocation) -> None:
@@ -220,7 +222,7 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
     else:
         application.allocations = {key: allocation}
     if allocation.spec.task_group:
-        application.members_in(allocation.spec.task_group).count(1)
+        application.members_in(allocation.spec.task_group).count_members(1)
     if allocation.spec.placeholder:
         _hold_placeholder(state, allocation)
     else:
@@ -249,7 +251,7 @@ def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
     state.node_order.refresh_node(node)
     del application.allocations[allocation.key]
     if allocation.spec.task_group:
-        application.members_in(allocation.spec.task_group).count(-1)
+        application.members_in(allocation.spec.task_group).count_members(-1)
     if allocation.spec.placeholder:
         _drop_placeholder(allocation)
     else:
@@ -568,7 +570,7 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     ask.version = state.next_number()
     _remove_ask(ask)
     del application.allocations[placeholder.key]
-    _add_allocation(application, ask)
+    application.allocations[ask.key] = ask  # It is the same member of its task group, so it is not counted again.
     _drop_placeholder(placeholder)
     book_amounts(application.real, after)
     application.queue.order.mark_changed(application)

@@ -6,6 +6,7 @@ Rules: scheduling.md 10.1 to 10.3, 21 (I4, I10).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from kornel.core.domain.ask_places import AskPlace
@@ -21,6 +22,10 @@ from kornel.core.partition.waiting.rooms import UNSERVED
 def check(state: PartitionState) -> Iterator[Broken]:
     """Yields every invariant about gangs that is violated."""
     for application in state.applications.values():
+        running = Counter(a.spec.task_group for a in application.allocations.values() if a.spec.task_group)
+        counted = {name: members.running for name, members in application.members.items() if members.running}
+        if counted != running:
+            yield Broken("10.7", application.application_id, f"{running} members run, {counted} are counted")
         for task_group in application.task_groups.values():
             yield from _check_task_group(state, application, task_group)
             looked_at = application in state.gangs.to_match or application in state.gangs.without_room

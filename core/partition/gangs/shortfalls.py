@@ -65,7 +65,7 @@ def _end_gang(state: PartitionState, unit_id: UnitId, since_ns: int, now_ns: int
     members = application.members_in(name)
     left = [member for member in members_of(application) if member.place is AskPlace.PLACED]
     message = (
-        f"gang {application.application_id} ran {members.describe()} members of {name} for"
+        f"gang {application.application_id} ran {members.describe_number()} members of {name} for"
         f" {(now_ns - since_ns) / 10**9:g} s (gang.grace)"
     )
     members.short = 0

@@ -52,7 +52,9 @@ def describe_room_in_limits(ask: Allocation) -> str:
 
 def describe_shortfall(member: Allocation, members: GroupMembers) -> str:
     """Returns the text that *members*, of the task group of *member*, run below their minimum."""
-    return f"Gang {member.application.application_id} runs {members.describe()} members of {member.spec.task_group}"
+    return (
+        f"Gang {member.application.application_id} runs {members.describe_number()} members of {member.spec.task_group}"
+    )
 
 
 def describe_repair(member: Allocation) -> str:

@@ -109,7 +109,7 @@ def covers_minimum(unit_id: UnitId, members: Collection[Allocation]) -> bool:
     least = minimum_by_group(unit_id)
     counts = Counter(member.spec.task_group for member in members)
     return not any(
-        unit_id.includes(ask) and ask not in members and counts[ask.spec.task_group] < least[ask.spec.task_group]
+        unit_id.includes_ask(ask) and ask not in members and counts[ask.spec.task_group] < least[ask.spec.task_group]
         for ask in unit_id.application.asks.values()
     )
 

@@ -106,12 +106,12 @@ def _check_whole(case: _UnitCase) -> Iterator[Violation]:
     plan = case.plan
     application = plan.application
     unit_id = unit_of(plan.members[0])
-    members = [ask for ask in application.asks.values() if unit_id.includes(ask)]
+    members = [ask for ask in application.asks.values() if unit_id.includes_ask(ask)]
     hard = application.spec.gang_style == HARD
     keys = [ask.key for ask in plan.members]
     if len(set(keys)) < len(keys):
         yield Violation(Law.UNIT_WHOLE, "a member has two places")
-    if any(not unit_id.includes(ask) or not ask.pending for ask in plan.members):
+    if any(not unit_id.includes_ask(ask) or not ask.pending for ask in plan.members):
         yield Violation(Law.UNIT_WHOLE, f"somebody else than a waiting member of {application.application_id}")
     chosen = set(plan.members)
     holding = [ask for ask in members if ask in chosen or (plan.mends and ask.reservation is not None)]

@@ -482,7 +482,7 @@ def _why_not_whole(state: PartitionState, unit_id: UnitId, now_ns: int) -> str:
         return f"the topology has no level {level}"
     if not forms_unit(state, unit_id):
         return "its members are placed one by one now"
-    waiting = [ask for ask in application.asks.values() if unit_id.includes(ask)]
+    waiting = [ask for ask in application.asks.values() if unit_id.includes_ask(ask)]
     if unit_id.task_group:
         least = minimum_of(unit_id)
         short = is_gathering(unit_id, len(waiting), now_ns)

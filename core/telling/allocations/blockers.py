@@ -74,7 +74,7 @@ def _shortfall(ask: Allocation) -> Iterator[Blocker]:
     application, name = ask.application, ask.spec.task_group
     members = application.members.get(name)
     if members is not None and members.short:
-        detail = f"{members.describe()} members of {name} run, fewer than the minimum"
+        detail = f"{members.describe_number()} members of {name} run, fewer than the minimum"
         yield Blocker(BlockerKind.GANG_INCOMPLETE, Level.APPLICATION, application.application_id, detail)
 
 

@@ -49,6 +49,10 @@ PREEMPTION = (
     " run v1 queue=root.b node=n1 vcore=2000; run v2 queue=root.b node=n1 vcore=2000;"
     " ask k queue=root.a vcore=2000 other=yes created=0s"
 )
+SHORT = (
+    "queue root.a gang.grace=30s; node n1; node n2 vcore=9000; app A queue=root.a gang={vcore=2000} style=Hard;"
+    " run v1 app=A group=g node=n1 vcore=1000; run v2 app=A group=g node=n2 vcore=1000"
+)
 QUOTA = (
     "partition default quota=on; queue root.a max={f=10} quota.preemption.delay=1; register; node n1 f=100; app A;"
     " run k1 app=A node=n1 f=4; run k2 app=A node=n1 f=4"
@@ -288,6 +292,27 @@ ROWS = [
         "REQUEST NONE NONE",
         'REQUEST p NONE NONE ref=A {vcore=2000} "Placeholder with vcore=1 is smaller than the real request k'
         ' for vcore=2"',
+    ),
+    Row(
+        "E16a lost",
+        SHORT,
+        "decommission n1",
+        "REQUEST NONE NONE",
+        'REQUEST v1 NONE NONE ref=A {vcore=1000} "Gang A runs 1 of 2 members of g"',
+    ),
+    Row(
+        "E16a whole again",
+        f"{SHORT}; decommission n1; ask r app=A group=g vcore=1000",
+        "cycle",
+        "REQUEST NONE NONE",
+        'REQUEST r NONE NONE ref=A {vcore=1000} "Gang A runs all members that g needs again"',
+    ),
+    Row(
+        "E16a given up",
+        f"{SHORT}; decommission n1",
+        "at=30s cycle",
+        "REQUEST NONE NONE",
+        'REQUEST v2 NONE NONE ref=A {vcore=1000} "Ended because gang A ran 1 of 2 members of g for 30 s (gang.grace)"',
     ),
     Row(
         "E17 and E18, the flag first",

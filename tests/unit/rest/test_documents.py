@@ -45,7 +45,7 @@ OMITTED = {
     "application": {
         "usedResource", "maxUsedResource", "pendingResource", "submissionTime", "finishedTime", "requests",
         "allocations", "user", "groups", "rejectedMessage", "stateLog", "placeholderData", "hasReserved",
-        "reservations", "maxRequestPriority", "backoffDeadline", "lastStateChangeTime",
+        "reservations", "maxRequestPriority", "backoffDeadline", "lastStateChangeTime", "belowMinimum",
     },
     "node": {
         "hostName", "rackName", "capacity", "allocated", "occupied", "available", "utilized", "allocations",

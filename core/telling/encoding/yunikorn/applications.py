@@ -197,7 +197,6 @@ APPLICATION: Final = Document(
                 Document(
                     "",
                     PlaceholderView,
-                    ShortfallView,
                     {
                         "taskGroupName": if_any(TEXT, "task_group"),
                         "count": if_any(COUNT, "made"),
