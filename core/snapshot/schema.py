@@ -186,7 +186,7 @@ FUNCTIONS: Final = {
     **named_of(guarantee_drive, "_end_look"),
     **named_of(inquiries, "_put_in_turn"),
     **named_of(lifecycle, "_end_state", "_expire_rejected"),
-    **named_of(lapsing, "_look_at"),
+    **named_of(lapsing, "_look_at", "_look_at_gang"),
     **named_of(loans, "_do_nothing"),
     **named_of(monitor_drive, "_begin_round", "_look_at_served"),
     **named_of(pacing, "_offer_again"),
@@ -337,7 +337,11 @@ MODEL: Final = (
         "application arrival bound_ns created_ns extras key missed node place refused reservation"
         " scale_up shape spec standing triggered version where",
     ),
-    Kept(Reservation, "ask by_age comes_last looked_ns made_ns missing node pairs parked_at stalled_ns"),
+    Kept(
+        Reservation,
+        "ask by_age comes_last least looked_ns made_ns missing node pairs parked_at stalled_ns",
+        defaults={"least": None},
+    ),
     Kept(
         AskGroup,
         "_due_sorted _heap _oldest_ns application dependent due lent number parked_at required_node"
@@ -445,8 +449,8 @@ PARTITIONS: Final = (
     ),
     Kept(
         GangHold,
-        "evicted freed kind lost made_ns members mended number relied_on wait_from_ns",
-        defaults={"lost": (), "number": 0},
+        "evicted freed kind looked_ns lost made_ns members mended missing number relied_on stalled_ns wait_from_ns",
+        defaults={"looked_ns": 0, "lost": (), "missing": 0.0, "number": 0, "stalled_ns": 0},
     ),
     Kept(EndedGroup, "name made resources replaced timed_out"),
     Kept(
