@@ -317,16 +317,22 @@ class Reservation:
     """The amount that one pending ask needs, held for it on a node since ``made_ns``."""
 
     __slots__ = (
-        "ask", "by_age", "comes_last", "looked_ns", "made_ns", "missing", "node", "pairs", "parked_at", "stalled_ns",
+        "ask", "by_age", "comes_last", "least", "looked_ns", "made_ns", "missing", "node", "pairs", "parked_at",
+        "stalled_ns",
     )  # fmt: skip
 
-    def __init__(self, ask: Allocation, node: Node, made_ns: int, *, by_age: bool = False) -> None:
+    def __init__(
+        self, ask: Allocation, node: Node, made_ns: int, *, by_age: bool = False, least: Allocation | None = None
+    ) -> None:
         self.ask: Final = ask
         self.node: Final = node
         self.made_ns: Final = made_ns
         self.by_age: Final = by_age
         """Tells whether it was made because the ask had waited, and not because the ask preempted or requires the node;
         if so, it counts as promised on its path."""
+        self.least: Final = least
+        """The least important member of the gang that saves this room together with its other places; ``None``: the
+        ask waits for itself."""
         self.comes_last = by_age or bool(ask.spec.required_node)
         """Tells whether claims of asks that preempt come before it: always for a reservation by age, and for an ask
         that requires the node as long as it has no victims, because otherwise its claim would keep others from
@@ -342,6 +348,11 @@ class Reservation:
         """The time for which a claim by age has kept others back since it was last missing less than before."""
         self.looked_ns = made_ns
         """The time up to which ``stalled_ns`` counts."""
+
+    @property
+    def waiter(self) -> Allocation:
+        """The ask by whose importance the claim is judged: of a gang that saves room, its least important member."""
+        return self.ask if self.least is None else self.least
 
     @property
     def rank(self) -> int:
@@ -375,6 +386,11 @@ class LimitClaim:
         """The time for which it has kept others back since it was last missing less than before."""
         self.looked_ns = made_ns
         """The time up to which ``stalled_ns`` counts."""
+
+    @property
+    def waiter(self) -> Allocation:
+        """The ask by whose importance the claim is judged."""
+        return self.ask
 
 
 Together = tuple[str, "TopologyRequest"]

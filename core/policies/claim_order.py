@@ -76,7 +76,7 @@ def stands_before(ask: Allocation, other: Allocation) -> bool:
 def may_pass(ask: Allocation, claim: Reservation | LimitClaim, mode: GuaranteeMode) -> bool:
     """Tells whether *ask* may use room that is saved by *claim*: it comes before the holder, or it is owed its
     guarantee by a queue that the holder is not in, while the holder is owed none and is not bound to the node."""
-    holder = claim.ask
+    holder = claim.waiter
     if comes_before(ask, holder):
         return True
     if holder.spec.required_node:

@@ -197,7 +197,7 @@ FUNCTIONS: Final = {
     **named_of(guarantee_drive, "_end_look"),
     **named_of(inquiries, "_put_in_turn"),
     **named_of(lifecycle, "_end_state", "_expire_rejected"),
-    **named_of(lapsing, "_look_at"),
+    **named_of(lapsing, "_look_at", "_look_at_gang"),
     **named_of(limit_savings, "_do_nothing", "_look_at"),
     **named_of(loans, "_do_nothing"),
     **named_of(monitor_drive, "_begin_round", "_look_at_served"),
@@ -351,7 +351,11 @@ MODEL: Final = (
         "application arrival bound_ns created_ns extras key missed node place refused reservation"
         " scale_up shape spec standing triggered version where",
     ),
-    Kept(Reservation, "ask by_age comes_last looked_ns made_ns missing node pairs parked_at stalled_ns"),
+    Kept(
+        Reservation,
+        "ask by_age comes_last least looked_ns made_ns missing node pairs parked_at stalled_ns",
+        defaults={"least": None},
+    ),
     Kept(LimitClaim, "ask limits looked_ns made_ns missing pairs stalled_ns"),
     Kept(
         AskGroup,
@@ -463,8 +467,8 @@ PARTITIONS: Final = (
     ),
     Kept(
         GangHold,
-        "evicted freed kind lost made_ns members mended number relied_on wait_from_ns",
-        defaults={"lost": (), "number": 0},
+        "evicted freed kind looked_ns lost made_ns members mended missing number relied_on stalled_ns wait_from_ns",
+        defaults={"looked_ns": 0, "lost": (), "missing": 0.0, "number": 0, "stalled_ns": 0},
     ),
     Kept(EndedGroup, "name made resources replaced timed_out"),
     Kept(

@@ -17,27 +17,34 @@ from kornel.core.policies.claim_order import comes_before
 
 
 def reserve_node(
-    state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, by_age: bool = False, at_once: bool = True
+    state: PartitionState,
+    ask: Allocation,
+    node: Node,
+    now_ns: int,
+    *,
+    by_age: bool = False,
+    at_once: bool = True,
+    least: Allocation | None = None,
 ) -> Reservation:
     """Hold what *ask* needs on *node*; no other ask is placed on that room (preemption.md A.1 no. 15).
 
     The next cycle tries the ask. Without *at_once*, the ask waits instead if it is known already that no node has room
-    for it.
+    for it. *least*: the least important member of the gang that saves the room together with its other places.
     """
     if ask.reservation is not None:
         former = ask.reservation
         unbook_reservation(state, former)
         offer_room(state, former.node)
     move_ask(state, ask, AskMove.RESERVE)
-    reservation = Reservation(ask, node, now_ns, by_age=by_age)
+    reservation = Reservation(ask, node, now_ns, by_age=by_age, least=least)
     if by_age:
         ledger.book_saving(ask)
-        state.reserving.aged += 1
+        state.reserving.aged += least is None
     if reservation.comes_last:
         state.reserving.saved[reservation] = None
     ask.reservation = reservation
     saved = [claim for claim in node.reservations.values() if claim.by_age] if by_age else ()
-    if node.reserve(reservation, [claim for claim in saved if comes_before(ask, claim.ask)]):
+    if node.reserve(reservation, [claim for claim in saved if comes_before(reservation.waiter, claim.waiter)]):
         state.node_order.room_changed(node)
     state.reservations[ask.key] = reservation
     if at_once or not ask.shape.no_room:
@@ -74,7 +81,7 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
         hold.lost = (*hold.lost, (ask, reservation.node.node_id))
     if reservation.by_age:
         ledger.unbook_saving(ask)
-        state.reserving.aged -= 1
+        state.reserving.aged -= reservation.least is None
         state.reserving.call_round()
     ask.reservation = None
     if reservation.node.devices is not None:

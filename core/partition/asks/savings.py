@@ -13,7 +13,7 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
-from kornel.core.model.shapes import Pairs
+from kornel.core.model.shapes import Vector, unbook_amounts
 from kornel.core.partition.asks import finding
 from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.books import ledger
@@ -23,7 +23,7 @@ from kornel.core.partition.state import PartitionState
 def may_save(state: PartitionState, ask: Allocation) -> bool:
     """Tells whether all limits would let *ask* be placed now, beside everything that is saved for others of the same
     queues, users and groups."""
-    if finding.exceeded_limit(state, ask) is not None or not ledger.saving_is_sound(ask):
+    if finding.exceeded_limit(state, ask) is not None or not ledger.saving_is_sound(ask, ask.shape.pairs):
         return False
     return has_slot(state, ask)
 
@@ -37,10 +37,8 @@ def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool
     """
     if not node.could_hold_shape(ask.shape):
         return False
-    others = [reservation.pairs for reservation in before]
-    others += [r.pairs for r in node.reservations.values() if r.ask.spec.required_node]
-    others += [a.shape.pairs for a in node.allocations.values() if a.spec.required_node]
-    if not _is_left(node, ask, others):
+    left = room_to_save(node, before)
+    if any(amount > left[t] for t, amount in ask.shape.pairs):
         return False
     return not ask.spec.task_group or not _is_of_own_gang(node, ask)
 
@@ -50,7 +48,23 @@ def could_ever_hold(node: Node, ask: Allocation) -> bool:
 
     Others that must run there count as ending: an ask of a new version waits for the task of the old one.
     """
-    return node.could_hold_shape(ask.shape) and _is_left(node, ask, ())
+    left = {t: node.capacity[t] - node.occupied[t] for t, _ in ask.shape.pairs}
+    return node.could_hold_shape(ask.shape) and all(amount <= left[t] for t, amount in ask.shape.pairs)
+
+
+def room_to_save(node: Node, before: Iterable[Reservation]) -> Vector:
+    """Returns, by type, what *node* would have if everybody there ended who may end, beside the saved claims *before*:
+    load of other schedulers and pods that must run there stay."""
+    left = [capacity - occupied for capacity, occupied in zip(node.capacity, node.occupied, strict=True)]
+    for reservation in before:
+        unbook_amounts(left, reservation.pairs)
+    for reservation in node.reservations.values():
+        if reservation.ask.spec.required_node:
+            unbook_amounts(left, reservation.pairs)
+    for allocation in node.allocations.values():
+        if allocation.spec.required_node:
+            unbook_amounts(left, allocation.shape.pairs)
+    return left
 
 
 def review_savings(state: PartitionState, node: Node) -> None:
@@ -73,17 +87,6 @@ def saved_on(node: Node) -> list[Reservation]:
     """Returns the claims that are saved on *node* by age, the first to be served first."""
     claims = node.claims
     return [] if claims is None else [reservation for reservation in claims.in_order() if reservation.by_age]
-
-
-def _is_left(node: Node, ask: Allocation, others: Iterable[Pairs]) -> bool:
-    """Tells whether *node*, emptied of all but load of other schedulers, has room for *ask* beside the amounts
-    *others*."""
-    left = {t: node.capacity[t] - node.occupied[t] for t, _ in ask.shape.pairs}
-    for pairs in others:
-        for t, amount in pairs:
-            if t in left:
-                left[t] -= amount
-    return all(amount <= left[t] for t, amount in ask.shape.pairs)
 
 
 def _is_of_own_gang(node: Node, ask: Allocation) -> bool:

@@ -212,7 +212,7 @@ def _check_reservations(state: PartitionState) -> list[Broken]:
     if on_nodes != state.reservations.keys():
         broken.append(Broken("I7", state.name, "reservations of nodes and partition differ"))
     saved = {reservation for reservation in state.reservations.values() if reservation.comes_last}
-    if sum(reservation.by_age for reservation in saved) != state.reserving.aged:
+    if sum(claim.by_age and claim.least is None for claim in saved) != state.reserving.aged:
         broken.append(Broken("I7", state.name, f"counts {state.reserving.aged} claims saved by age, has {saved}"))
     if saved != state.reserving.saved.keys():
         broken.append(Broken("I7", state.name, f"knows the saved claims {list(state.reserving.saved)}, has {saved}"))

@@ -393,9 +393,9 @@ def _savings_of(ask: Allocation) -> list[Vector]:
     return [*(queue.saved for queue in ask.queue.lineage()), *(account.saved for account in ask.application.accounts)]
 
 
-def saving_is_sound(ask: Allocation) -> bool:
-    """Tells whether *ask* would still fit under every max on its path, and under the limits of its user and group, if
-    everything claimed and saved were placed."""
+def saving_is_sound(ask: Allocation, pairs: Pairs) -> bool:
+    """Tells whether *pairs*, which *ask* or its gang asks for, would still fit under every max on its path, and
+    under the limits of its user and group, if everything claimed and saved were placed."""
     # The root is left out: its max is the size of the cluster, and the ask waits precisely because too little of the
     # cluster is free.
     bounds: list[tuple[Queue | Account, Mapping[int, int]]] = [(queue, queue.max) for queue in ask.queue.lineage()[:-1]]
@@ -403,7 +403,7 @@ def saving_is_sound(ask: Allocation) -> bool:
     return not any(
         t in most and holder.used[t] + holder.claimed[t] + holder.saved[t] + amount > most[t]
         for holder, most in bounds
-        for t, amount in ask.shape.pairs
+        for t, amount in pairs
     )
 
 

@@ -65,8 +65,13 @@ class Vetting:
         """The nodes that the shim has allowed, by member."""
 
 
+BY_AGE: Final = "age"
+"""The kind of places that are saved for a gang because it has waited long."""
+
+
 class GangHold:
-    """The places held for all members of a gang while victims leave for some of them (preemption.md B.11).
+    """The places held for all members of a gang while victims leave for some of them (preemption.md B.11), or until
+    enough has ended there because the gang has waited long (B.7).
 
     No member runs before all can run, and no member keeps its place if the others cannot have one.
     """
@@ -75,12 +80,15 @@ class GangHold:
         "evicted",
         "freed",
         "kind",
+        "looked_ns",
         "lost",
         "made_ns",
         "members",
         "mended",
+        "missing",
         "number",
         "relied_on",
+        "stalled_ns",
         "wait_from_ns",
     )
 
@@ -104,6 +112,18 @@ class GangHold:
         """The number of times that members were given other places."""
         self.wait_from_ns = 0
         """The time when it was first seen that no victim is left; 0: when it was last looked at, some were."""
+        self.missing = 0.0
+        """The least that places saved by age have ever been missing together: the sum, over the types, of the missing
+        parts."""
+        self.stalled_ns = 0
+        """The time for which they have kept others back since they were last missing less than before."""
+        self.looked_ns = made_ns
+        """The time up to which ``stalled_ns`` counts."""
+
+    @property
+    def by_age(self) -> bool:
+        """Tells whether the places are saved because the gang has waited, and nobody leaves for them."""
+        return self.kind == BY_AGE
 
     def victims_left(self) -> bool:
         """Tells whether a victim that was asked to leave for a member is still there."""
@@ -165,6 +185,10 @@ class GangRecord:
         member."""
         hold = self.holds.get(unit_of(ask))
         return hold if hold is not None and ask in hold.members else None
+
+    def find_saver(self) -> UnitId | None:
+        """Returns the gang for which room is saved by age; ``None``: there is none."""
+        return next((unit_id for unit_id, hold in self.holds.items() if hold.by_age), None)
 
     def doubt_domains(self) -> None:
         """Makes the places that are held for gangs which require a domain be examined again, because nodes may have

@@ -19,7 +19,16 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import finding
 from kornel.core.partition.books.fair_terms import advance_fair_terms
 from kornel.core.partition.gangs import approval, replacement, timeouts
-from kornel.core.partition.scheduling import gang_turns, limit_savings, loans, progress, reserved, reserving, vetting
+from kornel.core.partition.scheduling import (
+    gang_savings,
+    gang_turns,
+    limit_savings,
+    loans,
+    progress,
+    reserved,
+    reserving,
+    vetting,
+)
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, dependence, failing
 from kornel.core.partition.waiting.rooms import (
@@ -84,7 +93,9 @@ def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
     # asked about their nodes.
     callbacks = state.callbacks
     while budget > 0 and not (callbacks.predicates and callbacks.full):
-        if state.reserved_ready and (spent := reserved.serve(state, now_ns)):
+        if state.gangs.broken and gang_savings.mend_broken(state, now_ns):
+            budget -= 1
+        elif state.reserved_ready and (spent := reserved.serve(state, now_ns)):
             budget -= spent
         elif state.gangs.to_match:
             settle = approval.seek_approval if callbacks.predicates else None

@@ -1,4 +1,5 @@
-"""Places gangs for which room is held for all members, as soon as all of that room is free (preemption.md B.11)."""
+"""Places gangs for which room is held for all members, as soon as all of that room is free (preemption.md B.7,
+B.11)."""
 
 from __future__ import annotations
 
@@ -13,9 +14,10 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.partition.gangs.gang_record import GangHold
-from kornel.core.partition.scheduling import gang_vetting
+from kornel.core.partition.scheduling import gang_savings, gang_vetting, loans
 from kornel.core.partition.scheduling.gang_places import (
     add_up,
+    choose_places,
     exceeded_limit,
     find_devices,
     place_gang,
@@ -53,6 +55,8 @@ def serve_members(state: PartitionState, now_ns: int, chosen: Callable[[Reservat
     for unit_id in gangs:
         hold = holds[unit_id]
         _place_if_free(state, unit_id, hold, now_ns)
+        if hold.by_age and unit_id in holds and loans.is_outranked(state, gang_savings.find_least(hold)):
+            continue  # It costs nothing, so that those who come before it are tried next.
         cost += 1 if unit_id in holds else len(hold.members)
     return cost
 
@@ -61,21 +65,40 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
     application = unit_id.application
     if unit_id in state.gangs.broken or unit_id in state.gangs.vetting:
         return
+    if hold.by_age and not _may_stay(state, application, hold):
+        gang_savings.give_back(state, unit_id)
+        return
     held: dict[Node, dict[Reservation, None]] = {}
     for ask in hold.members:
         if ask.reservation is None:
             return
         held.setdefault(ask.reservation.node, {})[ask.reservation] = None
     # A member without room is tried again when its node gains room.
-    if not all(node.fits_holders(theirs) for node, theirs in held.items()):
+    full = [node for node, theirs in held.items() if not node.fits_holders(theirs)]
+    if full and not hold.by_age:
         return
     if not covers_minimum(unit_id, hold.members.keys()):
         state.gangs.broken[unit_id] = None
         return
-    places = find_devices([(ask, ask.reservation.node) for ask in hold.members if ask.reservation is not None])
+    members = list(hold.members)
+    if hold.by_age and loans.is_outranked(state, gang_savings.find_least(hold)):
+        state.reserved_ready.update(dict.fromkeys([ask.reservation for ask in members[:1] if ask.reservation]))
+        return
+    nodes = {ask: ask.reservation.node for ask in members if ask.reservation is not None}
+    if full:
+        # Whoever waits by age also takes open room that serves it elsewhere.
+        claims = [ask.reservation for ask in members if ask.reservation is not None]
+        lacking = [claim.ask for claim in claims if not claim.node.fits_holder(claim)]
+        # Most often one of them has no open room at all, which is much cheaper to see.
+        if any(state.node_order.first_fit(pairs) is None for pairs in {ask.shape.pairs: None for ask in lacking}):
+            return
+        others = choose_places(state, lacking)
+        if others is None:
+            return
+        nodes.update(others.nodes)
+    places = find_devices(list(nodes.items()))
     if places is None:
         return
-    members = list(hold.members)
     limited = _exceeded_limit(state, application, members)
     if limited is not None:
         _wait_below(state, members, limited)
@@ -88,6 +111,13 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
         return
     del state.gangs.holds[unit_id]
     place_gang(state, application, places, now_ns)
+
+
+def _may_stay(state: PartitionState, application: Application, hold: GangHold) -> bool:
+    """Tells whether places may stay saved for a gang: no limit keeps it back, and it is not about to preempt."""
+    return exceeded_limit(state, application, list(hold.members)) is None and not gang_savings.should_preempt(
+        state, hold
+    )
 
 
 def _exceeded_limit(state: PartitionState, application: Application, members: Sequence[Allocation]) -> NotPlaced | None:

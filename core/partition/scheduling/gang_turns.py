@@ -20,7 +20,7 @@ from kornel.core.model.gang_units import GangUnit, UnitId
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.gangs import placeholders
 from kornel.core.partition.gangs.gang_record import GangRoom
-from kornel.core.partition.scheduling import gang_vetting
+from kornel.core.partition.scheduling import gang_vetting, reserving
 from kornel.core.partition.scheduling.gang_places import Places, demand_of, find_places, place_gang, shape_together
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, failing
@@ -98,6 +98,7 @@ def set_gang_aside(
         if room is None:
             room = state.gangs.rooms[demand] = GangRoom(demand, Candidates(state.node_order, state.nodes))
         park_without_places(unit, room)
+        reserving.wait_for_age(state, unit, now_ns)
         backoff.count_unplaced(state, unit, now_ns)
 
 

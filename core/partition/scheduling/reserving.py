@@ -12,21 +12,25 @@ percentage of nodes is reserved by age at any time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from kornel.core.domain.ask_places import WaitsFor
 from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
 from kornel.core.partition.asks.reservations import reserve_node
 from kornel.core.partition.asks.savings import can_save, may_save, saved_on
-from kornel.core.partition.scheduling.lapsing import watch_claim
+from kornel.core.partition.scheduling import gang_savings, lapsing
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries, pausing
+from kornel.core.partition.waiting.gathering import minimum_members
+from kornel.core.partition.waiting.rooms import look_again
 from kornel.core.policies.application_order import application_key
-from kornel.core.policies.claim_order import line_key, waits_since
+from kornel.core.policies.claim_order import comes_before, importance_of, line_key, waits_since
 from kornel.core.policies.queue_order import queue_key
 
 PAUSE_NS: Final = 100 * 10**6
@@ -59,15 +63,21 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
     round_ = state.reserving
     if not round_.left:
         round_.due_ns = None
-        if state.reserving.delay_ns is not None and round_.more_may_be_saved(len(state.nodes)):
+        if state.reserving.delay_ns is not None:
+            _try_saver_again(state)
             round_.left.extend(_waiting_groups(state))
         round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(round_.left))
         return 1 + len(round_.left) // GROUPS_PER_UNIT
-    if not len(state.node_order) or not round_.more_may_be_saved(len(state.nodes)):
+    if not round_.more_may_be_saved(len(state.nodes)):
+        while round_.left and not round_.left[0].is_unit:
+            round_.left.popleft()
+    if not len(state.node_order) or not round_.left:
         round_.left.clear()
         round_.candidates.clear()
         return 1
     sorted_before = len(round_.candidates)
+    if round_.left[0].is_unit:
+        return _save_for_gang(state, round_.left.popleft(), now_ns)
     if not _reserve_for_one(state, round_.left[0], now_ns):
         round_.left.popleft()
     # Most of the cost is sorting all nodes for a shape that is new in this round, so the slice is charged for it.
@@ -124,7 +134,7 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
 
 
 def _save(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
-    watch_claim(state, reserve_node(state, ask, node, now_ns, by_age=True))
+    lapsing.watch_claim(state, reserve_node(state, ask, node, now_ns, by_age=True))
 
 
 def _may_save_on(state: PartitionState, node: Node, ask: Allocation) -> bool:
@@ -178,8 +188,62 @@ def _in_order(group: AskGroup) -> Iterator[Allocation]:
 def _waiting_groups(state: PartitionState) -> list[AskGroup]:
     """Returns the groups that no node has room for, in the line in which room is saved: the more important first, of
     equals the one that has waited longest."""
-    groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
-    return sorted(groups, key=lambda group: line_key(group.first_ask()))
+    found: list[tuple[tuple[object, ...], AskGroup]] = []
+    if state.reserving.more_may_be_saved(len(state.nodes)):
+        groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
+        found = [(line_key(group.first_ask()), group) for group in groups]
+    for room in state.gangs.rooms.values():
+        for unit in [waiter for waiter in room.waiters if isinstance(waiter, GangUnit)]:
+            members = minimum_members(unit)
+            if members:
+                found.append(((importance_of(members[-1]), _came_ns(members), members[0].order), unit))
+    found.sort(key=lambda entry: entry[0])
+    return [group for _, group in found]
+
+
+def _came_ns(members: Sequence[Allocation]) -> int:
+    """Returns the time from which the wait of a gang counts: when the last of its *members* came, or when its last
+    claims lapsed."""
+    return max(map(waits_since, members))
+
+
+def _try_saver_again(state: PartitionState) -> None:
+    """Has the gang for which room is saved tried again, because other nodes may have room for its members now."""
+    saver = state.gangs.find_saver()
+    if saver is None:
+        return
+    for ask in list(state.gangs.holds[saver].members)[:1]:
+        if ask.reservation is not None:
+            look_again(state, ask.reservation)
+
+
+def _save_for_gang(state: PartitionState, unit: AskGroup, now_ns: int) -> int:
+    """Saves places for all members of the gang of *unit* if it is old enough and they can have some, unless room is
+    saved for another gang that it does not come before. Returns the cost in decisions."""
+    assert isinstance(unit, GangUnit), "the caller has looked"
+    round_, delay_ns, application = state.reserving, state.reserving.delay_ns, unit.application
+    waits = unit.parked_at is not None and unit.waits_for is WaitsFor.ROOM_FOR_GANG
+    if delay_ns is None or not waits or application.backoff_until_ns or unit.id in state.guarantee.unit_attempts:
+        return 1  # While it tries to preempt, it waits as a unit.
+    members = minimum_members(unit)
+    if not members:
+        return 1
+    since_ns = _came_ns(members)
+    if now_ns - since_ns <= delay_ns:
+        round_.call_round(since_ns + delay_ns + 1)
+        return 1
+    saver = state.gangs.find_saver()
+    least = members[-1]
+    if saver is not None and not comes_before(least, gang_savings.find_least(state.gangs.holds[saver])):
+        return 1
+    if not gang_savings.may_save_gang(state, application, members):
+        return 1
+    places = gang_savings.find_saved_places(state, members, least)
+    if places is not None:
+        if saver is not None:
+            gang_savings.give_back(state, saver)
+        lapsing.watch_gang(state, unit.id, gang_savings.save_places(state, unit.id, places, now_ns))
+    return 1 + len(members) // NODES_PER_UNIT + len(state.node_order) // NODES_PER_UNIT
 
 
 class Turns:

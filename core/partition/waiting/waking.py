@@ -74,7 +74,7 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
     if state.waiting_for_domain:
         _wake_for_domain(state, node)
     # A node with more room may now be the one that lacks the least for an ask that has waited long.
-    if state.no_room and state.reserving.delay_ns is not None:
+    if (state.no_room or state.gangs.rooms or state.gangs.holds) and state.reserving.delay_ns is not None:
         state.reserving.call_round()
     for shape in [shape for shape in state.no_room if node.has_room(shape.pairs) and node.has_devices(shape.devices)]:
         shape.no_room = False

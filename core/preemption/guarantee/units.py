@@ -411,16 +411,22 @@ def _why_no_room(hold: GangHold) -> str:
 
 def any_broken(state: PartitionState) -> bool:
     """Tells whether a gang has lost a place that has not been replaced yet."""
-    return bool(state.gangs.broken)
+    return bool(state.gangs.broken) and bool(_find_broken(state))
 
 
 def mend_broken(state: PartitionState, now_ns: int, budget: int) -> None:
     """Finds new places for members that lost theirs, or calls off the plans of their gangs, for about *budget*
     decisions."""
     left = budget
-    while state.gangs.broken and left > 0 and not state.guarantee.prospects.behind:
-        _mend_hold(state, next(iter(state.gangs.broken)), now_ns)
+    while left > 0 and (broken := _find_broken(state)) and not state.guarantee.prospects.behind:
+        _mend_hold(state, broken[0], now_ns)
         left -= drive.ATTEMPT_COST
+
+
+def _find_broken(state: PartitionState) -> list[UnitId]:
+    """Returns the gangs that have lost places which victims leave for; places saved by age are not mended here."""
+    holds = state.gangs.holds
+    return [unit_id for unit_id in state.gangs.broken if unit_id not in holds or not holds[unit_id].by_age]
 
 
 def _mend_hold(state: PartitionState, unit_id: UnitId, now_ns: int) -> None:

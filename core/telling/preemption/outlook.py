@@ -98,6 +98,9 @@ def find_outlook(
         )
     if isinstance(ask.group, GangUnit):
         return _find_unit_outlook(ask.group)
+    if state.gangs.hold_of(ask) is not None:
+        blocked_by, detail = "it saves room together with its gang", "nothing is preempted for a part of a gang"
+        return PreemptionOutlook(verdict.FORBIDDEN, blocked_by, Outcome.GANG_INCOMPLETE, detail)
     if ask.place is AskPlace.POOLED:
         return PreemptionOutlook(
             verdict.FORBIDDEN, "it waits for a placeholder", "", "placeholders preempt, not the ask"
