@@ -8,12 +8,12 @@ import json
 from typer.testing import CliRunner
 
 from kornel.core.cli.app import app
-from tests.e2e.rest.shim import Cluster, P, rest_cluster
+from tests.e2e.rest.shim import TREE, Cluster, P, rest_cluster
 
 
 async def wait_for_claim(cluster: Cluster) -> None:
     """Fills n1 with three of four cores, and lets an ask for four wait until room is saved for it."""
-    await cluster.register()
+    await cluster.register(TREE)
     await cluster.node("n1", vcore=4000)
     await cluster.submit("app")
     await cluster.ask("small", vcore=3000)
