@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -183,4 +182,17 @@ def _count_victims(state: PartitionState, ask: Allocation) -> int:
 
 
 def _write_time(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Returns a moment in UTC, to the second: ``2026-11-22T14:30:00Z``.
+
+    The standard library's calendar comes with a clock, which the engine does without. Years begin in March here, so
+    that a leap day is the last day of its year.
+    """
+    days, seconds = divmod(at_ns // 10**9, 86_400)
+    era, day = divmod(days + 719_468, 146_097)
+    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day -= (153 * month + 2) // 5 - 1
+    january = month >= 10
+    date = f"{era * 400 + year + january:04}-{month - 9 if january else month + 3:02}-{day:02}"
+    return f"{date}T{seconds // 3_600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}Z"

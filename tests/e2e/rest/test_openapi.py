@@ -68,7 +68,6 @@ JSON_ROUTES = {
     f"{P}/nodes": ("list", "Node"),
     f"{P}/node/n1": ("", "Node"),
     f"{P}/domains": ("list", "Domain"),
-    f"{P}/claims": ("list", "Claim"),
     f"{P}/applications/active": ("list", "Application"),
     f"{P}/applications/completed": ("list", "Application"),
     f"{P}/applications/rejected": ("list", "Application"),
