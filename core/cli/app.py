@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "queues": CommandSource("lists", "queues", _LOOK),
     "apps": CommandSource("lists", "apps", _LOOK),
     "nodes": CommandSource("lists", "nodes", _LOOK),
+    "claims": CommandSource("lists", "claims", _LOOK),
     "users": CommandSource("users", "users", _LOOK),
     "top": CommandSource("top", "top", _LOOK),
     "queue": CommandSource("bounds", "queue_app", _LOOK),

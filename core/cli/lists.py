@@ -1,4 +1,4 @@
-"""Commands ``kornel queues``, ``apps`` and ``nodes``, which list the objects of a core."""
+"""Commands ``kornel queues``, ``apps``, ``nodes`` and ``claims``, which list the objects of a core."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from kornel.core.cli.text.cluster import (
     queues_above,
     render_application,
     render_applications,
+    render_claims,
     render_domains,
     render_node,
     render_nodes,
@@ -148,6 +149,35 @@ def nodes(
         show_text(render_node(found, wall_ns()))
     else:
         show_text(render_nodes(found, terminal_strokes(), types or ()))
+
+
+def claims(
+    application: Annotated[
+        str, typer.Option("--app", metavar="APP", help="Only claims for asks of this application.")
+    ] = "",
+    node: Annotated[str, typer.Option("--node", metavar="NODE", help="Only claims on this node.")] = "",
+    kind: Annotated[str, typer.Option("--kind", metavar="KIND", help="Only firm, or only saved claims.")] = "",
+    limit: Limit = 0,
+    grpc: Address = DEFAULT_ADDRESS,
+    partition: Partition = "",
+    as_json: AsJson = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show the room that is kept for waiting asks, why, since when, and what is still missing.
+
+    Exits 1 when no core answers, 2 for a bad option.
+    """
+    wanted = pb.ListClaimsRequest(partition=partition, node_id=node, application_id=application, kind=kind.lower())
+    try:
+        with Reader(grpc, timeout) as reader:
+            found = reader.list_claims(wanted, limit)
+    except client.CoreUnreachable as error:
+        print_error(error)
+        raise typer.Exit(EXIT_BAD_INPUT if error.bad_input else EXIT_FAILED) from error
+    if as_json:
+        echo_json(found)
+    else:
+        show_text(render_claims(found, wall_ns()))
 
 
 def _show_domains(

@@ -55,6 +55,13 @@ class Reader(Connected):
         self._gather_pages(self._read.ListDomains, request, whole, "domains", most)
         return whole
 
+    def list_claims(self, request: pb.ListClaimsRequest, most: int = 0) -> pb.ListClaimsResponse:
+        """Returns the claims that *request* selects, at most *most* of them; 0: all. If there are more,
+        ``next_page_token`` is set."""
+        whole = pb.ListClaimsResponse()
+        self._gather_pages(self._read.ListClaims, request, whole, "claims", most)
+        return whole
+
     def application(self, application_id: str, partition: str = "") -> pb.GetApplicationResponse:
         """Returns one application, live or ended."""
         request = pb.GetApplicationRequest(partition=partition, application_id=application_id)

@@ -29,6 +29,7 @@ from kornel.core.rest.operations import JSON_TYPE, Operation, Parameter
 from kornel.core.rest.routing import Route
 from kornel.core.rest.schemas import FLAG, NAME, POSITIVE, UNSIGNED, any_case, list_schema, schema_reference
 from kornel.core.service.refusals import RefusalKind
+from kornel.core.telling.claims.claim_views import ClaimKind
 from kornel.core.telling.encoding.documents import Schema
 
 PREFIX: Final = "/ws/v1"
@@ -233,6 +234,23 @@ def _partition_routes(to: Handlers) -> list[Route]:
                 list_schema("Domain"),
                 (*PAGE_PARAMETERS, Parameter("level", "Only domains of this level, such as rack.")),
                 errors={**_BAD_PAGE, 404: "No such partition or level."},
+            ),
+            long=True,
+        ),
+        Route(
+            f"{one}/claims",
+            to.nodes.claims,
+            _get(
+                "claims",
+                "Partition",
+                "Extension: the room that is kept for asks which are not placed yet.",
+                list_schema("Claim"),
+                (
+                    *PAGE_PARAMETERS,
+                    Parameter("node", "Only claims on this node."),
+                    Parameter("kind", "Only firm, or only saved claims.", any_case(*ClaimKind, empty=True)),
+                ),
+                errors=_BAD_PAGE | _NO_PARTITION,
             ),
             long=True,
         ),

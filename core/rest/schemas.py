@@ -81,6 +81,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
         applications.APPLICATION,
         nodes.NODE,
         nodes.DOMAIN,
+        nodes.CLAIM,
         nodes.UTILIZATION,
         reports.APPLICATION_SAMPLE,
         reports.CONTAINER_SAMPLE,

@@ -146,6 +146,7 @@ METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
         "/kornel.v1.ReadService/ListNodes": _READ,
         "/kornel.v1.ReadService/GetNode": _READ,
         "/kornel.v1.ReadService/ListDomains": _READ,
+        "/kornel.v1.ReadService/ListClaims": _READ,
         "/kornel.v1.ReadService/GetHealthReport": _READ,
         "/kornel.v1.ReadService/ListRefusals": _READ,
         "/kornel.v1.HistoryService/ListPastApplications": _READ,

@@ -1,4 +1,4 @@
-"""Checks the health of the core: ten checks, every thirty seconds unless configured otherwise (rest.md 7).
+"""Checks the health of the core: eleven checks, every thirty seconds unless configured otherwise (rest.md 7).
 
 Checking the books of a large cluster takes a while, so it is done in small steps between other work.
 """
@@ -17,6 +17,7 @@ from kornel.core.domain.effects import AllocationRejected, Effect, NodeRejected
 from kornel.core.domain.health import HealthCheck, HealthReport
 from kornel.core.domain.reasons import Rejection
 from kornel.core.service.clock import SECOND_NS, Clock, Timer
+from kornel.core.telling.claims.claim_views import STALLED_NS
 from kornel.core.telling.partitions.partition_views import PartitionView
 from kornel.core.telling.reader import PartitionReader
 
@@ -30,7 +31,7 @@ LONGEST_WAIT_NS: Final = 3600 * SECOND_NS
 _NAMED: Final = 5
 """The most failures that a diagnosis names; it counts the others."""
 
-_ERRORS, _FAILED_NODES, _RESERVATIONS, _MANAGER = 0, 1, 6, 9
+_ERRORS, _FAILED_NODES, _RESERVATIONS, _MANAGER, _CLAIMS = 0, 1, 6, 9, 10
 _CHECKS: Final = (
     ("Scheduling errors", "allocation updates refused in the last ten minutes"),
     ("Failed nodes", "nodes registered for a partition that does not exist"),
@@ -42,8 +43,9 @@ _CHECKS: Final = (
     ("Orphan allocation on node check", "allocations on nodes belong to applications that know them"),
     ("Orphan allocation on app check", "allocations of applications are on nodes that have them"),
     ("Resource manager check", "the registered resource manager has a stream open"),
+    ("Claim check", "claims that have made no progress for ten minutes"),
 )
-"""The names of the checks, in the order that clients expect; the last one is Kornel's own."""
+"""The names of the checks, in the order that clients expect; the last two are Kornel's own."""
 
 _REFUSED: Final = frozenset({AllocationRejected, NodeRejected})
 
@@ -195,6 +197,9 @@ async def _find_failures(views: PartitionReader, found: dict[int, list[str]]) ->
             await asyncio.sleep(0)
         else:
             found.setdefault(fault.check, []).append(fault.what)
+    stalled = [claim for claim in views.claims() if claim.idle_ns >= STALLED_NS]
+    if stalled:
+        found.setdefault(_CLAIMS, []).extend(f"{claim.key} on {claim.place} ({claim.reason})" for claim in stalled)
 
 
 def _describe_reserved(partition: PartitionView) -> str:

@@ -28,10 +28,12 @@ from kornel.core.service.status_codes import (
     say_no_partition,
 )
 from kornel.core.telling.applications.application_views import ApplicationSummary, summary_of
+from kornel.core.telling.claims.claim_views import ClaimKind, ClaimView
 from kornel.core.telling.encoding.kornel_v1 import (
     ENCODERS,
     encode_application,
     encode_application_summary,
+    encode_claim,
     encode_domain,
     encode_health,
     encode_level,
@@ -75,6 +77,7 @@ class ReadService:
             "ListNodes": unary(pb.ListNodesRequest, self._nodes, self._logger),
             "GetNode": unary(pb.GetNodeRequest, self._get_node, self._logger),
             "ListDomains": unary(pb.ListDomainsRequest, self._list_domains, self._logger),
+            "ListClaims": unary(pb.ListClaimsRequest, self._list_claims, self._logger),
             "GetHealthReport": unary(pb.GetHealthReportRequest, self._get_report, self._logger),
             "ListRefusals": unary(pb.ListRefusalsRequest, self._list_refusals, self._logger),
         }
@@ -169,6 +172,26 @@ class ReadService:
             domains=page.encoded,
             next_page_token=_token(str(skip + size)) if page.more else "",
         )
+
+    async def _list_claims(self, request: pb.ListClaimsRequest) -> pb.ListClaimsResponse:
+        if request.kind not in ("", *ClaimKind):
+            raise InvalidRequest(f"{request.kind!r} is no kind of claim: they are {' and '.join(ClaimKind)}")
+        views, after = self._views_of(request.partition), _decode_token(request.page_token)
+        size = _page_size(request.page_size, _USUAL, _MOST)
+
+        def selected() -> Iterable[ClaimView]:
+            return (
+                claim
+                for claim in views.claims()
+                if claim.key > after
+                and request.node_id in ("", claim.place)
+                and request.application_id in ("", claim.application_id)
+                and request.kind in ("", claim.kind)
+            )
+
+        page = await self._lists.make_page(selected, size, encode_claim)
+        following = _token(page.last.key) if page.more and page.last is not None else ""
+        return pb.ListClaimsResponse(claims=page.encoded, next_page_token=following)
 
     async def _get_report(self, _request: pb.GetHealthReportRequest) -> pb.GetHealthReportResponse:
         return encode_health(self._health.report or await self._health.check())

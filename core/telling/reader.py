@@ -25,6 +25,7 @@ from kornel.core.telling.applications.application_views import (
     ApplicationView,
     ApplicationViews,
 )
+from kornel.core.telling.claims.claim_views import ClaimView, claim_views
 from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
 from kornel.core.telling.configuration.partition_moment import moment_of
 from kornel.core.telling.configuration.placement_answer import PlacementAnswer, find_placement
@@ -361,6 +362,10 @@ class PartitionReader:
         """Shows the domains of *level*, or of all levels if it is empty, outer domains before those within them, by
         name."""
         return domain_views(self._state, level)
+
+    def claims(self) -> Iterator[ClaimView]:
+        """Shows the room that is kept for asks which are not placed yet, by the key of the ask."""
+        return claim_views(self._state, self._now_ns)
 
     def allocations(self) -> Iterator[list[AllocationView]]:
         """Shows all allocations, node by node."""

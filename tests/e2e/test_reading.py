@@ -160,7 +160,7 @@ async def test_single_things(reader: read_pb2_grpc.ReadServiceAsyncStub) -> None
     assert [one.key for one in node.allocations] == ["v0", "v2"]
     assert node.attributes["zone"] == "z"
     report = await reader.GetHealthReport(pb.GetHealthReportRequest())
-    assert (report.healthy, len(report.checks)) == (True, 10)
+    assert (report.healthy, len(report.checks)) == (True, 11)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +176,8 @@ async def test_single_things(reader: read_pb2_grpc.ReadServiceAsyncStub) -> None
         ("ListApplications", pb.ListApplicationsRequest(partition="p"), grpc.StatusCode.NOT_FOUND),
         ("GetApplication", pb.GetApplicationRequest(application_id="zz"), grpc.StatusCode.NOT_FOUND),
         ("ListNodes", pb.ListNodesRequest(partition="p"), grpc.StatusCode.NOT_FOUND),
+        ("ListClaims", pb.ListClaimsRequest(partition="p"), grpc.StatusCode.NOT_FOUND),
+        ("ListClaims", pb.ListClaimsRequest(kind="soft"), grpc.StatusCode.INVALID_ARGUMENT),
         ("ListDomains", pb.ListDomainsRequest(partition="p"), grpc.StatusCode.NOT_FOUND),
         ("ListDomains", pb.ListDomainsRequest(level="rack"), grpc.StatusCode.NOT_FOUND),
         ("ListDomains", pb.ListDomainsRequest(page_token="eA=="), grpc.StatusCode.INVALID_ARGUMENT),
@@ -235,6 +237,8 @@ async def test_without_a_manager_there_are_no_nodes() -> None:
         (["queues", "root.a", "--type", "memory"], 0, ["memory", "0% 0/-"]),
         (["queues", "root.v"], 0, ["75% 6/-", "18% 3Gi/-"]),
         (["nodes", "--by", "zone"], 0, ["zone", "vcore free", "z  ", "2 of 8", "13Gi of 16Gi"]),
+        (["claims", "--kind", "firm"], 0, ["no room is kept for waiting asks"]),
+        (["claims", "--kind", "soft"], 2, ["'soft' is no kind of claim: they are firm and saved"]),
         (["nodes", "--by", "rack"], 1, ["no level 'rack': its levels are zone"]),
         (["nodes", "n1", "--by", "zone"], 2, ["--by shows whole domains"]),
         (["queues", "root.zz"], 1, ["no queue 'root.zz' in partition 'default'"]),
@@ -285,6 +289,7 @@ async def test_commands_for_people(core: Core, arguments: list[str], code: int, 
         (["queues"], {"queues", "next_page_token"}),
         (["apps"], {"applications", "next_page_token"}),
         (["nodes"], {"nodes", "next_page_token"}),
+        (["claims"], {"claims", "next_page_token"}),
         (["nodes", "--by", "zone"], {"levels", "domains", "next_page_token"}),
         (
             ["nodes", "n1"],

@@ -1981,6 +1981,315 @@ func (x *ListDomainsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// Which claims to list.
+type ListClaimsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Partition to read.
+	Partition string `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	// Only claims on this node. Empty: on any.
+	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Only claims of this application. Empty: of any.
+	ApplicationId string `protobuf:"bytes,3,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
+	// Only claims of this kind, "firm" or "saved". Empty: both.
+	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Most claims in the answer. 0: 500. 5,000 are the most.
+	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before. Empty: the first page.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListClaimsRequest) Reset() {
+	*x = ListClaimsRequest{}
+	mi := &file_kornel_v1_read_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListClaimsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListClaimsRequest) ProtoMessage() {}
+
+func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListClaimsRequest.ProtoReflect.Descriptor instead.
+func (*ListClaimsRequest) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ListClaimsRequest) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *ListClaimsRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *ListClaimsRequest) GetApplicationId() string {
+	if x != nil {
+		return x.ApplicationId
+	}
+	return ""
+}
+
+func (x *ListClaimsRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ListClaimsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListClaimsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// A page of claims.
+type ListClaimsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By the key of the ask.
+	Claims []*ClaimInfo `protobuf:"bytes,1,rep,name=claims,proto3" json:"claims,omitempty"`
+	// Where the next page begins. Empty: this is the last one.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListClaimsResponse) Reset() {
+	*x = ListClaimsResponse{}
+	mi := &file_kornel_v1_read_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListClaimsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListClaimsResponse) ProtoMessage() {}
+
+func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListClaimsResponse.ProtoReflect.Descriptor instead.
+func (*ListClaimsResponse) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ListClaimsResponse) GetClaims() []*ClaimInfo {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+func (x *ListClaimsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// Room that is kept for an ask which is not placed yet.
+type ClaimInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Key of the ask that waits.
+	AllocationKey string `protobuf:"bytes,1,opt,name=allocation_key,json=allocationKey,proto3" json:"allocation_key,omitempty"`
+	// Its application.
+	ApplicationId string `protobuf:"bytes,2,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
+	// Queue of the application.
+	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Task group of the ask. Empty: it has none.
+	TaskGroup string `protobuf:"bytes,4,opt,name=task_group,json=taskGroup,proto3" json:"task_group,omitempty"`
+	// "firm": allocations left or leave for the ask, or the shim is being asked about it. "saved": it collects what ends.
+	Kind string `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Why room is kept: "asked", "gang", "required-node", "preemption" or "age".
+	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What the room is on: "node".
+	PlaceKind string `protobuf:"bytes,7,opt,name=place_kind,json=placeKind,proto3" json:"place_kind,omitempty"`
+	// Name of what the room is on.
+	Place string `protobuf:"bytes,8,opt,name=place,proto3" json:"place,omitempty"`
+	// What is kept.
+	Held map[string]int64 `protobuf:"bytes,9,rep,name=held,proto3" json:"held,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Part of "held" that is not free yet. A missing type is 0.
+	Missing map[string]int64 `protobuf:"bytes,10,rep,name=missing,proto3" json:"missing,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Victims that have yet to leave for the ask, or for its gang.
+	VictimCount int64 `protobuf:"varint,11,opt,name=victim_count,json=victimCount,proto3" json:"victim_count,omitempty"`
+	// When the claim was made; where the shim is being asked, when the ask came.
+	SinceNs int64 `protobuf:"varint,12,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"`
+	// For how long the claim has made no progress. For reason "age", only time in which it keeps others back counts.
+	IdleNs int64 `protobuf:"varint,13,opt,name=idle_ns,json=idleNs,proto3" json:"idle_ns,omitempty"`
+	// The earliest time at which the claim can lapse. Absent: it does not lapse.
+	LapsesNs      *int64 `protobuf:"varint,14,opt,name=lapses_ns,json=lapsesNs,proto3,oneof" json:"lapses_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimInfo) Reset() {
+	*x = ClaimInfo{}
+	mi := &file_kornel_v1_read_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimInfo) ProtoMessage() {}
+
+func (x *ClaimInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimInfo.ProtoReflect.Descriptor instead.
+func (*ClaimInfo) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ClaimInfo) GetAllocationKey() string {
+	if x != nil {
+		return x.AllocationKey
+	}
+	return ""
+}
+
+func (x *ClaimInfo) GetApplicationId() string {
+	if x != nil {
+		return x.ApplicationId
+	}
+	return ""
+}
+
+func (x *ClaimInfo) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ClaimInfo) GetTaskGroup() string {
+	if x != nil {
+		return x.TaskGroup
+	}
+	return ""
+}
+
+func (x *ClaimInfo) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ClaimInfo) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ClaimInfo) GetPlaceKind() string {
+	if x != nil {
+		return x.PlaceKind
+	}
+	return ""
+}
+
+func (x *ClaimInfo) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *ClaimInfo) GetHeld() map[string]int64 {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+func (x *ClaimInfo) GetMissing() map[string]int64 {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+func (x *ClaimInfo) GetVictimCount() int64 {
+	if x != nil {
+		return x.VictimCount
+	}
+	return 0
+}
+
+func (x *ClaimInfo) GetSinceNs() int64 {
+	if x != nil {
+		return x.SinceNs
+	}
+	return 0
+}
+
+func (x *ClaimInfo) GetIdleNs() int64 {
+	if x != nil {
+		return x.IdleNs
+	}
+	return 0
+}
+
+func (x *ClaimInfo) GetLapsesNs() int64 {
+	if x != nil && x.LapsesNs != nil {
+		return *x.LapsesNs
+	}
+	return 0
+}
+
 // One level of a topology.
 type TopologyLevel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2000,7 +2309,7 @@ type TopologyLevel struct {
 
 func (x *TopologyLevel) Reset() {
 	*x = TopologyLevel{}
-	mi := &file_kornel_v1_read_proto_msgTypes[22]
+	mi := &file_kornel_v1_read_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2321,7 @@ func (x *TopologyLevel) String() string {
 func (*TopologyLevel) ProtoMessage() {}
 
 func (x *TopologyLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[22]
+	mi := &file_kornel_v1_read_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2334,7 @@ func (x *TopologyLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyLevel.ProtoReflect.Descriptor instead.
 func (*TopologyLevel) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{22}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TopologyLevel) GetName() string {
@@ -2086,7 +2395,7 @@ type DomainInfo struct {
 
 func (x *DomainInfo) Reset() {
 	*x = DomainInfo{}
-	mi := &file_kornel_v1_read_proto_msgTypes[23]
+	mi := &file_kornel_v1_read_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2407,7 @@ func (x *DomainInfo) String() string {
 func (*DomainInfo) ProtoMessage() {}
 
 func (x *DomainInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[23]
+	mi := &file_kornel_v1_read_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2420,7 @@ func (x *DomainInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DomainInfo.ProtoReflect.Descriptor instead.
 func (*DomainInfo) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{23}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DomainInfo) GetLevel() string {
@@ -2172,7 +2481,7 @@ type GetHealthReportRequest struct {
 
 func (x *GetHealthReportRequest) Reset() {
 	*x = GetHealthReportRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[24]
+	mi := &file_kornel_v1_read_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2184,7 +2493,7 @@ func (x *GetHealthReportRequest) String() string {
 func (*GetHealthReportRequest) ProtoMessage() {}
 
 func (x *GetHealthReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[24]
+	mi := &file_kornel_v1_read_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2197,7 +2506,7 @@ func (x *GetHealthReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthReportRequest.ProtoReflect.Descriptor instead.
 func (*GetHealthReportRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{24}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{27}
 }
 
 // The report.
@@ -2215,7 +2524,7 @@ type GetHealthReportResponse struct {
 
 func (x *GetHealthReportResponse) Reset() {
 	*x = GetHealthReportResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[25]
+	mi := &file_kornel_v1_read_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2536,7 @@ func (x *GetHealthReportResponse) String() string {
 func (*GetHealthReportResponse) ProtoMessage() {}
 
 func (x *GetHealthReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[25]
+	mi := &file_kornel_v1_read_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2549,7 @@ func (x *GetHealthReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthReportResponse.ProtoReflect.Descriptor instead.
 func (*GetHealthReportResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{25}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetHealthReportResponse) GetHealthy() bool {
@@ -2281,7 +2590,7 @@ type HealthCheckResult struct {
 
 func (x *HealthCheckResult) Reset() {
 	*x = HealthCheckResult{}
-	mi := &file_kornel_v1_read_proto_msgTypes[26]
+	mi := &file_kornel_v1_read_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2293,7 +2602,7 @@ func (x *HealthCheckResult) String() string {
 func (*HealthCheckResult) ProtoMessage() {}
 
 func (x *HealthCheckResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[26]
+	mi := &file_kornel_v1_read_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2306,7 +2615,7 @@ func (x *HealthCheckResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthCheckResult.ProtoReflect.Descriptor instead.
 func (*HealthCheckResult) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{26}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HealthCheckResult) GetName() string {
@@ -2352,7 +2661,7 @@ type ListRefusalsRequest struct {
 
 func (x *ListRefusalsRequest) Reset() {
 	*x = ListRefusalsRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[27]
+	mi := &file_kornel_v1_read_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2364,7 +2673,7 @@ func (x *ListRefusalsRequest) String() string {
 func (*ListRefusalsRequest) ProtoMessage() {}
 
 func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[27]
+	mi := &file_kornel_v1_read_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2377,7 +2686,7 @@ func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsRequest.ProtoReflect.Descriptor instead.
 func (*ListRefusalsRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{27}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListRefusalsRequest) GetPartition() string {
@@ -2414,7 +2723,7 @@ type ListRefusalsResponse struct {
 
 func (x *ListRefusalsResponse) Reset() {
 	*x = ListRefusalsResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[28]
+	mi := &file_kornel_v1_read_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2735,7 @@ func (x *ListRefusalsResponse) String() string {
 func (*ListRefusalsResponse) ProtoMessage() {}
 
 func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[28]
+	mi := &file_kornel_v1_read_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2748,7 @@ func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsResponse.ProtoReflect.Descriptor instead.
 func (*ListRefusalsResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{28}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListRefusalsResponse) GetRefusals() []*Refusal {
@@ -2487,7 +2796,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_kornel_v1_read_proto_msgTypes[29]
+	mi := &file_kornel_v1_read_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2808,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[29]
+	mi := &file_kornel_v1_read_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2821,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{29}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Refusal) GetNumber() int64 {
@@ -2806,7 +3115,44 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x13ListDomainsResponse\x120\n" +
 	"\x06levels\x18\x01 \x03(\v2\x18.kornel.v1.TopologyLevelR\x06levels\x12/\n" +
 	"\adomains\x18\x02 \x03(\v2\x15.kornel.v1.DomainInfoR\adomains\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xb1\x01\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xc1\x01\n" +
+	"\x11ListClaimsRequest\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12%\n" +
+	"\x0eapplication_id\x18\x03 \x01(\tR\rapplicationId\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x1b\n" +
+	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\"j\n" +
+	"\x12ListClaimsResponse\x12,\n" +
+	"\x06claims\x18\x01 \x03(\v2\x14.kornel.v1.ClaimInfoR\x06claims\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xdc\x04\n" +
+	"\tClaimInfo\x12%\n" +
+	"\x0eallocation_key\x18\x01 \x01(\tR\rallocationKey\x12%\n" +
+	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x1d\n" +
+	"\n" +
+	"task_group\x18\x04 \x01(\tR\ttaskGroup\x12\x12\n" +
+	"\x04kind\x18\x05 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"place_kind\x18\a \x01(\tR\tplaceKind\x12\x14\n" +
+	"\x05place\x18\b \x01(\tR\x05place\x122\n" +
+	"\x04held\x18\t \x03(\v2\x1e.kornel.v1.ClaimInfo.HeldEntryR\x04held\x12;\n" +
+	"\amissing\x18\n" +
+	" \x03(\v2!.kornel.v1.ClaimInfo.MissingEntryR\amissing\x12!\n" +
+	"\fvictim_count\x18\v \x01(\x03R\vvictimCount\x12\x19\n" +
+	"\bsince_ns\x18\f \x01(\x03R\asinceNs\x12\x17\n" +
+	"\aidle_ns\x18\r \x01(\x03R\x06idleNs\x12 \n" +
+	"\tlapses_ns\x18\x0e \x01(\x03H\x00R\blapsesNs\x88\x01\x01\x1a7\n" +
+	"\tHeldEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a:\n" +
+	"\fMissingEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\f\n" +
+	"\n" +
+	"_lapses_ns\"\xb1\x01\n" +
 	"\rTopologyLevel\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tattribute\x18\x02 \x01(\tR\tattribute\x12!\n" +
@@ -2875,7 +3221,7 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x10REFUSAL_KIND_ASK\x10\x01\x12\x1c\n" +
 	"\x18REFUSAL_KIND_APPLICATION\x10\x02\x12\x15\n" +
 	"\x11REFUSAL_KIND_NODE\x10\x03\x12\x1e\n" +
-	"\x1aREFUSAL_KIND_CONFIGURATION\x10\x042\xd4\x05\n" +
+	"\x1aREFUSAL_KIND_CONFIGURATION\x10\x042\x9f\x06\n" +
 	"\vReadService\x12I\n" +
 	"\n" +
 	"ListQueues\x12\x1c.kornel.v1.ListQueuesRequest\x1a\x1d.kornel.v1.ListQueuesResponse\x12C\n" +
@@ -2884,7 +3230,9 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x0eGetApplication\x12 .kornel.v1.GetApplicationRequest\x1a!.kornel.v1.GetApplicationResponse\x12F\n" +
 	"\tListNodes\x12\x1b.kornel.v1.ListNodesRequest\x1a\x1c.kornel.v1.ListNodesResponse\x12@\n" +
 	"\aGetNode\x12\x19.kornel.v1.GetNodeRequest\x1a\x1a.kornel.v1.GetNodeResponse\x12L\n" +
-	"\vListDomains\x12\x1d.kornel.v1.ListDomainsRequest\x1a\x1e.kornel.v1.ListDomainsResponse\x12X\n" +
+	"\vListDomains\x12\x1d.kornel.v1.ListDomainsRequest\x1a\x1e.kornel.v1.ListDomainsResponse\x12I\n" +
+	"\n" +
+	"ListClaims\x12\x1c.kornel.v1.ListClaimsRequest\x1a\x1d.kornel.v1.ListClaimsResponse\x12X\n" +
 	"\x0fGetHealthReport\x12!.kornel.v1.GetHealthReportRequest\x1a\".kornel.v1.GetHealthReportResponse\x12O\n" +
 	"\fListRefusals\x12\x1e.kornel.v1.ListRefusalsRequest\x1a\x1f.kornel.v1.ListRefusalsResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3"
 
@@ -2901,7 +3249,7 @@ func file_kornel_v1_read_proto_rawDescGZIP() []byte {
 }
 
 var file_kornel_v1_read_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_kornel_v1_read_proto_goTypes = []any{
 	(ApplicationKind)(0),             // 0: kornel.v1.ApplicationKind
 	(RefusalKind)(0),                 // 1: kornel.v1.RefusalKind
@@ -2927,102 +3275,112 @@ var file_kornel_v1_read_proto_goTypes = []any{
 	(*DeviceHolder)(nil),             // 21: kornel.v1.DeviceHolder
 	(*ListDomainsRequest)(nil),       // 22: kornel.v1.ListDomainsRequest
 	(*ListDomainsResponse)(nil),      // 23: kornel.v1.ListDomainsResponse
-	(*TopologyLevel)(nil),            // 24: kornel.v1.TopologyLevel
-	(*DomainInfo)(nil),               // 25: kornel.v1.DomainInfo
-	(*GetHealthReportRequest)(nil),   // 26: kornel.v1.GetHealthReportRequest
-	(*GetHealthReportResponse)(nil),  // 27: kornel.v1.GetHealthReportResponse
-	(*HealthCheckResult)(nil),        // 28: kornel.v1.HealthCheckResult
-	(*ListRefusalsRequest)(nil),      // 29: kornel.v1.ListRefusalsRequest
-	(*ListRefusalsResponse)(nil),     // 30: kornel.v1.ListRefusalsResponse
-	(*Refusal)(nil),                  // 31: kornel.v1.Refusal
-	nil,                              // 32: kornel.v1.QueueInfo.GuaranteedEntry
-	nil,                              // 33: kornel.v1.QueueInfo.MaxEntry
-	nil,                              // 34: kornel.v1.QueueInfo.UsedEntry
-	nil,                              // 35: kornel.v1.QueueInfo.PendingEntry
-	nil,                              // 36: kornel.v1.QueueInfo.PreemptingEntry
-	nil,                              // 37: kornel.v1.QueueInfo.HeadroomEntry
-	nil,                              // 38: kornel.v1.QueueInfo.PropertiesEntry
-	nil,                              // 39: kornel.v1.ApplicationSummary.UsedEntry
-	nil,                              // 40: kornel.v1.ApplicationSummary.PlaceholderEntry
-	nil,                              // 41: kornel.v1.ApplicationSummary.PendingEntry
-	nil,                              // 42: kornel.v1.GetApplicationResponse.MaxUsedEntry
-	nil,                              // 43: kornel.v1.AskInfo.ResourcesEntry
-	nil,                              // 44: kornel.v1.AllocationInfo.ResourcesEntry
-	nil,                              // 45: kornel.v1.NodeSummary.CapacityEntry
-	nil,                              // 46: kornel.v1.NodeSummary.AllocatedEntry
-	nil,                              // 47: kornel.v1.NodeSummary.OccupiedEntry
-	nil,                              // 48: kornel.v1.NodeSummary.AvailableEntry
-	nil,                              // 49: kornel.v1.GetNodeResponse.AttributesEntry
-	nil,                              // 50: kornel.v1.DomainInfo.CapacityEntry
-	nil,                              // 51: kornel.v1.DomainInfo.FreeEntry
-	nil,                              // 52: kornel.v1.DomainInfo.HeldEntry
-	nil,                              // 53: kornel.v1.ListRefusalsResponse.CountsEntry
+	(*ListClaimsRequest)(nil),        // 24: kornel.v1.ListClaimsRequest
+	(*ListClaimsResponse)(nil),       // 25: kornel.v1.ListClaimsResponse
+	(*ClaimInfo)(nil),                // 26: kornel.v1.ClaimInfo
+	(*TopologyLevel)(nil),            // 27: kornel.v1.TopologyLevel
+	(*DomainInfo)(nil),               // 28: kornel.v1.DomainInfo
+	(*GetHealthReportRequest)(nil),   // 29: kornel.v1.GetHealthReportRequest
+	(*GetHealthReportResponse)(nil),  // 30: kornel.v1.GetHealthReportResponse
+	(*HealthCheckResult)(nil),        // 31: kornel.v1.HealthCheckResult
+	(*ListRefusalsRequest)(nil),      // 32: kornel.v1.ListRefusalsRequest
+	(*ListRefusalsResponse)(nil),     // 33: kornel.v1.ListRefusalsResponse
+	(*Refusal)(nil),                  // 34: kornel.v1.Refusal
+	nil,                              // 35: kornel.v1.QueueInfo.GuaranteedEntry
+	nil,                              // 36: kornel.v1.QueueInfo.MaxEntry
+	nil,                              // 37: kornel.v1.QueueInfo.UsedEntry
+	nil,                              // 38: kornel.v1.QueueInfo.PendingEntry
+	nil,                              // 39: kornel.v1.QueueInfo.PreemptingEntry
+	nil,                              // 40: kornel.v1.QueueInfo.HeadroomEntry
+	nil,                              // 41: kornel.v1.QueueInfo.PropertiesEntry
+	nil,                              // 42: kornel.v1.ApplicationSummary.UsedEntry
+	nil,                              // 43: kornel.v1.ApplicationSummary.PlaceholderEntry
+	nil,                              // 44: kornel.v1.ApplicationSummary.PendingEntry
+	nil,                              // 45: kornel.v1.GetApplicationResponse.MaxUsedEntry
+	nil,                              // 46: kornel.v1.AskInfo.ResourcesEntry
+	nil,                              // 47: kornel.v1.AllocationInfo.ResourcesEntry
+	nil,                              // 48: kornel.v1.NodeSummary.CapacityEntry
+	nil,                              // 49: kornel.v1.NodeSummary.AllocatedEntry
+	nil,                              // 50: kornel.v1.NodeSummary.OccupiedEntry
+	nil,                              // 51: kornel.v1.NodeSummary.AvailableEntry
+	nil,                              // 52: kornel.v1.GetNodeResponse.AttributesEntry
+	nil,                              // 53: kornel.v1.ClaimInfo.HeldEntry
+	nil,                              // 54: kornel.v1.ClaimInfo.MissingEntry
+	nil,                              // 55: kornel.v1.DomainInfo.CapacityEntry
+	nil,                              // 56: kornel.v1.DomainInfo.FreeEntry
+	nil,                              // 57: kornel.v1.DomainInfo.HeldEntry
+	nil,                              // 58: kornel.v1.ListRefusalsResponse.CountsEntry
 }
 var file_kornel_v1_read_proto_depIdxs = []int32{
 	6,  // 0: kornel.v1.ListQueuesResponse.queues:type_name -> kornel.v1.QueueInfo
 	6,  // 1: kornel.v1.GetQueueResponse.queue:type_name -> kornel.v1.QueueInfo
-	32, // 2: kornel.v1.QueueInfo.guaranteed:type_name -> kornel.v1.QueueInfo.GuaranteedEntry
-	33, // 3: kornel.v1.QueueInfo.max:type_name -> kornel.v1.QueueInfo.MaxEntry
-	34, // 4: kornel.v1.QueueInfo.used:type_name -> kornel.v1.QueueInfo.UsedEntry
-	35, // 5: kornel.v1.QueueInfo.pending:type_name -> kornel.v1.QueueInfo.PendingEntry
-	36, // 6: kornel.v1.QueueInfo.preempting:type_name -> kornel.v1.QueueInfo.PreemptingEntry
-	37, // 7: kornel.v1.QueueInfo.headroom:type_name -> kornel.v1.QueueInfo.HeadroomEntry
-	38, // 8: kornel.v1.QueueInfo.properties:type_name -> kornel.v1.QueueInfo.PropertiesEntry
+	35, // 2: kornel.v1.QueueInfo.guaranteed:type_name -> kornel.v1.QueueInfo.GuaranteedEntry
+	36, // 3: kornel.v1.QueueInfo.max:type_name -> kornel.v1.QueueInfo.MaxEntry
+	37, // 4: kornel.v1.QueueInfo.used:type_name -> kornel.v1.QueueInfo.UsedEntry
+	38, // 5: kornel.v1.QueueInfo.pending:type_name -> kornel.v1.QueueInfo.PendingEntry
+	39, // 6: kornel.v1.QueueInfo.preempting:type_name -> kornel.v1.QueueInfo.PreemptingEntry
+	40, // 7: kornel.v1.QueueInfo.headroom:type_name -> kornel.v1.QueueInfo.HeadroomEntry
+	41, // 8: kornel.v1.QueueInfo.properties:type_name -> kornel.v1.QueueInfo.PropertiesEntry
 	0,  // 9: kornel.v1.ListApplicationsRequest.kind:type_name -> kornel.v1.ApplicationKind
 	9,  // 10: kornel.v1.ListApplicationsResponse.applications:type_name -> kornel.v1.ApplicationSummary
-	39, // 11: kornel.v1.ApplicationSummary.used:type_name -> kornel.v1.ApplicationSummary.UsedEntry
-	40, // 12: kornel.v1.ApplicationSummary.placeholder:type_name -> kornel.v1.ApplicationSummary.PlaceholderEntry
-	41, // 13: kornel.v1.ApplicationSummary.pending:type_name -> kornel.v1.ApplicationSummary.PendingEntry
+	42, // 11: kornel.v1.ApplicationSummary.used:type_name -> kornel.v1.ApplicationSummary.UsedEntry
+	43, // 12: kornel.v1.ApplicationSummary.placeholder:type_name -> kornel.v1.ApplicationSummary.PlaceholderEntry
+	44, // 13: kornel.v1.ApplicationSummary.pending:type_name -> kornel.v1.ApplicationSummary.PendingEntry
 	9,  // 14: kornel.v1.GetApplicationResponse.summary:type_name -> kornel.v1.ApplicationSummary
-	42, // 15: kornel.v1.GetApplicationResponse.max_used:type_name -> kornel.v1.GetApplicationResponse.MaxUsedEntry
+	45, // 15: kornel.v1.GetApplicationResponse.max_used:type_name -> kornel.v1.GetApplicationResponse.MaxUsedEntry
 	12, // 16: kornel.v1.GetApplicationResponse.states:type_name -> kornel.v1.StateEntry
 	13, // 17: kornel.v1.GetApplicationResponse.asks:type_name -> kornel.v1.AskInfo
 	14, // 18: kornel.v1.GetApplicationResponse.allocations:type_name -> kornel.v1.AllocationInfo
-	43, // 19: kornel.v1.AskInfo.resources:type_name -> kornel.v1.AskInfo.ResourcesEntry
-	44, // 20: kornel.v1.AllocationInfo.resources:type_name -> kornel.v1.AllocationInfo.ResourcesEntry
+	46, // 19: kornel.v1.AskInfo.resources:type_name -> kornel.v1.AskInfo.ResourcesEntry
+	47, // 20: kornel.v1.AllocationInfo.resources:type_name -> kornel.v1.AllocationInfo.ResourcesEntry
 	17, // 21: kornel.v1.ListNodesResponse.nodes:type_name -> kornel.v1.NodeSummary
-	45, // 22: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
-	46, // 23: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
-	47, // 24: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
-	48, // 25: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
+	48, // 22: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
+	49, // 23: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
+	50, // 24: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
+	51, // 25: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
 	17, // 26: kornel.v1.GetNodeResponse.summary:type_name -> kornel.v1.NodeSummary
-	49, // 27: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
+	52, // 27: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
 	14, // 28: kornel.v1.GetNodeResponse.allocations:type_name -> kornel.v1.AllocationInfo
 	20, // 29: kornel.v1.GetNodeResponse.devices:type_name -> kornel.v1.DeviceInfo
 	21, // 30: kornel.v1.DeviceInfo.holders:type_name -> kornel.v1.DeviceHolder
-	24, // 31: kornel.v1.ListDomainsResponse.levels:type_name -> kornel.v1.TopologyLevel
-	25, // 32: kornel.v1.ListDomainsResponse.domains:type_name -> kornel.v1.DomainInfo
-	50, // 33: kornel.v1.DomainInfo.capacity:type_name -> kornel.v1.DomainInfo.CapacityEntry
-	51, // 34: kornel.v1.DomainInfo.free:type_name -> kornel.v1.DomainInfo.FreeEntry
-	52, // 35: kornel.v1.DomainInfo.held:type_name -> kornel.v1.DomainInfo.HeldEntry
-	28, // 36: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
-	1,  // 37: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
-	31, // 38: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
-	53, // 39: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
-	1,  // 40: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
-	2,  // 41: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
-	4,  // 42: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
-	7,  // 43: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
-	10, // 44: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
-	15, // 45: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
-	18, // 46: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
-	22, // 47: kornel.v1.ReadService.ListDomains:input_type -> kornel.v1.ListDomainsRequest
-	26, // 48: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
-	29, // 49: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
-	3,  // 50: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
-	5,  // 51: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
-	8,  // 52: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
-	11, // 53: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
-	16, // 54: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
-	19, // 55: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
-	23, // 56: kornel.v1.ReadService.ListDomains:output_type -> kornel.v1.ListDomainsResponse
-	27, // 57: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
-	30, // 58: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
-	50, // [50:59] is the sub-list for method output_type
-	41, // [41:50] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	27, // 31: kornel.v1.ListDomainsResponse.levels:type_name -> kornel.v1.TopologyLevel
+	28, // 32: kornel.v1.ListDomainsResponse.domains:type_name -> kornel.v1.DomainInfo
+	26, // 33: kornel.v1.ListClaimsResponse.claims:type_name -> kornel.v1.ClaimInfo
+	53, // 34: kornel.v1.ClaimInfo.held:type_name -> kornel.v1.ClaimInfo.HeldEntry
+	54, // 35: kornel.v1.ClaimInfo.missing:type_name -> kornel.v1.ClaimInfo.MissingEntry
+	55, // 36: kornel.v1.DomainInfo.capacity:type_name -> kornel.v1.DomainInfo.CapacityEntry
+	56, // 37: kornel.v1.DomainInfo.free:type_name -> kornel.v1.DomainInfo.FreeEntry
+	57, // 38: kornel.v1.DomainInfo.held:type_name -> kornel.v1.DomainInfo.HeldEntry
+	31, // 39: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
+	1,  // 40: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
+	34, // 41: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
+	58, // 42: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
+	1,  // 43: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
+	2,  // 44: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
+	4,  // 45: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
+	7,  // 46: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
+	10, // 47: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
+	15, // 48: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
+	18, // 49: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
+	22, // 50: kornel.v1.ReadService.ListDomains:input_type -> kornel.v1.ListDomainsRequest
+	24, // 51: kornel.v1.ReadService.ListClaims:input_type -> kornel.v1.ListClaimsRequest
+	29, // 52: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
+	32, // 53: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
+	3,  // 54: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
+	5,  // 55: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
+	8,  // 56: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
+	11, // 57: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
+	16, // 58: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
+	19, // 59: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
+	23, // 60: kornel.v1.ReadService.ListDomains:output_type -> kornel.v1.ListDomainsResponse
+	25, // 61: kornel.v1.ReadService.ListClaims:output_type -> kornel.v1.ListClaimsResponse
+	30, // 62: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
+	33, // 63: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
+	54, // [54:64] is the sub-list for method output_type
+	44, // [44:54] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_read_proto_init() }
@@ -3030,13 +3388,14 @@ func file_kornel_v1_read_proto_init() {
 	if File_kornel_v1_read_proto != nil {
 		return
 	}
+	file_kornel_v1_read_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_read_proto_rawDesc), len(file_kornel_v1_read_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   52,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

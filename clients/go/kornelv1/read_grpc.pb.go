@@ -32,6 +32,7 @@ const (
 	ReadService_ListNodes_FullMethodName        = "/kornel.v1.ReadService/ListNodes"
 	ReadService_GetNode_FullMethodName          = "/kornel.v1.ReadService/GetNode"
 	ReadService_ListDomains_FullMethodName      = "/kornel.v1.ReadService/ListDomains"
+	ReadService_ListClaims_FullMethodName       = "/kornel.v1.ReadService/ListClaims"
 	ReadService_GetHealthReport_FullMethodName  = "/kornel.v1.ReadService/GetHealthReport"
 	ReadService_ListRefusals_FullMethodName     = "/kornel.v1.ReadService/ListRefusals"
 )
@@ -60,6 +61,8 @@ type ReadServiceClient interface {
 	// The domains of the topology, such as racks, with what their nodes have: outer ones before those within, by name.
 	// NOT_FOUND for a level that the topology does not have. Empty for a partition without a topology.
 	ListDomains(ctx context.Context, in *ListDomainsRequest, opts ...grpc.CallOption) (*ListDomainsResponse, error)
+	// The room that is kept for asks which are not placed yet, by the key of the ask.
+	ListClaims(ctx context.Context, in *ListClaimsRequest, opts ...grpc.CallOption) (*ListClaimsResponse, error)
 	// The checks that the core makes of itself, as of the last time it did; makes them if it never has.
 	GetHealthReport(ctx context.Context, in *GetHealthReportRequest, opts ...grpc.CallOption) (*GetHealthReportResponse, error)
 	// The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
@@ -145,6 +148,16 @@ func (c *readServiceClient) ListDomains(ctx context.Context, in *ListDomainsRequ
 	return out, nil
 }
 
+func (c *readServiceClient) ListClaims(ctx context.Context, in *ListClaimsRequest, opts ...grpc.CallOption) (*ListClaimsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListClaimsResponse)
+	err := c.cc.Invoke(ctx, ReadService_ListClaims_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *readServiceClient) GetHealthReport(ctx context.Context, in *GetHealthReportRequest, opts ...grpc.CallOption) (*GetHealthReportResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetHealthReportResponse)
@@ -189,6 +202,8 @@ type ReadServiceServer interface {
 	// The domains of the topology, such as racks, with what their nodes have: outer ones before those within, by name.
 	// NOT_FOUND for a level that the topology does not have. Empty for a partition without a topology.
 	ListDomains(context.Context, *ListDomainsRequest) (*ListDomainsResponse, error)
+	// The room that is kept for asks which are not placed yet, by the key of the ask.
+	ListClaims(context.Context, *ListClaimsRequest) (*ListClaimsResponse, error)
 	// The checks that the core makes of itself, as of the last time it did; makes them if it never has.
 	GetHealthReport(context.Context, *GetHealthReportRequest) (*GetHealthReportResponse, error)
 	// The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
@@ -224,6 +239,9 @@ func (UnimplementedReadServiceServer) GetNode(context.Context, *GetNodeRequest) 
 }
 func (UnimplementedReadServiceServer) ListDomains(context.Context, *ListDomainsRequest) (*ListDomainsResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method ListDomains not implemented")
+}
+func (UnimplementedReadServiceServer) ListClaims(context.Context, *ListClaimsRequest) (*ListClaimsResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ListClaims not implemented")
 }
 func (UnimplementedReadServiceServer) GetHealthReport(context.Context, *GetHealthReportRequest) (*GetHealthReportResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method GetHealthReport not implemented")
@@ -378,6 +396,24 @@ func _ReadService_ListDomains_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ReadService_ListClaims_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListClaimsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReadServiceServer).ListClaims(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReadService_ListClaims_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReadServiceServer).ListClaims(ctx, req.(*ListClaimsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ReadService_GetHealthReport_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetHealthReportRequest)
 	if err := dec(in); err != nil {
@@ -448,6 +484,10 @@ var ReadService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListDomains",
 			Handler:    _ReadService_ListDomains_Handler,
+		},
+		{
+			MethodName: "ListClaims",
+			Handler:    _ReadService_ListClaims_Handler,
 		},
 		{
 			MethodName: "GetHealthReport",

@@ -187,6 +187,36 @@ def render_nodes(found: pb.ListNodesResponse, strokes: Strokes, types: Sequence[
     return join_lines([*lines, *(["... and more, see --limit"] if found.next_page_token else [])])
 
 
+def render_claims(found: pb.ListClaimsResponse, now_ns: int) -> str:
+    """Returns a row for each claim: the ask, the place, what is kept, what is missing of it, and what it waits for."""
+    if not found.claims:
+        return "no room is kept for waiting asks"
+    rows: Rows = [
+        ("ask", "application", "on", "kind", "reason", "held", "missing", "victims", "for", "lapses in"),
+        *(
+            (
+                claim.allocation_key,
+                claim.application_id,
+                claim.place,
+                claim.kind,
+                claim.reason,
+                format_quantities(claim.held),
+                format_quantities(claim.missing),
+                str(claim.victim_count or "-"),
+                format_age(now_ns - claim.since_ns),
+                format_age(claim.lapses_ns - now_ns) if claim.HasField("lapses_ns") else "-",
+            )
+            for claim in found.claims
+        ),
+    ]
+    return join_lines(
+        [
+            *format_table(rows, ("application", "reason", "victims")),
+            *(["... and more, see --limit"] if found.next_page_token else []),
+        ]
+    )
+
+
 def render_domains(found: pb.ListDomainsResponse, level: str, strokes: Strokes, types: Sequence[str] = ()) -> str:
     """Returns a row for each domain of *level* with a bar for each of *types*, by default the first two types.
 

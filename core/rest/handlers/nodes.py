@@ -16,15 +16,16 @@ from kornel.core.rest.handlers.places import partition_of
 from kornel.core.rest.listing import Wishes, list_answer, page_in_order, page_of, pieces_answer, wishes_of
 from kornel.core.rest.sorting import NODES, Order, Value
 from kornel.core.rest.turns import gather_items
+from kornel.core.telling.claims.claim_views import ClaimKind
 from kornel.core.telling.core_reader import CoreReader
-from kornel.core.telling.encoding.yunikorn.nodes import write_domain, write_node, write_node_summary
+from kornel.core.telling.encoding.yunikorn.nodes import write_claim, write_domain, write_node, write_node_summary
 from kornel.core.telling.nodes.node_views import NodeSummary, NodeView
 from kornel.core.telling.reader import PartitionReader
 
 
 class NodeHandlers:
-    """Serves routes R11, R12 and X16. Pages, ``sort``, ``summary``, and ``schedulable=true`` or ``false`` are Kornel's
-    own."""
+    """Serves routes R11, R12, X16 and X17. Pages, ``sort``, ``summary``, and ``schedulable=true`` or ``false`` are
+    Kornel's own."""
 
     def __init__(self, reader: CoreReader) -> None:
         self._reader = reader
@@ -70,6 +71,21 @@ class NodeHandlers:
         page, more = page_of(found, wishes)
         total = None if wishes.plain else len(found)
         return await list_answer(request, map(write_domain, page), wishes, more=more, total=total)
+
+    async def claims(self, request: Request) -> ASGIApp:
+        """Serves route X17."""
+        views, wishes = partition_of(self._reader, request), wishes_of(request)
+        node_id, kind = wishes.query.get("node", ""), wishes.query.get("kind", "").lower()
+        if kind not in ("", *ClaimKind):
+            raise RestError(400, "No such kind of claim")
+        found = [
+            (claim.key, claim)
+            for claim in await gather_items(views.claims())
+            if node_id in ("", claim.place) and kind in ("", claim.kind)
+        ]
+        page, more = page_of(found, wishes)
+        total = None if wishes.plain else len(found)
+        return await list_answer(request, map(write_claim, page), wishes, more=more, total=total)
 
 
 @lru_cache(maxsize=8)  # The same fields give the same function: results are kept for the function that made them.

@@ -32,6 +32,7 @@ from kornel.core.policies.gang_domains import choose_nodes
 from kornel.core.policies.gang_nodes import Candidates, Shortfall
 from kornel.core.preemption.gang_losses import is_leaving_whole
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage
+from kornel.core.telling.claims.claim_views import describe_own_claim
 from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack
 from kornel.core.telling.nodes.domain_blockers import describe_domains, domain_blockers, requires_domain
 from kornel.core.telling.nodes.node_blockers import fits_on, node_blockers, shortages_on
@@ -282,9 +283,9 @@ def _reservation_blockers(state: PartitionState, ask: Allocation) -> Iterator[Bl
             detail = f"{format_count(left, 'victim of its gang is', 'victims of its gang are')} still there"
     else:
         kind = BlockerKind.RESERVED_NODE_FULL
-        detail = "freed room there is held for this ask, but is not enough yet"
+        detail = f"what ends there is kept for this ask, but is not enough yet; {describe_own_claim(reservation)}"
         if ask.shape.devices is not None and node.has_amounts_for(ask):
-            detail = describe_lack(node, ask.shape.devices)
+            detail = f"{describe_lack(node, ask.shape.devices)}; {describe_own_claim(reservation)}"
     if ask.triggered or not fits:
         short = shortages_on(state, node, pairs)
         yield Blocker(kind, Level.RESERVATION, node.node_id, detail, short, 1, missing_share(node, pairs))

@@ -28,6 +28,7 @@ from kornel.core.telling.allocations.explanation import (
     Shortage,
 )
 from kornel.core.telling.applications.application_views import ApplicationSummary, ApplicationView
+from kornel.core.telling.claims.claim_views import ClaimView
 from kornel.core.telling.configuration import impact
 from kornel.core.telling.encoding.messages import Encoders
 from kornel.core.telling.encoding.records import ITSELF, made
@@ -183,6 +184,8 @@ ENCODERS.add(
 )
 
 ENCODERS.add(UserStatus, status_pb2.UserStatus, {"application_count": "applications"})
+
+encode_claim: Final = ENCODERS.add(ClaimView, read_pb2.ClaimInfo, {"allocation_key": "key", "victim_count": "victims"})
 
 ENCODERS.add(ScopeStatus, status_pb2.GovernorScope, {"max_victims": "most_victims", "max_lost": "most_lost"})
 

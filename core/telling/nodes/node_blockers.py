@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
 from kornel.core.partition.scheduling.missing_shares import missing_share
 from kornel.core.partition.state import PartitionState
 from kornel.core.telling.allocations.explanation import PERMANENT, Blocker, BlockerKind, Level, Shortage
+from kornel.core.telling.claims.claim_views import describe_claim
 from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack
 
 
@@ -121,7 +123,7 @@ def blocker_on(state: PartitionState, ask: Allocation, kind: BlockerKind, node: 
         kind,
         Level.NODE,
         node.node_id,
-        _write_detail(kind, node, ask),
+        _write_detail(state, kind, node, ask),
         shortages_on(state, node, ask.shape.pairs, empty=kind is BlockerKind.NODE_TOO_SMALL),
         1,
         distance,
@@ -129,7 +131,7 @@ def blocker_on(state: PartitionState, ask: Allocation, kind: BlockerKind, node: 
     )
 
 
-def _write_detail(kind: BlockerKind, node: Node, ask: Allocation) -> str:
+def _write_detail(state: PartitionState, kind: BlockerKind, node: Node, ask: Allocation) -> str:
     match kind:
         case BlockerKind.NODE_TOO_SMALL:
             return "smaller than the ask even when empty"
@@ -140,9 +142,10 @@ def _write_detail(kind: BlockerKind, node: Node, ask: Allocation) -> str:
             also = ", and its shim drains it too" if node.drained_by_shim else ""
             return f"draining: nothing new is placed there; drained by {drain.by} until it is undrained{also}"
         case BlockerKind.NODE_RESERVED:
-            first, *others = node.reservations.values()
-            more = f" and {len(others)} more" if others else ""
-            return f"its room is held for {first.ask.spec.key}{more}"
+            assert node.claims is not None, "room is held there"
+            first, *others = node.claims.in_order()
+            more = f"; {format_count(len(others), 'more claim is', 'more claims are')} behind it" if others else ""
+            return f"its room {describe_claim(state, first)}{more}"
         case BlockerKind.NODE_DEVICES | BlockerKind.NODE_WITHOUT_DEVICES if ask.shape.devices is not None:
             return describe_lack(node, ask.shape.devices, empty=kind is BlockerKind.NODE_WITHOUT_DEVICES)
         case BlockerKind.NODE_REFUSED:

@@ -1363,6 +1363,196 @@ class ListDomainsResponse(_message.Message):
 Global___ListDomainsResponse: _TypeAlias = ListDomainsResponse  # noqa: Y015
 
 @_typing.final
+class ListClaimsRequest(_message.Message):
+    """Which claims to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """Partition to read."""
+    node_id: _builtins.str
+    """Only claims on this node. Empty: on any."""
+    application_id: _builtins.str
+    """Only claims of this application. Empty: of any."""
+    kind: _builtins.str
+    """Only claims of this kind, "firm" or "saved". Empty: both."""
+    page_size: _builtins.int
+    """Most claims in the answer. 0: 500. 5,000 are the most."""
+    page_token: _builtins.str
+    """next_page_token of the page before. Empty: the first page."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        application_id: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "kind", b"kind", "node_id", b"node_id", "page_size", b"page_size", "page_token", b"page_token", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListClaimsRequest: _TypeAlias = ListClaimsRequest  # noqa: Y015
+
+@_typing.final
+class ListClaimsResponse(_message.Message):
+    """A page of claims."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLAIMS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Where the next page begins. Empty: this is the last one."""
+    @_builtins.property
+    def claims(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClaimInfo]:
+        """By the key of the ask."""
+
+    def __init__(
+        self,
+        *,
+        claims: _abc.Iterable[Global___ClaimInfo] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListClaimsResponse: _TypeAlias = ListClaimsResponse  # noqa: Y015
+
+@_typing.final
+class ClaimInfo(_message.Message):
+    """Room that is kept for an ask which is not placed yet."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class HeldEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class MissingEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ALLOCATION_KEY_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    TASK_GROUP_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    PLACE_KIND_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
+    VICTIM_COUNT_FIELD_NUMBER: _builtins.int
+    SINCE_NS_FIELD_NUMBER: _builtins.int
+    IDLE_NS_FIELD_NUMBER: _builtins.int
+    LAPSES_NS_FIELD_NUMBER: _builtins.int
+    allocation_key: _builtins.str
+    """Key of the ask that waits."""
+    application_id: _builtins.str
+    """Its application."""
+    queue: _builtins.str
+    """Queue of the application."""
+    task_group: _builtins.str
+    """Task group of the ask. Empty: it has none."""
+    kind: _builtins.str
+    """"firm": allocations left or leave for the ask, or the shim is being asked about it. "saved": it collects what ends."""
+    reason: _builtins.str
+    """Why room is kept: "asked", "gang", "required-node", "preemption" or "age"."""
+    place_kind: _builtins.str
+    """What the room is on: "node"."""
+    place: _builtins.str
+    """Name of what the room is on."""
+    victim_count: _builtins.int
+    """Victims that have yet to leave for the ask, or for its gang."""
+    since_ns: _builtins.int
+    """When the claim was made; where the shim is being asked, when the ask came."""
+    idle_ns: _builtins.int
+    """For how long the claim has made no progress. For reason "age", only time in which it keeps others back counts."""
+    lapses_ns: _builtins.int
+    """The earliest time at which the claim can lapse. Absent: it does not lapse."""
+    @_builtins.property
+    def held(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What is kept."""
+
+    @_builtins.property
+    def missing(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Part of "held" that is not free yet. A missing type is 0."""
+
+    def __init__(
+        self,
+        *,
+        allocation_key: _builtins.str = ...,
+        application_id: _builtins.str = ...,
+        queue: _builtins.str = ...,
+        task_group: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        place_kind: _builtins.str = ...,
+        place: _builtins.str = ...,
+        held: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        missing: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        victim_count: _builtins.int = ...,
+        since_ns: _builtins.int = ...,
+        idle_ns: _builtins.int = ...,
+        lapses_ns: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lapses_ns", b"_lapses_ns", "lapses_ns", b"lapses_ns"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lapses_ns", b"_lapses_ns", "allocation_key", b"allocation_key", "application_id", b"application_id", "held", b"held", "idle_ns", b"idle_ns", "kind", b"kind", "lapses_ns", b"lapses_ns", "missing", b"missing", "place", b"place", "place_kind", b"place_kind", "queue", b"queue", "reason", b"reason", "since_ns", b"since_ns", "task_group", b"task_group", "victim_count", b"victim_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__lapses_ns: _TypeAlias = _typing.Literal["lapses_ns"]  # noqa: Y015
+    _WhichOneofArgType__lapses_ns: _TypeAlias = _typing.Literal["_lapses_ns", b"_lapses_ns"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lapses_ns) -> _WhichOneofReturnType__lapses_ns | None: ...
+
+Global___ClaimInfo: _TypeAlias = ClaimInfo  # noqa: Y015
+
+@_typing.final
 class TopologyLevel(_message.Message):
     """One level of a topology."""
 

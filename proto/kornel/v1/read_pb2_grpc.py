@@ -70,6 +70,11 @@ class ReadServiceStub:
                 request_serializer=kornel_dot_v1_dot_read__pb2.ListDomainsRequest.SerializeToString,
                 response_deserializer=kornel_dot_v1_dot_read__pb2.ListDomainsResponse.FromString,
                 _registered_method=True)
+        self.ListClaims = channel.unary_unary(
+                '/kornel.v1.ReadService/ListClaims',
+                request_serializer=kornel_dot_v1_dot_read__pb2.ListClaimsRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_read__pb2.ListClaimsResponse.FromString,
+                _registered_method=True)
         self.GetHealthReport = channel.unary_unary(
                 '/kornel.v1.ReadService/GetHealthReport',
                 request_serializer=kornel_dot_v1_dot_read__pb2.GetHealthReportRequest.SerializeToString,
@@ -139,6 +144,13 @@ class ReadServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListClaims(self, request, context):
+        """The room that is kept for asks which are not placed yet, by the key of the ask.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetHealthReport(self, request, context):
         """The checks that the core makes of itself, as of the last time it did; makes them if it never has.
         """
@@ -191,6 +203,11 @@ def add_ReadServiceServicer_to_server(servicer, server):
                     servicer.ListDomains,
                     request_deserializer=kornel_dot_v1_dot_read__pb2.ListDomainsRequest.FromString,
                     response_serializer=kornel_dot_v1_dot_read__pb2.ListDomainsResponse.SerializeToString,
+            ),
+            'ListClaims': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListClaims,
+                    request_deserializer=kornel_dot_v1_dot_read__pb2.ListClaimsRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_read__pb2.ListClaimsResponse.SerializeToString,
             ),
             'GetHealthReport': grpc.unary_unary_rpc_method_handler(
                     servicer.GetHealthReport,
@@ -393,6 +410,33 @@ class ReadService:
             '/kornel.v1.ReadService/ListDomains',
             kornel_dot_v1_dot_read__pb2.ListDomainsRequest.SerializeToString,
             kornel_dot_v1_dot_read__pb2.ListDomainsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListClaims(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.ReadService/ListClaims',
+            kornel_dot_v1_dot_read__pb2.ListClaimsRequest.SerializeToString,
+            kornel_dot_v1_dot_read__pb2.ListClaimsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -60,6 +60,8 @@ class ReadServiceStub:
     """The domains of the topology, such as racks, with what their nodes have: outer ones before those within, by name.
     NOT_FOUND for a level that the topology does not have. Empty for a partition without a topology.
     """
+    ListClaims: _grpc.UnaryUnaryMultiCallable[_read_pb2.ListClaimsRequest, _read_pb2.ListClaimsResponse]
+    """The room that is kept for asks which are not placed yet, by the key of the ask."""
     GetHealthReport: _grpc.UnaryUnaryMultiCallable[_read_pb2.GetHealthReportRequest, _read_pb2.GetHealthReportResponse]
     """The checks that the core makes of itself, as of the last time it did; makes them if it never has."""
     ListRefusals: _grpc.UnaryUnaryMultiCallable[_read_pb2.ListRefusalsRequest, _read_pb2.ListRefusalsResponse]
@@ -94,6 +96,8 @@ class ReadServiceAsyncStub(ReadServiceStub):
     """The domains of the topology, such as racks, with what their nodes have: outer ones before those within, by name.
     NOT_FOUND for a level that the topology does not have. Empty for a partition without a topology.
     """
+    ListClaims: _aio.UnaryUnaryMultiCallable[_read_pb2.ListClaimsRequest, _read_pb2.ListClaimsResponse]  # type: ignore[assignment]
+    """The room that is kept for asks which are not placed yet, by the key of the ask."""
     GetHealthReport: _aio.UnaryUnaryMultiCallable[_read_pb2.GetHealthReportRequest, _read_pb2.GetHealthReportResponse]  # type: ignore[assignment]
     """The checks that the core makes of itself, as of the last time it did; makes them if it never has."""
     ListRefusals: _aio.UnaryUnaryMultiCallable[_read_pb2.ListRefusalsRequest, _read_pb2.ListRefusalsResponse]  # type: ignore[assignment]
@@ -167,6 +171,14 @@ class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
         """The domains of the topology, such as racks, with what their nodes have: outer ones before those within, by name.
         NOT_FOUND for a level that the topology does not have. Empty for a partition without a topology.
         """
+
+    @_abc_1.abstractmethod
+    def ListClaims(
+        self,
+        request: _read_pb2.ListClaimsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.ListClaimsResponse, _abc.Awaitable[_read_pb2.ListClaimsResponse]]:
+        """The room that is kept for asks which are not placed yet, by the key of the ask."""
 
     @_abc_1.abstractmethod
     def GetHealthReport(

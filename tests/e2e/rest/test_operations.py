@@ -29,6 +29,7 @@ CHECKS = [
     "Orphan allocation on node check",
     "Orphan allocation on app check",
     "Resource manager check",
+    "Claim check",
 ]
 
 
@@ -40,7 +41,7 @@ async def test_case_60_health(cluster: Cluster) -> None:
     await cluster.wait(31)
     found = await cluster.get(HEALTH)
     assert found["Healthy"] is False
-    assert [check["Succeeded"] for check in found["HealthChecks"]] == [False] + [True] * 9
+    assert [check["Succeeded"] for check in found["HealthChecks"]] == [False] + [True] * 10
     assert (await cluster.http.get(f"{HEALTH}?strict=true")).status_code == 503
     await cluster.refused(f"{HEALTH}?strict=perhaps", 400)
 

@@ -84,6 +84,7 @@ async def test_case_60_a_healthy_core(site: Site) -> None:
         "Orphan allocation on node check",
         "Orphan allocation on app check",
         "Resource manager check",
+        "Claim check",
     ]
     assert report.healthy
 
@@ -105,6 +106,16 @@ async def test_a_node_of_an_unknown_partition(site: Site) -> None:
     assert await site.failed() == [1]
     assert site.keeper.report is not None
     assert site.keeper.report.checks[1].diagnosis == "1 failed node"
+
+
+async def test_a_claim_without_progress(site: Site) -> None:
+    """An ask that must run on a full node, for which nobody leaves, is told of after ten minutes."""
+    site.stage.play(["node n2 vcore=10", "app app2", "ask first app=app2 vcore=10 required=n2", "cycle"])
+    site.stage.play(["ask must app=app2 vcore=10 required=n2", "cycle"])
+    site.stage.play(["cycles until=599s every=100s"])
+    assert await site.failed() == []
+    site.stage.play(["cycles until=700s every=100s"])
+    assert await site.failed() == [10]
 
 
 async def test_case_61_an_allocation_whose_application_is_unknown(site: Site) -> None:

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.resources import Resources
 from kornel.core.telling.allocations.allocation_views import ForeignView
-from kornel.core.telling.encoding.documents import Document, always, if_any, listed
+from kornel.core.telling.claims.claim_views import ClaimView
+from kornel.core.telling.encoding.documents import Document, always, if_any, if_set, listed
 from kornel.core.telling.encoding.records import made
 from kornel.core.telling.encoding.values import (
     AMOUNTS,
@@ -139,6 +140,29 @@ DOMAIN: Final = Document(
 )
 
 write_domain: Final = DOMAIN.write
+
+CLAIM: Final = Document(
+    "Claim",
+    ClaimView,
+    {
+        "allocationKey": always(TEXT, "key"),
+        "applicationId": always(TEXT, "application_id"),
+        "queueName": always(TEXT, "queue"),
+        "taskGroupName": if_any(TEXT, "task_group"),
+        "kind": always(TEXT, "kind"),
+        "reason": always(TEXT, "reason"),
+        "placeKind": always(TEXT, "place_kind"),
+        "place": always(TEXT, "place"),
+        "held": always(AMOUNTS, "held"),
+        "missing": if_any(AMOUNTS, "missing"),
+        "victims": if_any(COUNT, "victims"),
+        "since": always(TIME_NS, "since_ns"),
+        "idle": if_any(COUNT, "idle_ns"),
+        "lapses": if_set(TIME_NS, "lapses_ns"),
+    },
+)
+
+write_claim: Final = CLAIM.write
 
 
 class _Bucket(NamedTuple):

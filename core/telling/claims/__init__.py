@@ -1,0 +1,1 @@
+"""What is kept for asks that are not placed yet."""
