@@ -82,14 +82,15 @@ def select_victims(
         run.begin_selection(targets, settings.max_wait_ns)
         if settings.queue_priority:
             yield from serve_important(run, planner, now_ns)
-    for level in classes:
-        # Whole gangs of a class come behind the single tasks of this class, and before all less mild ones.
+    run.occurring.update(classes)
+    for level in CLASSES[classes[0] :] if classes else CLASSES[-1:]:
+        if classes and level not in run.occurring:
+            continue
         yield from _serve_targets(run, planner, targets, level)
+        # Whole gangs of a class come behind the single tasks of this class, and before all less mild ones.
         gangs.level = level
-        for gangs.several in (False, True):
+        for gangs.several in (False, True) if classes else ():
             yield from _serve_targets(run, planner, targets, level, gangs)
-    if CLASSES[-1] not in classes:
-        yield from _serve_targets(run, planner, targets, CLASSES[-1])
     if settings.balance:
         targets = yield from run.find_targets(balance=True, without_reserved=settings.reserved_first)
         run.most, run.declared, run.balancing = None, False, True
@@ -165,6 +166,7 @@ def _collect_tasks(
                 yield looks * 2
                 looks = 0
             if row > last or not (everybody or is_positive(enough)):
+                run.occurring.add((row - _PLAIN) // _ROWS)
                 break
             candidate = planner.candidate_for(allocation)
             if candidate is None or candidate.taken:
