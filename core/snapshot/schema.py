@@ -138,7 +138,7 @@ from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.prospects import Band, KeptBounds, KnownProspects
 from kornel.core.preemption.guarantee.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.guarantee.unit_consulting import UnitDialogue
-from kornel.core.preemption.guarantee.units import UnitAttempt
+from kornel.core.preemption.guarantee.units import UnitAttempt, UnitProposal
 from kornel.core.preemption.guarantee.watched_nodes import WatchedNodes
 from kornel.core.preemption.monitor import drive as monitor_drive
 from kornel.core.preemption.monitor import notices
@@ -461,8 +461,8 @@ PARTITIONS: Final = (
     Kept(Vetting, "nodes passed unanswered"),
     Kept(
         GangRecord,
-        "as_units below broken called_off gathering holds leaving lost placed planned rooms timed_out to_match totals"
-        " vetting waiting_for_turn without_room",
+        "as_units below broken called_off gathering holds leaving lost placed planned proposed rooms timed_out to_match"
+        " totals vetting waiting_for_turn without_room",
         defaults={"planned": 0},
     ),
     Kept(
@@ -515,6 +515,7 @@ PREEMPTION: Final = (
     Kept(Adjustment, "fixed offset"),
     Kept(UnitAttempt, "restarts dialogue", under_way="search"),
     Kept(UnitDialogue, "_open _passed _rounds _state _unit_id"),
+    Kept(UnitProposal, "plan"),
     Kept(UnitPlan, "kind application places fence mends cut_short"),
     Kept(
         PreemptionPlan,

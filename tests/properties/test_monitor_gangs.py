@@ -137,6 +137,11 @@ def order_of(books: Books, gangs: Sequence[RunningGang], victims: Victims) -> tu
     return max(task.reluctance() for task in tasks), max(task.priority for task in tasks), len(tasks)
 
 
+def worst_of(victims: Victims) -> int:
+    """Returns the class of the least mild of *victims*."""
+    return max(task.reluctance() for task, _ in victims)
+
+
 def judge_taken(seed: int) -> bool:
     """Fails where the monitor takes otherwise than the rules say. Returns whether it took a whole gang."""
     world, ask = owed_world(seed)
@@ -162,7 +167,9 @@ def judge_taken(seed: int) -> bool:
     parcels += [[one for one in victims if one[0].application == name] for name in names]
     assert any(is_minimal(books, parcels, ask, node) for node in usable), f"{taken} for {ask}: {world}"
     if whole:
-        singly = [other for other in lawful if not goes_below_minimum(books, gangs, other)]
+        # A whole gang stands in its class behind single tasks, and before less mild ones (B.10).
+        last = worst_of(victims)
+        singly = [other for other in lawful if not goes_below_minimum(books, gangs, other) and worst_of(other) <= last]
         assert not singly, f"{taken}, though {singly[0]} would do: {world}"
         mine = order_of(books, gangs, victims)
         # Of which queues it takes is said by their shares; among the gangs of these the order decides.
@@ -171,7 +178,7 @@ def judge_taken(seed: int) -> bool:
         better = [
             found
             for other in (inside if mine else lawful)
-            if (found := order_of(books, gangs, other)) and (mine is None or found < mine)
+            if worst_of(other) <= last and (found := order_of(books, gangs, other)) and (mine is None or found < mine)
         ]
         assert not better, f"{taken} is a worse choice than {better[0]}: {world}"
     return bool(whole)

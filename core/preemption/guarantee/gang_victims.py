@@ -1,10 +1,10 @@
 """Finds whole gangs as victims for an ask, if single victims of their class do not make enough room (preemption.md
 B.10).
 
-A gang is one candidate of the walk on each node where it has members. On the node it frees the room of the members there, and in
-queues the room of all of its members. The laws judge all members: their sum must not bring a queue below its guarantee,
-and the highest of their priorities counts. The search is bounded: only the cheapest gangs are looked at, on a limited
-number of nodes.
+A gang is one candidate of the walk on each node where it has members. On the node it frees the room of the members
+there, and in queues the room of all of its members. The laws judge all members: their sum must not bring a queue below
+its guarantee, and the highest of their priorities counts. The search is bounded: only the cheapest gangs are looked at,
+on a limited number of nodes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Finds places for asks that only a whole gang can make room for, after all that may leave singly was looked at.
+"""Finds places for asks that only a whole gang can make room for, after all of its class that may leave singly was
+looked at.
 
 A gang leaves with all of its members, and the work of all of them is lost. So a gang is looked at only for asks that
-have no place otherwise: one gang before two, the smallest of the least important class first. Rules: preemption.md
-B.10, E.5.
+have no place otherwise, before tasks of less mild classes: one gang before two, the smallest of the least important
+class first. Rules: preemption.md B.10, E.5.
 """
 
 from __future__ import annotations
@@ -48,21 +49,26 @@ class GangPlanner:
         self._run: Final = run
         self._planner: Final = planner
         self._tries = MOST_TRIES
+        self.level = 0
+        """The last class of which gangs may leave now."""
         self.several = False
         """Tells whether several gangs may leave for one ask, because no single one is enough."""
         self._last: Final = [place for place in run.memory.places if find_whole_gangs(place.victims)]
         """The places of the last round for which a gang was to leave."""
 
-    def has_gangs(self) -> Generator[int, None, bool]:
-        """Returns whether a gang runs in a leaf that the monitor may take from."""
+    def list_classes(self) -> Generator[int, None, list[int]]:
+        """Returns the classes of the gangs that run in leaves that the monitor may take from, the mildest first."""
+        found: set[int] = set()
         for leaf in self._run.picture.leaves_by_path():
             if leaf.disabled:
                 continue
             for application in leaf.queue.applications.values():
                 if application.leaves_whole and application.allocations:
-                    return True
+                    bound = [member for member in application.allocations.values() if is_bound(member)]
+                    found.update(map(reluctance_of, sorted(bound, key=reluctance_of)[-1:]))
+                    yield len(bound)
             yield 1 + len(leaf.queue.applications) // 4
-        return False
+        return sorted(found)
 
     def fill_places(self, ranked: Sequence[Candidate]) -> Generator[int, None, None]:
         """Finds places for asks with whole gangs and, where these are not enough, with *ranked* besides."""
@@ -97,7 +103,7 @@ class GangPlanner:
             for application in leaf.queue.applications.values():
                 if application.leaves_whole and leaf.queue not in run.spared and not leaf.disabled:
                     gang = self._make_gang(application, leaf)
-                    if gang is not None:
+                    if gang is not None and gang.reluctance <= self.level:
                         found.append(gang)
         return sorted(found, key=lambda gang: gang[:5])
 
@@ -135,7 +141,7 @@ class GangPlanner:
         for application in find_whole_gangs(place.victims):
             leaf = self._run.picture.of.get(application.queue)
             gang = None if leaf is None or leaf not in self._run.left else self._make_gang(application, leaf)
-            if gang is not None:
+            if gang is not None and gang.reluctance <= self.level:
                 found.append(gang)
         return found
 

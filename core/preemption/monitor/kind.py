@@ -36,6 +36,7 @@ MONITOR: Final = Kind(
             Outcome.WITHDRAWN: Ending(),
             Outcome.OBSERVED: Ending(),
             Outcome.VICTIM_STUCK: Ending(level=Level.INFO, tone=Tone.WARN),
+            Outcome.UNIT_CALLED_OFF: Ending(level=Level.INFO, tone=Tone.WARN),
             Outcome.LAW_BROKEN: Ending("the plan broke a law", tone=Tone.BAD),
         }
     ),

@@ -90,6 +90,8 @@ class Round:
         """Tells whether only declared guarantees count at the moment."""
         self.balancing = False
         """Tells whether asks that law 4 refuses are served at the moment, too."""
+        self.occurring: set[int] = set()
+        """The classes of tasks and gangs that are known to occur in leaves which give something up."""
         self.short: Deficits = {}
         """The amounts that each leaf is short of, with its planned places counted as held."""
         self.passage = Passage(figures)

@@ -24,7 +24,7 @@ from kornel.core.preemption.monitor.plan import Selection
 from kornel.core.preemption.monitor.round import Memory, Round, Targets, is_positive
 from kornel.core.preemption.monitor.settings import BALANCE_WAIT_NS, MonitorSettings
 from kornel.core.preemption.monitor.unit_turns import plan_units
-from kornel.core.preemption.victim_index import reluctance_of
+from kornel.core.preemption.victim_index import CLASSES, reluctance_of
 
 LOOKS_A_PIECE: Final = 1_000
 TRIES_A_PIECE: Final = 200
@@ -41,7 +41,9 @@ _ROW: Final = {0: _PLAIN, 1: 4, 2: 7, 3: 10}
 """The first row of each class of victims: ordinary tasks, opted-out ones, originators, originators that opted out. In
 each class, tasks whose applications have prepared for it come first, then others at risk, then those without a
 notice."""
-_LAST_PLAIN: Final = _PLAIN + 2
+_ROWS: Final = 3
+"""The number of rows of a class."""
+_LAST_PLAIN: Final = _PLAIN + _ROWS - 1
 
 _Ranked = tuple[int, int, int, str, Allocation]
 """A task as (row, priority, -saved, key, allocation); the smallest is taken first."""
@@ -64,6 +66,7 @@ def select_victims(
     run = Round(view, settings, figures, memory or Memory(), spared)
     planner = Planner(run)
     gangs = GangPlanner(run, planner)
+    classes = yield from gangs.list_classes()
     run.begin_selection(Targets(), settings.max_wait_ns)
     yield from plan_units(run, planner)
     if settings.reserved_first:
@@ -79,22 +82,15 @@ def select_victims(
         run.begin_selection(targets, settings.max_wait_ns)
         if settings.queue_priority:
             yield from serve_important(run, planner, now_ns)
-    shares = targets
-    yield from _serve(run, planner)
-    for declared in (False, True):
-        targets = yield from run.find_owed(declared=declared)
-        run.begin_selection(targets, settings.max_wait_ns)
-        yield from _serve(run, planner)
-    if (yield from gangs.has_gangs()):
-        for gangs.several in (False, True):
-            yield len(run.picture.leaves_by_path())
-            run.most, run.declared = None, False
-            run.begin_selection(shares, settings.max_wait_ns)
-            yield from _serve(run, planner, gangs)
-            for declared in (False, True):
-                targets = yield from run.find_owed(declared=declared)
-                run.begin_selection(targets, settings.max_wait_ns)
-                yield from _serve(run, planner, gangs)
+    run.occurring.update(classes)
+    for level in CLASSES[classes[0] :] if classes else CLASSES[-1:]:
+        if classes and level not in run.occurring:
+            continue
+        yield from _serve_targets(run, planner, targets, level)
+        # Whole gangs of a class come behind the single tasks of this class, and before all less mild ones.
+        gangs.level = level
+        for gangs.several in (False, True) if classes else ():
+            yield from _serve_targets(run, planner, targets, level, gangs)
     if settings.balance:
         targets = yield from run.find_targets(balance=True, without_reserved=settings.reserved_first)
         run.most, run.declared, run.balancing = None, False, True
@@ -104,9 +100,26 @@ def select_victims(
     return run.selection
 
 
-def _serve(run: Round, planner: Planner, gangs: GangPlanner | None = None) -> Generator[int, None, None]:
+def _serve_targets(
+    run: Round, planner: Planner, shares: Targets, level: int, gangs: GangPlanner | None = None
+) -> Generator[int, None, None]:
+    """Finds places for asks with what leaves have to give up because of their *shares*, then with what is owed besides
+    (preemption.md E.3 no. 4), with tasks of the classes up to *level*."""
+    yield len(run.picture.leaves_by_path())
+    run.most, run.declared = None, False
+    run.begin_selection(shares, run.settings.max_wait_ns)
+    yield from _serve(run, planner, level, gangs)
+    for declared in (False, True):
+        targets = yield from run.find_owed(declared=declared)
+        run.begin_selection(targets, run.settings.max_wait_ns)
+        yield from _serve(run, planner, level, gangs)
+
+
+def _serve(
+    run: Round, planner: Planner, level: int = CLASSES[-1], gangs: GangPlanner | None = None
+) -> Generator[int, None, None]:
     """Finds places for asks with what leaves have to give up: first the places planned before, then with the newest
-    tasks, then with all tasks, and at last with whole *gangs*, if there are any."""
+    tasks, then with all tasks of the classes up to *level*, and at last with whole *gangs*, if there are any."""
     if not run.left or not run.short:
         return
     yield from planner.replan_last()
@@ -117,7 +130,8 @@ def _serve(run: Round, planner: Planner, gangs: GangPlanner | None = None) -> Ge
         for leaf in run.picture.leaves_by_path():
             left = run.left.get(leaf)
             if left is not None:
-                yield from _collect_tasks(run, planner, leaf, dict(left), rows, everybody=everybody)
+                last = _ROW[level] + _ROWS - 1 if everybody else _LAST_PLAIN
+                yield from _collect_tasks(run, planner, leaf, dict(left), rows, last, everybody=everybody)
         ranked = list(chain.from_iterable(rows[row] for row in sorted(rows)))
         yield from planner.fill_places(ranked)
         if everybody and gangs is not None:
@@ -125,10 +139,10 @@ def _serve(run: Round, planner: Planner, gangs: GangPlanner | None = None) -> Ge
 
 
 def _collect_tasks(
-    run: Round, planner: Planner, leaf: QueueFigures, left: Amounts, rows: _Rows, *, everybody: bool
+    run: Round, planner: Planner, leaf: QueueFigures, left: Amounts, rows: _Rows, last: int, *, everybody: bool
 ) -> Generator[int, None, None]:
-    """Adds the tasks of *leaf* to *rows*, its newest applications first: as many ordinary tasks as are enough, or with
-    *everybody* all tasks."""
+    """Adds the tasks of *leaf* up to the row *last* to *rows*, its newest applications first: as many as are enough, or
+    with *everybody* all of them."""
     enough = {t: amount * ENOUGH for t, amount in left.items() if amount > 0}
     originators: list[Allocation] = []
     applications = sorted(leaf.queue.applications.values(), key=lambda app: (-app.submitted_ns, app.application_id))
@@ -151,7 +165,8 @@ def _collect_tasks(
             if looks >= TRIES_A_PIECE:
                 yield looks * 2
                 looks = 0
-            if not everybody and (row > _LAST_PLAIN or not is_positive(enough)):
+            if row > last or not (everybody or is_positive(enough)):
+                run.occurring.add((row - _PLAIN) // _ROWS)
                 break
             candidate = planner.candidate_for(allocation)
             if candidate is None or candidate.taken:

@@ -61,6 +61,16 @@ def test_a_whole_gang_leaves_where_nothing_else_helps() -> None:
     assert placed(stage.run_to(20)) == ["b1", "b2"]
 
 
+def test_a_whole_gang_leaves_before_originators_that_opted_out() -> None:
+    """Failed before: both originators went, and with them the work of two applications."""
+    stage = two_nodes(b=2)
+    stage.drain("n2")
+    run_gang(stage, "g", "a", "n1 n1", created_s=20)
+    stage.submit("app-a", ["o1", "o2"], ONE, node_id="n1", originator=True, allow_preempt_self=False)
+    stage.submit("app-b", ["b1"], {"f": 2})
+    assert sorted(killed(stage.run_to(15))) == members("g", 2)
+
+
 def test_single_tasks_and_surplus_leave_before_a_whole_gang() -> None:
     """One task by itself and one member beyond the minimum make room for two asks: the gang stays."""
     stage = two_nodes()
