@@ -29,10 +29,13 @@ def may_use(state: PartitionState, ask: Allocation, holder: Allocation, *, befor
 
 
 def is_kept_below(state: PartitionState, ask: Allocation, pairs: Pairs = ()) -> bool:
-    """Whether what others save below limits keeps *ask* back, if it needs *pairs* (empty: its own amounts)."""
+    """Whether what others save below limits keeps *ask* back, if it needs *pairs* (empty: its own amounts). Of equal
+    asks of one application, the first is the one that is tried."""
+    if not pairs and ask.group is not None:
+        ask = ask.group.first_ask()
     for claim in state.reserving.at_limits:
         holder = claim.ask
-        ours = ask.application is holder.application and (ask.shape is holder.shape or ask.group is holder.group)
+        ours = ask is holder or (ask.group is not None and ask.group is holder.group)
         firm = ask.triggered or (ask.reservation is not None and not ask.reservation.comes_last)
         if ours or firm or may_use(state, ask, holder) or holder.place is AskPlace.HELD:
             continue
