@@ -179,7 +179,7 @@ class Allocation:
     reserve_after_ns: _Extra[int] = _Extra(0)
     """The time before which no node is reserved for it by age, because the shim is being asked."""
     limit_claim: _Extra[LimitClaim | None] = _Extra(None)
-    """What is saved for it below limits that refuse it; for a gang, at the member that stands for all."""
+    """The amounts saved for it below limits that refuse it; for a gang, those of the member that stands for all."""
     lapsed_ns: _Extra[int] = _Extra(0)
     """The time when the last claim saved for it lapsed; 0: none has."""
     dialogue: _Extra[Any] = _Extra(None)

@@ -166,6 +166,7 @@ class Queue:
         self.applications.clear()
         self.with_due.clear()
         self.parked.clear()
+        self.saving = None
         self.held_back.clear()
         self.allocating.clear()
         self.claimants.clear()

@@ -36,6 +36,8 @@ def take_apart(state: PartitionState) -> Iterator[None]:
     while state.nodes:
         _release_node(state.nodes.popitem()[1])
         yield
+    for known in (state.reserving.at_limits, state.reserving.lapsed, state.reserving.short):
+        known.clear()
     while state.queues:
         queue = state.queues.popitem()[1]
         if queue.parent is not None:  # Otherwise all children would be freed at once, with their parent.

@@ -126,6 +126,7 @@ from kornel.core.policies.gang_nodes import Members
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
 from kornel.core.preemption import eviction, pace, pacing
+from kornel.core.preemption import plan as preemption_plan
 from kornel.core.preemption.governor import bounds
 from kornel.core.preemption.governor.books import GovernorBooks
 from kornel.core.preemption.governor.bounds import Allowance, Limits, Loss, Scope, Turn
@@ -146,7 +147,7 @@ from kornel.core.preemption.monitor.notices import Entry, Notice, Notices
 from kornel.core.preemption.monitor.plan import Place
 from kornel.core.preemption.monitor.settings import MonitorSettings
 from kornel.core.preemption.pace import Pace, PaceOfKind, Totals, Window
-from kornel.core.preemption.plan import FreedAmounts, PreemptionPlan, Refusal, UnitPlan
+from kornel.core.preemption.plan import NOBODY_SPARED, FreedAmounts, PreemptionPlan, Refusal, Spared, UnitPlan
 from kornel.core.preemption.priorities import Adjustment
 from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.enforcement import Enforcement, Remainder, Standing
@@ -178,6 +179,7 @@ CONSTANTS: Final = {
     **named_of(gang_units, "UNIT_SHAPE"),
     **named_of(group_order, "NONE_OFFERED", "NO_ENTRIES"),
     **named_of(past, "_NOTHING_SPENT"),
+    **named_of(preemption_plan, "NOBODY_SPARED"),
     **named_of(resources, "NOTHING"),
     **named_of(users, "NO_LIMITS"),
 }
@@ -519,9 +521,10 @@ PREEMPTION: Final = (
     Kept(UnitPlan, "kind application places fence mends cut_short"),
     Kept(
         PreemptionPlan,
-        "kind ask node victims fence needs adjusted extended weighed devices",
-        defaults={"devices": ()},
+        "kind ask node victims fence needs adjusted extended weighed devices spared",
+        defaults={"devices": (), "spared": NOBODY_SPARED},
     ),
+    Kept(Spared, "applications nodes queues"),
     Kept(Refusal, "outcome detail retry_ns anywhere cut_short"),
     Kept(Entry, "allocation deadline_ns first_round notice notified_ns times wait_ns"),
     Kept(Notice, "accepted application deadline_ns entries number round"),

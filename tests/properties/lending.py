@@ -6,8 +6,11 @@ owed none and may run elsewhere.
 
 from __future__ import annotations
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs
 from kornel.core.partition.state import PartitionState
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
@@ -23,6 +26,33 @@ def may_use(state: PartitionState, ask: Allocation, holder: Allocation, *, befor
     owing = owed_by(state, ask, before=before)
     apart = [path for path in owing if not f"{holder.queue.path}.".startswith(f"{path}.")]
     return bool(apart) and not owed_by(state, holder, before=True)
+
+
+def is_kept_below(state: PartitionState, ask: Allocation, pairs: Pairs = ()) -> bool:
+    """Whether what others save below limits keeps *ask* back, if it needs *pairs* (empty: its own amounts). Of equal
+    asks of one application, the first is the one that is tried."""
+    if not pairs and ask.group is not None:
+        ask = ask.group.first_ask()
+    for claim in state.reserving.at_limits:
+        holder = claim.ask
+        ours = ask is holder or (ask.group is not None and ask.group is holder.group)
+        firm = ask.triggered or (ask.reservation is not None and not ask.reservation.comes_last)
+        if ours or firm or may_use(state, ask, holder) or holder.place is AskPlace.HELD:
+            continue
+        since = [(max(one.created_ns, one.lapsed_ns), one.order) for one in (ask, holder)]
+        if since[0] < since[1] and not is_ahead(state, holder, ask):
+            continue
+        for limit in claim.limits:
+            if isinstance(limit, Queue):
+                most, binds = limit.max, limit in ask.queue.lineage()
+                net = [u - p for u, p in zip(limit.used, limit.preempting, strict=True)]
+            else:
+                most, binds, net = limit.limit.max, limit in ask.application.accounts, limit.used
+            for t, amount in pairs or ask.shape.pairs:
+                used = max(limit.used[t], net[t] + limit.claimed[t])
+                if binds and t in most and amount and used + dict(claim.pairs).get(t, 0) + amount > most[t]:
+                    return True
+    return False
 
 
 def is_ahead(state: PartitionState, ask: Allocation, other: Allocation) -> bool:

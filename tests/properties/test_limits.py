@@ -16,6 +16,7 @@ from tests.examples import scale_examples
 from tests.oracles import plain_limits
 from tests.oracles.plain_limits import Owned
 from tests.properties.held_room import has_room
+from tests.properties.lending import is_kept_below
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.shim import WIDTH, Operation, check_books, random_history
 
@@ -84,6 +85,8 @@ def check_nobody_forgotten(shim: LimitedShim) -> None:
     running = counts(shim)
     for ask in shim.state.requests.values():
         if not ask.pending or ask.reservation is not None or not _has_room(shim, ask):
+            continue
+        if is_kept_below(shim.state, ask):
             continue
         name = ask.application.application_id
         owned = everybody[name]

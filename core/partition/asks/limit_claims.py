@@ -51,10 +51,13 @@ def lapse_below(state: PartitionState, ask: Allocation) -> None:
     claim = ask.limit_claim
     if claim is None:
         return
+    closed = state.reserving.lapsed
+    for gone in [a for a in closed if isinstance(a, Account) and a.queue.accounts.get((a.kind, a.name)) is not a]:
+        del closed[gone]
     lacked = {limit: find_lacking(limit, claim.pairs) for limit in claim.limits}
     end_saving_below(state, ask)
     for limit, amounts in lacked.items():
-        state.reserving.lapsed.setdefault(limit, []).append(amounts)
+        closed.setdefault(limit, []).append(amounts)
 
 
 def find_lacking(limit: Queue | Account, pairs: Pairs) -> dict[int, int]:

@@ -153,6 +153,7 @@ def release_placeholder(state: PartitionState, placeholder: Allocation) -> None:
 
 def start_replacement(state: PartitionState, ask: Allocation, placeholder: Allocation, node: Node, now_ns: int) -> None:
     """Links *ask* to *placeholder*, whose place it takes on *node* once the placeholder is gone; it no longer waits."""
+    end_saving_below(state, ask)
     move_ask(state, ask, AskMove.REPLACE)
     move_ask(state, placeholder, AskMove.RELEASE)
     ledger.replacement_starts(state, ask, placeholder, node, now_ns)

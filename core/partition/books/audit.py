@@ -216,6 +216,14 @@ def _check_reservations(state: PartitionState) -> list[Broken]:
         broken.append(Broken("I7", state.name, f"counts {state.reserving.aged} claims saved by age, has {saved}"))
     if saved != state.reserving.saved.keys():
         broken.append(Broken("I7", state.name, f"knows the saved claims {list(state.reserving.saved)}, has {saved}"))
+    known = {limit: claim for claim in state.reserving.at_limits for limit in claim.limits}
+    limits = [limit for queue in state.queues.values() for limit in (queue, *queue.accounts.values())]
+    if known != {limit: limit.saving for limit in limits if limit.saving is not None}:
+        broken.append(Broken("I7", state.name, f"knows that others save below {list(known)}"))
+    for claim in state.reserving.at_limits:
+        ask = claim.ask
+        if ask.limit_claim is not claim or not ask.pending or state.requests.get(ask.key) is not ask:
+            broken.append(Broken("I7", ask.key, "saves below limits without waiting"))
     for key, reservation in state.reservations.items():
         ask = reservation.ask
         held = () if ask.held_on is reservation.node else ask.shape.pairs

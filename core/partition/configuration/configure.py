@@ -424,6 +424,9 @@ def _drop_queue(state: PartitionState, queue: Queue) -> None:
     queue.set_limits({}, {})  # Its ancestors no longer count with its guarantee.
     del queue.parent.children[queue.name]
     del state.queues[queue.path]
+    for limit in (queue, *queue.accounts.values()):
+        state.reserving.lapsed.pop(limit, None)
+        state.reserving.short.pop(limit, None)
     queue.dissolve()
 
 

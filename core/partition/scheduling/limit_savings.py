@@ -1,8 +1,9 @@
 """Lets waiters save what comes free below limits that refuse them (preemption.md B.7, "Limits fill up").
 
 A large ask under a full limit would never be placed while smaller ones come and go there: each takes the amount that
-the one before it leaves. So whenever something of what an ask lacks comes free, but too little of it, a round may let
-the ask save. At most one waiter saves at each limit, and either at all limits that refuse it or at none.
+the one before it leaves. So as soon as something of what an ask lacks is free, but too little of it, the ask may begin
+to save, before smaller ones are tried. One waiter at most saves at each limit, and either at all limits that refuse it
+or at none.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def choose_savers(state: PartitionState, now_ns: int) -> int:
     decisions."""
     round_ = state.reserving
     short, round_.short = round_.short, {}
-    assert round_.delay_ns is not None, "otherwise nothing is noted"
+    if round_.delay_ns is None:
+        return 1
     found: dict[Allocation, Pairs] = {}
     looked, again_ns = 0, 0
     for limit, shapes in short.items():
@@ -69,9 +71,8 @@ def choose_savers(state: PartitionState, now_ns: int) -> int:
     wanted: set[Queue | Account] = set()
     for ask in sorted(found, key=line_key):
         limits = _refusing(ask, found[ask])
-        if wanted.isdisjoint(limits):
-            _save_in_turn(state, ask, found[ask], limits, now_ns)
-        wanted.update(limits)
+        if not wanted.isdisjoint(limits) or _save_in_turn(state, ask, found[ask], limits, now_ns):
+            wanted.update(limits)
     round_.choose_not_before_ns = now_ns + PAUSE_PER_WAITER_NS * max(0, looked - WAITERS_PER_UNIT)
     round_.choose_at_ns = max(again_ns, round_.choose_not_before_ns)
     if again_ns or looked > WAITERS_PER_UNIT:
@@ -105,32 +106,33 @@ def _refusing(ask: Allocation, pairs: Pairs) -> tuple[Queue | Account, ...]:
 
 def _save_in_turn(
     state: PartitionState, ask: Allocation, pairs: Pairs, limits: tuple[Queue | Account, ...], now_ns: int
-) -> None:
-    """Lets *ask* save *pairs* below *limits*, in the place of those behind it in the line, unless something else keeps
-    it back too."""
-    there = {limit.saving: None for limit in limits if limit.saving is not None}
+) -> bool:
+    """Lets *ask* save *pairs* below *limits*, in the place of those behind it in the line. Returns false if it may not,
+    whoever saves there."""
     own = ask.limit_claim
     if own is not None and own.limits == limits:
-        return
-    if any(line_key(claim.ask) < line_key(ask) for claim in there):
-        return
+        return True
     if any(_lapsed_there(state, limit, pairs) for limit in limits) or not _can_come_true(state, ask, pairs, limits):
-        return
+        return False
+    there = {limit.saving: None for limit in limits if limit.saving is not None}
+    if any(line_key(claim.ask) < line_key(ask) for claim in there):
+        return True
     if not all(_is_in_turn(ask, pairs, limit) for limit in limits):
-        return
+        return False
     for claim in there:
         end_saving_below(state, claim.ask)
     claim = save_below(state, ask, pairs, limits, now_ns)
     claim.missing = _find_missing(claim)
     claim.stalled_ns = 0 if own is None else own.stalled_ns
     _look_later(state, claim, now_ns)
+    return True
 
 
 def _can_come_true(state: PartitionState, ask: Allocation, pairs: Pairs, limits: tuple[Queue | Account, ...]) -> bool:
     """Tells whether *limits* could hold *pairs* if everybody below had ended, no limit of applications keeps *ask*
     back, and nodes could hold it and its gang."""
     application = ask.application
-    if application.state in UNSERVED or application.backoff_until_ns:
+    if application.state in UNSERVED or application.backoff_until_ns or state.reserving.delay_ns is None:
         return False
     for limit in limits:
         most = limit.max if isinstance(limit, Queue) else limit.limit.max

@@ -135,7 +135,9 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
     lent = group.lent
     comes_first = group.add(ask)
     # If an active group has an earlier ask, nothing changes, because the group is offered already.
-    if comes_first if group.parked_at is None else ask in group.due:
+    # Where somebody saves below a limit, it may pass him although its equals may not.
+    may_pass = comes_first and bool(state.reserving.at_limits)
+    if comes_first if group.parked_at is None else may_pass or ask in group.due:
         activate_group(group)
     if comes_first and lent != NOTHING_WAITS:
         lend_priority(group)

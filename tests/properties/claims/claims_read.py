@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from kornel.core.model.queues import Queue
+from kornel.core.model.users import Account
 from kornel.core.partition.engine import Engine
 from tests.oracles.claims.scene import Claim
 
 
 def read_claims(engine: Engine, partition: str) -> tuple[Claim, ...]:
-    """Returns all claims. Those by age, and those of asks that must run there and for which nobody goes, are saved."""
+    """Returns all claims. Those by age, those below limits, and those of asks that must run there and for which nobody
+    goes, are saved."""
     state = engine.partition(partition)
     assert state is not None
     held = ((ask.key, ask.reservation) for ask in state.requests.values() if ask.pending)
-    return tuple(Claim(key, not (r.by_age or r.comes_last), r.node.node_id) for key, r in held if r is not None)
+    on_nodes = [Claim(key, not (r.by_age or r.comes_last), r.node.node_id) for key, r in held if r is not None]
+    below = [
+        Claim(claim.ask.key, False, "", _name(limit)) for claim in state.reserving.at_limits for limit in claim.limits
+    ]
+    return (*on_nodes, *below)
+
+
+def _name(limit: Queue | Account) -> str:
+    if isinstance(limit, Queue):
+        return f"max of {limit.path}"
+    return f"limit of {limit.kind} {limit.name} at {limit.queue.path}"

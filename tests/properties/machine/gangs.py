@@ -16,7 +16,9 @@ from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
+from kornel.core.partition.scheduling.gang_places import add_up
 from kornel.core.partition.state import PartitionState
+from tests.properties.lending import is_kept_below
 from tests.properties.machine.devices import find_devices_together
 from tests.properties.machine.quotas import Quotas
 from tests.properties.machine.shim_view import ShimView
@@ -225,6 +227,8 @@ def _check_no_room_for_all(state: PartitionState, asks: list[Allocation], total:
         return  # Parts of several sizes may be packed in more ways than are tried here.
     if limits.exceeded(ask.spec.application_id, Resources(total)) is not None:
         return
+    if any(is_kept_below(state, member, add_up(asks)) for member in asks):
+        return
     rooms = {
         node.node_id: dict(state.types.to_resources(node.free))
         for node in state.nodes.values()
@@ -274,6 +278,8 @@ def check_held_gang(state: PartitionState, view: PartitionView, ask: Allocation,
     for member in members:
         add(total, member.shape.resources)
     if limits.exceeded(name, Resources(total)) is not None:
+        return
+    if any(is_kept_below(state, member, add_up(members)) for member in members):
         return
     for node in {m.reservation.node for m in members if m.reservation is not None}:
         here = [m for m in members if m.reservation is not None and m.reservation.node is node]

@@ -10,6 +10,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.partition.asks import finding
 from kornel.core.partition.state import PartitionState
 from tests.properties.held_room import has_room
+from tests.properties.lending import is_kept_below
 from tests.properties.machine import topology
 from tests.properties.machine.devices import finds_devices
 from tests.properties.machine.gangs import (
@@ -76,6 +77,8 @@ def _is_kept_back(state: PartitionState, ask: Allocation, limits: Quotas) -> boo
         return True
     if state.held_count:
         return False
+    if is_kept_below(state, ask):
+        return True
     return limits.exceeded(ask.spec.application_id, ask.shape.resources) is not None
 
 

@@ -1,0 +1,123 @@
+"""Below limits, what comes free is saved for a large ask (preemption.md B.7, "Below limits")."""
+
+from __future__ import annotations
+
+import pytest
+
+from kornel.core.domain.commands import (
+    AllocationSpec,
+    ApplicationSpec,
+    NodeAction,
+    NodeSpec,
+    RegisterManager,
+    ReleaseSpec,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateNodes,
+)
+from kornel.core.domain.effects import Allocated
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
+from tests.properties.test_snapshots import restore
+
+PARTITION = "[rm]default"
+S = 10**9
+LIMITS = {
+    "the max of the leaf": "{name: a, resources: {max: {vcore: 2000m}}}, {name: b}",
+    "the max of the parent": "{name: p, resources: {max: {vcore: 2000m}}, queues: [{name: a}, {name: b}]}",
+    "the limit of the user": "{name: a, limits: [{users: ['*'], maxresources: {vcore: 2000m}}]}",
+    "the limit of the group": "{name: a, limits: [{groups: [dev], maxresources: {vcore: 2000m}}]}",
+}
+
+
+class Stream:
+    """A limit of 2 under which tasks of 1 end every five seconds, always with three more that wait, and one ask of
+    2."""
+
+    def __init__(self, engine: Engine, queues: str) -> None:
+        self.engine = engine
+        self.now_ns = 0
+        self.running: list[str] = []
+        self.asked = 0
+        self.leaf = "root.p.a" if "name: p" in queues else "root.a"
+        text = f"partitions: [{{name: default, queues: [{{name: root, submitacl: '*', queues: [{queues}]}}]}}]"
+        engine.apply(RegisterManager("rm", text), 0)
+        node = NodeSpec("n", NodeAction.CREATE, PARTITION, capacity=Resources({"vcore": 10_000}))
+        engine.apply(UpdateNodes("rm", (node,)), 0)
+        for name, leaf in (("small", self.leaf), ("large", self.leaf)):
+            spec = ApplicationSpec(name, leaf, PARTITION, user="ann", groups=("dev",))
+            engine.apply(UpdateApplications("rm", (spec,)), 0)
+
+    def ask(self, key: str, vcore: int, application: str = "small", priority: int = 0) -> None:
+        spec = AllocationSpec(key, application, PARTITION, Resources({"vcore": vcore}), priority=priority)
+        self.engine.apply(UpdateAllocations("rm", (spec,)), self.now_ns)
+
+    def refill(self) -> None:
+        for _ in range(5):
+            self.ask(f"s{self.asked}", 1000)
+            self.asked += 1
+
+    def run_until(self, until_s: int) -> bool:
+        """Returns whether the large ask has been placed by then."""
+        while self.now_ns < until_s * S:
+            for effect in self.engine.cycle(self.now_ns, 1000).effects:
+                if isinstance(effect, Allocated):
+                    if effect.spec.key == "large":
+                        return True
+                    self.running.append(effect.spec.key)
+            self.now_ns += S
+            if self.now_ns % (5 * S) == 0 and self.running:
+                key = self.running.pop(0)
+                ended = ReleaseSpec(PARTITION, "small", key)
+                self.engine.apply(UpdateAllocations("rm", releases=(ended,)), self.now_ns)
+                self.ask(f"s{self.asked}", 1000)
+                self.asked += 1
+        return False
+
+
+@pytest.mark.parametrize("queues", LIMITS.values(), ids=LIMITS)
+@pytest.mark.parametrize("priority", [0, 1000])
+def test_a_large_ask_is_placed_while_small_ones_come_and_go(queues: str, priority: int) -> None:
+    stream = Stream(Engine(), queues)
+    stream.refill()
+    assert not stream.run_until(3)
+    stream.ask("large", 2000, "large", priority)
+    assert stream.run_until(60)
+
+
+def test_it_is_not_where_reservations_are_disabled() -> None:
+    stream = Stream(Engine(reservation_delay_ns=None), LIMITS["the max of the leaf"])
+    stream.refill()
+    assert not stream.run_until(3)
+    stream.ask("large", 2000, "large", 1000)
+    assert not stream.run_until(600)
+    state = stream.engine.partition(PARTITION)
+    assert state is not None
+    assert not state.reserving.at_limits
+
+
+@pytest.mark.parametrize("queues", LIMITS.values(), ids=LIMITS)
+def test_what_is_saved_survives_a_restart(queues: str) -> None:
+    stream = Stream(Engine(), queues)
+    stream.refill()
+    assert not stream.run_until(3)
+    stream.ask("large", 2000, "large", 1000)
+    assert not stream.run_until(7)
+    stream.engine = restore(stream.engine)
+    state = stream.engine.partition(PARTITION)
+    assert state is not None
+    assert [claim.ask.key for claim in state.reserving.at_limits] == ["large"]
+    assert stream.run_until(16)
+
+
+def test_a_restart_without_reservations_ends_what_is_saved() -> None:
+    stream = Stream(Engine(), LIMITS["the max of the leaf"])
+    stream.refill()
+    assert not stream.run_until(3)
+    stream.ask("large", 2000, "large", 1000)
+    assert not stream.run_until(7)
+    state = stream.engine.partition(PARTITION)
+    assert state is not None
+    state.reserving.delay_ns = None
+    assert not stream.run_until(20)
+    assert not state.reserving.at_limits
