@@ -22,7 +22,7 @@ from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.domains import Topology
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.shapes import TooManyTypes
-from kornel.core.model.users import NO_LIMITS
+from kornel.core.model.users import NO_LIMITS, Account
 from kornel.core.partition.asks.limit_claims import end_saving_at_accounts
 from kornel.core.partition.books import user_accounting
 from kornel.core.partition.books.fair_terms import reckon_fair_terms_anew, take_fair_terms_steps
@@ -424,7 +424,8 @@ def _drop_queue(state: PartitionState, queue: Queue) -> None:
     queue.set_limits({}, {})  # Its ancestors no longer count with its guarantee.
     del queue.parent.children[queue.name]
     del state.queues[queue.path]
-    for limit in (queue, *queue.accounts.values()):
+    limits: tuple[Queue | Account, ...] = (queue, *queue.accounts.values())
+    for limit in limits:
         state.reserving.lapsed.pop(limit, None)
         state.reserving.short.pop(limit, None)
     queue.dissolve()
