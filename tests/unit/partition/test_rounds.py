@@ -162,8 +162,9 @@ def test_f8_an_ask_that_a_round_could_not_help_missed_an_opportunity() -> None:
 )
 def test_j_f5_another_order_takes_another_victim(pricing: object, victim: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """J-B27 takes the younger; with the comparator inverted the older goes (F11). Equals go as ever."""
-    monkeypatch.setitem(registry.COSTS, "default", pricing)  # type: ignore[arg-type]
-    assert f"release {victim} PREEMPTED_BY_SCHEDULER for=k" in played().play(["cycle at=30s"])
+    monkeypatch.setitem(registry.COSTS, "lost-work", pricing)  # type: ignore[arg-type]
+    stage = played("partition cost=lost-work")
+    assert f"release {victim} PREEMPTED_BY_SCHEDULER for=k" in stage.play(["cycle at=30s"])
 
 
 def test_no_price_overcomes_an_opt_out(monkeypatch: pytest.MonkeyPatch) -> None:
