@@ -217,7 +217,8 @@ def _check_reservations(state: PartitionState) -> list[Broken]:
     if saved != state.reserving.saved.keys():
         broken.append(Broken("I7", state.name, f"knows the saved claims {list(state.reserving.saved)}, has {saved}"))
     known = {limit: claim for claim in state.reserving.at_limits for limit in claim.limits}
-    limits: list[Queue | Account] = [
+    accounts = [account for queue in state.queues.values() for account in queue.accounts.values()]
+    limits: list[Queue | Account] = [*state.queues.values(), *accounts]
         limit for queue in state.queues.values() for limit in (queue, *queue.accounts.values())
     ]
     if known != {limit: limit.saving for limit in limits if limit.saving is not None}:
