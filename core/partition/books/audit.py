@@ -219,8 +219,6 @@ def _check_reservations(state: PartitionState) -> list[Broken]:
     known = {limit: claim for claim in state.reserving.at_limits for limit in claim.limits}
     accounts = [account for queue in state.queues.values() for account in queue.accounts.values()]
     limits: list[Queue | Account] = [*state.queues.values(), *accounts]
-        limit for queue in state.queues.values() for limit in (queue, *queue.accounts.values())
-    ]
     if known != {limit: limit.saving for limit in limits if limit.saving is not None}:
         broken.append(Broken("I7", state.name, f"knows that others save below {list(known)}"))
     for claim in state.reserving.at_limits:
