@@ -170,6 +170,8 @@ class Queue:
         self.held_back.clear()
         self.allocating.clear()
         self.claimants.clear()
+        for account in self.accounts.values():
+            account.saving = None
         self.accounts.clear()
         self.order.clear()
         if self.newcomers is not None:
