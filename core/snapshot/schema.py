@@ -469,8 +469,9 @@ PARTITIONS: Final = (
     ),
     Kept(
         GangHold,
-        "evicted freed kind looked_ns lost made_ns members mended missing number relied_on stalled_ns wait_from_ns",
-        defaults={"looked_ns": 0, "lost": (), "missing": 0.0, "number": 0, "stalled_ns": 0},
+        "evicted freed kind looked_ns lost made_ns members mended missing number refusal relied_on stalled_ns"
+        " wait_from_ns",
+        defaults={"looked_ns": 0, "lost": (), "missing": 0.0, "number": 0, "refusal": None, "stalled_ns": 0},
     ),
     Kept(EndedGroup, "name made resources replaced timed_out"),
     Kept(

@@ -125,6 +125,8 @@ def save_places(state: PartitionState, unit_id: UnitId, places: SavedPlaces, now
     hold = state.gangs.holds.get(unit_id)
     if hold is None:
         hold = state.gangs.holds[unit_id] = GangHold(BY_AGE, now_ns)
+        unit = unit_id.find_unit()
+        hold.refusal = None if unit is None else unit.refusal
     hold.members.update(dict.fromkeys(ask for ask, _ in places))
     least = find_least(hold)
     for ask, node in places:

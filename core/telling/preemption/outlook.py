@@ -22,7 +22,7 @@ from kornel.core.preemption import eviction
 from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.kind import Kind
-from kornel.core.preemption.plan import PreemptionPlan
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.registry import KINDS
 from kornel.core.preemption.victim_index import RankedLeaf, VictimIndex
 
@@ -62,15 +62,20 @@ class ReadingIndex(VictimIndex):
 def _find_unit_outlook(unit: GangUnit) -> PreemptionOutlook:
     """Returns the result of the last attempt of a gang that is placed as a whole, because no victims leave for one
     member alone."""
-    verdict, refusal = PreemptionVerdict, unit.refusal
-    if refusal is None and not all(ask.spec.allow_preempt_other for ask in unit.asks()):
+    refusal = unit.refusal
+    if refusal is not None:
+        return _describe_refusal(refusal)
+    verdict = PreemptionVerdict
+    if not all(ask.spec.allow_preempt_other for ask in unit.asks()):
         detail = "not all members may preempt, so nothing is preempted for any of them"
         blocked_by = "preemption policy of members of the gang"
         return PreemptionOutlook(verdict.FORBIDDEN, blocked_by, Outcome.ASK_MAY_NOT_PREEMPT, detail)
-    if refusal is None:
-        blocked_by, detail = "it is placed together with its gang", "nothing is preempted for a part of a gang"
-        return PreemptionOutlook(verdict.FORBIDDEN, blocked_by, Outcome.GANG_INCOMPLETE, detail)
-    nobody = refusal.outcome is Outcome.GANG_INCOMPLETE
+    blocked_by, detail = "it is placed together with its gang", "nothing is preempted for a part of a gang"
+    return PreemptionOutlook(verdict.FORBIDDEN, blocked_by, Outcome.GANG_INCOMPLETE, detail)
+
+
+def _describe_refusal(refusal: Refusal) -> PreemptionOutlook:
+    verdict, nobody = PreemptionVerdict, refusal.outcome is Outcome.GANG_INCOMPLETE
     said = verdict.NO_VICTIMS if nobody else verdict.FORBIDDEN
     return PreemptionOutlook(said, "", refusal.outcome, refusal.detail, refusal.retry_ns)
 
@@ -98,7 +103,10 @@ def find_outlook(
         )
     if isinstance(ask.group, GangUnit):
         return _find_unit_outlook(ask.group)
-    if state.gangs.hold_of(ask) is not None:
+    hold = state.gangs.hold_of(ask)
+    if hold is not None:
+        if hold.refusal is not None:
+            return _describe_refusal(hold.refusal)
         blocked_by, detail = "it saves room together with its gang", "nothing is preempted for a part of a gang"
         return PreemptionOutlook(verdict.FORBIDDEN, blocked_by, Outcome.GANG_INCOMPLETE, detail)
     if ask.place is AskPlace.POOLED:
