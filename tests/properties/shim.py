@@ -42,6 +42,7 @@ from kornel.core.partition.engine import Engine
 from kornel.core.partition.gangs import replacement
 from kornel.core.partition.state import PartitionState
 from tests.properties.held_room import has_room
+from tests.properties.lending import is_kept_below
 
 RM: Final = "rm"
 PARTITION: Final = "[rm]default"
@@ -488,7 +489,7 @@ def check_nothing_left(shim: Shim) -> None:
             running = [a for a in ask.application.allocations.values() if a.spec.task_group in groups]
             assert not running, f"{ask} waits for others of its gang, and {running} run"
             continue
-        if any(not queue.admits(pairs) for queue in ask.queue.lineage()):
+        if any(not queue.admits(pairs) for queue in ask.queue.lineage()) or is_kept_below(state, ask):
             continue
         required = ask.spec.required_node
         if required:
