@@ -105,7 +105,7 @@ def _look_at_victims(
     stuck = tuple(victim for victim in leaving if victim.preempted and victim not in state.stuck)
     if stuck:
         give_up_victims(state, replace(plan, victims=stuck, adjusted=()), now_ns, waits=waits)
-    elif waits and not plan.victims:
+    elif waits and not plan.victims and not ask.victims:
         rearm_ask(state, ask, now_ns)
 
 
@@ -128,7 +128,7 @@ def _look_for_room(
 ) -> None:
     """Checks every :data:`RETRY_NS` whether the victims *leaving* have left; *gone* tells whether they had at the last
     check."""
-    if not ask.triggered or ask.rearms != rearms:
+    if not ask.triggered or ask.victims or ask.rearms != rearms:
         return
     if gone:
         rearm_ask(state, ask, now_ns)
@@ -245,7 +245,6 @@ def rearm_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     """
     moves.end_claim(state, ask)
     ask.rearms += 1
-    ask.rearm_ns = 0
     if ask.reservation is not None:
         if ask.spec.required_node:
             look_again(state, ask.reservation)

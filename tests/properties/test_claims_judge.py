@@ -1,6 +1,7 @@
-"""The judge of claims on histories made by hand, what breaks the rule and what keeps it; and how rich worlds are.
+"""The judge of claims on histories made by hand, what breaks the rule and what keeps it; how rich worlds are; 500 small
+worlds that the core plays by the rule; and faults planted in the core, each of which is found.
 
-What the engine breaks: ``python -m tests.properties.claims``.
+More worlds: ``python -m tests.properties.claims``.
 """
 
 from __future__ import annotations
@@ -8,17 +9,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kornel.core.model import queues as model_queues
+from kornel.core.model.claims import Claims
+from kornel.core.model.users import Account
+from kornel.core.partition.asks import reservations
+from kornel.core.partition.intake import allocation_intake, node_intake
+from kornel.core.partition.scheduling import loans
+from kornel.core.partition.waiting import waking
 from tests.examples import mark_rest_long
-from tests.oracles.claims import checks
+from tests.oracles.claims import built, checks
 from tests.oracles.claims.checks import Finding
 from tests.oracles.claims.scene import Application, Claim, Node, Queue, Scene, Task, Waiter
 from tests.oracles.plain_limits import WrittenLimit
 from tests.properties.claims.course import Course
-from tests.properties.claims.random_worlds import random_world
+from tests.properties.claims.random_worlds import World, random_world, small_worlds, tight_world
 
 NOW = 1_000
 
@@ -183,8 +192,11 @@ TABLE = [
 
 @pytest.mark.parametrize(("judge", "broken", "kind", "kept"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
 def test_a_history_that_breaks_the_rule_is_found_and_one_that_keeps_it_is_not(
-    judge: Callable[[Scene], list[Finding]], broken: Scene, kind: str, kept: Scene
+    judge: Callable[[Scene], list[Finding]], broken: Scene, kind: str, kept: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """All statements are judged, those too that the core does not keep yet."""
+    for name in [name for name in vars(built) if name.isupper()]:
+        monkeypatch.setattr(built, name, True)
     assert {finding.kind for finding in judge(broken)} == {kind}
     assert not judge(kept)
 
@@ -214,3 +226,71 @@ def test_worlds_are_rich(worlds: int) -> None:
 def test_a_world_depends_on_its_number_alone() -> None:
     assert random_world(7) == random_world(7) != random_world(8)
     assert Course(random_world(7)).play().findings == Course(random_world(7)).play().findings
+
+
+PARTS = 5
+PART = 100
+NUMBERS = range(2500)
+
+
+@pytest.fixture(scope="module")
+def small() -> list[World]:
+    return small_worlds(PARTS * PART, NUMBERS)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_small_worlds_are_played_by_the_rule(part: int, small: list[World]) -> None:
+    found = [finding for world in small[part * PART : (part + 1) * PART] for finding in Course(world).play().findings]
+    assert not found, "\n".join(map(str, found))
+
+
+def lend_nothing(patch: pytest.MonkeyPatch) -> None:
+    for module in (waking, loans):
+        patch.setattr(module, "lends_room", lambda *_: False)
+
+
+def lend_to_everybody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(waking, "may_pass", lambda *_: True)
+
+
+def ignore_saved_room(patch: pytest.MonkeyPatch) -> None:
+    sound = Claims.open_room
+
+    def open_all(self: Claims, free: Any, _lent: Any = ()) -> Any:
+        return sound(self, free, [claim for claim in self.reservations.values() if claim.comes_last])
+
+    patch.setattr(Claims, "open_room", open_all)
+
+
+def end_no_claim(patch: pytest.MonkeyPatch) -> None:
+    for module in (loans, node_intake, allocation_intake):
+        patch.setattr(module, "review_savings", lambda *_: None)
+
+
+def leave_firm_out_of_limits(patch: pytest.MonkeyPatch) -> None:
+    for kind in (Account, model_queues.Queue):
+        patch.setattr(kind, "admits", kind.has_room)
+
+
+def leave_firm_out_of_applications(patch: pytest.MonkeyPatch) -> None:
+    nothing = SimpleNamespace(note_allocating=lambda *_: None, note_allocating_no_more=lambda *_: None)
+    patch.setattr(reservations, "admission", nothing)
+    patch.setattr(Account, "count_applications", lambda account: len(account.holders))
+
+
+FAULTS = [
+    lend_nothing, lend_to_everybody, ignore_saved_room, end_no_claim, leave_firm_out_of_limits,
+    leave_firm_out_of_applications,
+]  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("plant", FAULTS)
+def test_planted_faults_are_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each shows in at least 20 of 600 worlds. Limits bind together with firm claims in few of the others."""
+    plant(monkeypatch)
+    make = tight_world if plant is leave_firm_out_of_limits else random_world
+    found = [Course(make(number)).play().findings for number in range(600)]
+    kinds = [{finding.kind for finding in findings} for findings in found]
+    wanted = "2 limit with firm claims" if make is tight_world else ""
+    assert sum(wanted in each if wanted else bool(each) for each in kinds) >= 20

@@ -104,6 +104,7 @@ def end_claim(state: PartitionState, ask: Allocation) -> None:
     """Ends the claims that *ask* has on the queues of its path if it has preempted, so that others may use the room."""
     if ask.triggered:
         ledger.unbook_claim(state, ask)
+        ask.rearm_ns = 0
         wake_waiting(state)
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kornel.core.domain.application_states import AppState
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Pairs
 from kornel.core.partition.asks import finding
 from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.books import ledger
@@ -35,33 +37,53 @@ def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool
     """
     if not node.could_hold_shape(ask.shape):
         return False
-    left = {t: node.capacity[t] - node.occupied[t] for t, _ in ask.shape.pairs}
     others = [reservation.pairs for reservation in before]
     others += [r.pairs for r in node.reservations.values() if r.ask.spec.required_node]
     others += [a.shape.pairs for a in node.allocations.values() if a.spec.required_node]
-    for pairs in others:
-        for t, amount in pairs:
-            if t in left:
-                left[t] -= amount
-    if any(amount > left[t] for t, amount in ask.shape.pairs):
+    if not _is_left(node, ask, others):
         return False
     return not ask.spec.task_group or not _is_of_own_gang(node, ask)
 
 
+def could_ever_hold(node: Node, ask: Allocation) -> bool:
+    """Tells whether *ask*, which must run on *node*, would have room there beside the load of other schedulers.
+
+    Others that must run there count as ending: an ask of a new version waits for the task of the old one.
+    """
+    return node.could_hold_shape(ask.shape) and _is_left(node, ask, ())
+
+
 def review_savings(state: PartitionState, node: Node) -> None:
-    """Ends the saved claims on *node* for which it could not have room any more; the asks wait with their equals."""
+    """Ends the saved claims on *node* for which it could not have room any more, or whose holders a limit keeps back
+    now; the asks wait with their equals."""
     kept: list[Reservation] = []
-    for reservation in saved_on(node):
-        if can_save(node, reservation.ask, kept):
-            kept.append(reservation)
-        else:
+    for reservation in node.claims.in_order() if node.claims is not None else ():
+        if not reservation.comes_last:
+            continue
+        ask, by_age = reservation.ask, reservation.by_age
+        sound = can_save(node, ask, kept) if by_age else could_ever_hold(node, ask)
+        # While the shim is asked about the holder, it counts in its limits already.
+        if not sound or (ask.place is not AskPlace.HELD and finding.exceeded_limit(state, ask) is not None):
             end_reservation(state, reservation, requeue=True)
+        elif by_age:
+            kept.append(reservation)
 
 
 def saved_on(node: Node) -> list[Reservation]:
     """Returns the claims that are saved on *node* by age, the first to be served first."""
     claims = node.claims
     return [] if claims is None else [reservation for reservation in claims.in_order() if reservation.by_age]
+
+
+def _is_left(node: Node, ask: Allocation, others: Iterable[Pairs]) -> bool:
+    """Tells whether *node*, emptied of all but load of other schedulers, has room for *ask* beside the amounts
+    *others*."""
+    left = {t: node.capacity[t] - node.occupied[t] for t, _ in ask.shape.pairs}
+    for pairs in others:
+        for t, amount in pairs:
+            if t in left:
+                left[t] -= amount
+    return all(amount <= left[t] for t, amount in ask.shape.pairs)
 
 
 def _is_of_own_gang(node: Node, ask: Allocation) -> bool:

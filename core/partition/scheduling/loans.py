@@ -16,6 +16,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import group_domains
+from kornel.core.partition.asks.savings import review_savings
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.waking import lends_room, wake_borrowers
 from kornel.core.policies.claim_order import comes_before, lent_to_child
@@ -23,6 +24,8 @@ from kornel.core.policies.claim_order import comes_before, lent_to_child
 _WITHOUT_ROOM: Final = frozenset({Unschedulable.NO_FITTING_NODE, Unschedulable.REFUSED_BY_PREDICATE})
 """The reasons for which an ask may use room that is saved for others."""
 
+NODES_PER_UNIT: Final = 20
+"""The number of nodes whose claims cost as much to examine as one decision."""
 WAITERS_PER_UNIT: Final = 500
 """The number of waiters on one node that cost as much to look at as one decision."""
 PAUSE_PER_UNIT_NS: Final = 2 * 10**6
@@ -50,14 +53,16 @@ def is_due(state: PartitionState, now_ns: int) -> bool:
 
 
 def review_loans(state: PartitionState, now_ns: int) -> int:
-    """Wakes those who may use saved room now, because they have come to be owed their guarantee, or a holder is owed
-    none any more. Returns the cost in decisions."""
+    """Ends saved claims that cannot come true now, and wakes those who may use saved room, because they have come to be
+    owed their guarantee, or a holder is owed none any more. Returns the cost in decisions."""
     round_ = state.reserving
-    round_.reviewed = _marks(state)
     nodes = _nodes(state)
     for node in nodes:
+        review_savings(state, node)
+    round_.reviewed = _marks(state)
+    for node in nodes:
         wake_borrowers(state, node)
-    cost = 1 + len(nodes) * sum(map(len, state.no_room.values())) // WAITERS_PER_UNIT
+    cost = 1 + len(nodes) // NODES_PER_UNIT + len(nodes) * sum(map(len, state.no_room.values())) // WAITERS_PER_UNIT
     if cost > 1:
         round_.review_after_ns = now_ns + PAUSE_PER_UNIT_NS * cost
         state.run_at(round_.review_after_ns, _do_nothing)

@@ -16,6 +16,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.asks import finding, group_domains
 from kornel.core.partition.asks.reservations import end_reservation, reserve_node
+from kornel.core.partition.asks.savings import could_ever_hold
 from kornel.core.partition.scheduling import gang_holds, loans, vetting
 from kornel.core.partition.scheduling.reserving import Turns
 from kornel.core.partition.state import PartitionState
@@ -57,7 +58,7 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
             state.reserved_ready.update(dict.fromkeys(r for r in ready[number:] if r.ask.reservation is r))
             break
         _try_elsewhere(state, reservation, now_ns)
-    waits = sum(r in state.reserved_ready and r.comes_last and loans.is_outranked(state, r.ask) for r in ready)
+    waits = sum(r in state.reserved_ready and loans.is_outranked(state, r.ask) for r in ready)
     return len(ready) - waits + cost + state.search_cost - cost_before
 
 
@@ -75,10 +76,10 @@ def _in_order_of_claims(ready: list[Reservation]) -> list[Reservation]:
 def insist_on_node(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     """Holds room at once for *ask* on the node that it must run on and that has no room for it (scheduling.md 9).
 
-    Returns false if the node is unknown or too small even when it is empty.
+    Returns false if the node is unknown, or too small beside the load of other schedulers.
     """
     node = state.nodes.get(ask.spec.required_node)
-    if node is None or not node.could_hold_shape(ask.shape):
+    if node is None or not could_ever_hold(node, ask):
         return False
     reserve_node(state, ask, node, now_ns)
     return True
@@ -97,8 +98,10 @@ def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) 
 
 
 def _place_in_turn(state: PartitionState, reservation: Reservation, node: Node, now_ns: int) -> None:
-    """Places the ask on *node*, or has it wait for those who come before it and are about to be tried."""
-    if reservation.comes_last and loans.is_outranked(state, reservation.ask):
+    """Places the ask on *node*, or has it wait for those who come before it and are about to be tried. The room that
+    others leave for it is its own."""
+    saved_or_open = reservation.comes_last or node is not reservation.node
+    if saved_or_open and loans.is_outranked(state, reservation.ask):
         state.reserved_ready[reservation] = None
     else:
         vetting.place_vetted(state, reservation.ask, node, now_ns)
@@ -107,7 +110,7 @@ def _place_in_turn(state: PartitionState, reservation: Reservation, node: Node, 
 def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
     """Places the ask on another suitable node, unless it requires one; otherwise makes it wait for what it lacks.
 
-    A reservation by age ends if a limit keeps the ask back, because room must not lie idle for an ask that may not run.
+    A saved claim ends if a limit keeps the ask back, because room must not lie idle for an ask that may not run.
     """
     ask = reservation.ask
     # In the first pass it may have been placed on its own node, or the shim is being asked about that node, or it waits
@@ -118,7 +121,7 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
         return
     other: Node | NotPlaced | None = None
     limited = finding.kept_back(state, ask)
-    if limited is not None and (reservation.by_age or limited.reason is Unschedulable.APPLICATION_LIMIT):
+    if limited is not None and (reservation.comes_last or limited.reason is Unschedulable.APPLICATION_LIMIT):
         end_reservation(state, reservation, requeue=True)
         return
     if limited is None and not ask.spec.required_node:

@@ -332,8 +332,8 @@ class Sandbox:
             return Refusal(Outcome.REQUIRED_NODE, "its node is unknown or smaller than the ask")
         if finding.exceeded_limit(state, ask) is not None:
             return Refusal(Outcome.REQUIRED_NODE, "the quotas must admit it first")
-        if ask.reservation is None:
-            self._insist_on_node(ask, due_ns)
+        if ask.reservation is None and not self._insist_on_node(ask, due_ns):
+            return Refusal(Outcome.REQUIRED_NODE, "other load leaves too little of its node")
         self._keep_node(node)
         self._keep_ask(ask)
         assert ask.reservation is not None, "room is held for it on a node that is large enough"

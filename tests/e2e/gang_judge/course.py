@@ -402,7 +402,6 @@ class Course(CallbackHandler):
         task = self.world.dice.choice(able)
         self.tell(f"{task.key} cannot be started on {task.node}")
         task.avoided.add(task.node)
-        task.tried_last = True
         task.node, task.devices = "", ()
         application = self.books.applications[task.ask.application_id]
         application.disturbed = bool(application.staying())
@@ -672,8 +671,8 @@ class Course(CallbackHandler):
                 self.preemptions.remove(each)
                 self.count("preemptions that served")
                 continue
-            # A task that could not be started on a node is kept off it for a while, and tried there last afterwards.
-            if waiting.tried_last or any(self.books.find(key) for key in each.victims):
+            # A task that could not be started on a node is kept off it for a while.
+            if waiting.avoided or any(self.books.find(key) for key in each.victims):
                 continue
             # What leaves first makes room for the first of those that wait for room.
             if not each.is_unit and self.victims():

@@ -26,8 +26,6 @@ class Task:
     devices: tuple[str, ...] = ()
     avoided: set[str] = field(default_factory=set)
     """Nodes on which it could not be started a moment ago."""
-    tried_last: bool = False
-    """Tells whether it could not be started somewhere: such a node is tried last from then on."""
 
     @property
     def key(self) -> str:

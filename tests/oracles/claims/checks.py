@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tests.oracles.claims import built
 from tests.oracles.claims.limits import (
     Bound,
     amounts_refused,
@@ -76,7 +77,7 @@ def find_idle_room(scene: Scene) -> Iterator[Finding]:
         if places is not None:
             yield Finding("3 idle room", scene.now, waiter.name, "", f"waits beside room that nobody saves on {places}")
             continue
-        places = find_places(scene, waiter)
+        places = find_places(scene, waiter, saved=_unlent(scene, waiter))
         if places is not None:
             held = [claim for claim in saved if claim.node in places.values() and not is_kept(scene, claim, waiter)]
             holder = scene.holder(held[0]) if held else None
@@ -122,17 +123,26 @@ def find_passed_over(scene: Scene, placed: Waiter, places: Mapping[str, str]) ->
             continue
         if may_be_refused(scene, waiter) or not _could_use(scene, waiter, places):
             continue
+        if scene.holds(waiter, firm=True) and not built.FIRM_LOOK_AROUND:
+            continue
         kind = "4 priority" if before else "7 repair"
         yield Finding(kind, scene.now, waiter.name, placed.name, f"could have used the room on {places}")
 
 
-def find_equal_passed(scene: Scene, placed: Waiter, places: Mapping[str, str]) -> Iterator[Finding]:
-    """Equal asks of one application swap, so that the one that has waited longest is served (rule 4, placements)."""
+def find_equal_passed(scene: Scene, placed: Waiter, _places: Mapping[str, str]) -> Iterator[Finding]:
+    """Equal asks of one application swap, so that the one that has waited longest is served (rule 4, placements).
+
+    A firm claim passes to nobody who does not come before its holder, wherever that finds room; and whoever has one
+    waits for that.
+    """
     task = placed.tasks[0]
-    if len(placed.tasks) > 1 or task.group or _takes_firm(scene, placed, places):
+    if len(placed.tasks) > 1 or task.group or scene.holds(placed, firm=True):
         return
+    if scene.holds(placed, firm=False) and not built.EQUALS_SWAP:
+        return
+    firm = {claim.key for claim in scene.claims if claim.firm}
     for other in scene.waiting.values():
-        if _equals(task, other) and other.created < task.created:
+        if _equals(task, other) and other.created < task.created and other.key not in firm:
             yield Finding("4 equal asks", scene.now, other.key, task.key, f"has waited longer than {task.key}")
 
 
@@ -181,6 +191,9 @@ def find_not_inherited(scene: Scene, placed: Waiter, places: Mapping[str, str]) 
             continue
         if not comes_before(scene, waiter, placed) or not is_owed(without, waiter):
             continue
+        # One that has come in this second may not have been tried yet; a holder has room of its own.
+        if waiter.since == scene.now or scene.holds(waiter, firm=True):
+            continue
         node = places[task.key]
         if is_usable(scene, first, node) and not may_be_refused(without, waiter):
             says = f"comes before the holder of the firm claim on {node}, which was placed there"
@@ -203,8 +216,7 @@ def find_limit_passed(scene: Scene, placed: Waiter, allowed: Mapping[str, int]) 
                 kind = "2 limit" if alone + placed.amount(t) > most else "2 limit with firm claims"
                 says = f"carries the {bound.name} to {total + placed.amount(t)} of {most} {t}"
                 yield Finding(kind, scene.now, placed.name, "", says)
-    # A firm claim counts as used, so that the slot of an application that has one is its own.
-    for what in () if scene.holds(placed, firm=True) else applications_refused(scene, placed, doubt=False):
+    for what in applications_refused(scene, placed, doubt=False):
         yield Finding(f"2 {what.partition(' ')[0].strip(':')}", scene.now, placed.name, "", f"starts against {what}")
 
 
@@ -216,7 +228,7 @@ def find_spent_limit(scene: Scene, placed: Waiter, quiet: Scene) -> Iterator[Fin
     it, with the exceptions of saved claims. Judged for the first in line, if nodes have room for it and it was refused
     by these limits alone at the last *quiet* point too.
     """
-    if scene.holds(placed, firm=True):
+    if not built.LIMITS_SAVE or scene.holds(placed, firm=True):
         return
     for waiter in _others(scene, placed):
         if scene.now - waiter.since <= AGE_S or comes_before(scene, placed, waiter):
@@ -249,7 +261,12 @@ def find_split_gang(scene: Scene, placed: Waiter) -> Iterator[Finding]:
     unit = scene.waiter(placed.name)
     task = placed.tasks[0]
     least = scene.applications[task.application].minimums.get(task.group, 0)
-    if unit is None or least < 2 or any(member.key in scene.running for member in scene.members(task)):
+    if (
+        not built.TASKS_GATHER
+        or unit is None
+        or least < 2
+        or any(member.key in scene.running for member in scene.members(task))
+    ):
         return
     if len(placed.tasks) < min(least, len(unit.tasks)):
         says = f"{len(placed.tasks)} of {len(unit.tasks)} that wait are placed, the minimum is {least}"
@@ -289,6 +306,7 @@ def find_hopeless_claims(scene: Scene) -> Iterator[Finding]:
 
     On a node in service that the shim does not refuse, where capacity less foreign load and pods that must run there
     leaves room; while no limit keeps its holder back; and what one account saves is together within its limits.
+    Asks that must run somewhere are left out of the latter: each of them may preempt at once.
     """
     for claim in scene.claims:
         holder, task = scene.holder(claim), scene.waiting.get(claim.key)
@@ -304,29 +322,34 @@ def _faults(scene: Scene, claim: Claim, holder: Waiter, task: Task) -> Iterator[
     elif (
         not claim.firm
         and claim.node not in task.refused
-        and not find_places(emptied(scene), Waiter((task,)), among=[claim.node])
+        and not find_places(_ended(scene, task), Waiter((task,)), among=[claim.node])
     ):
         whose = ", of an ask that must run there" if task.required_node else ""
         yield f"2 claim that no end helps{whose}", "which can never hold it"
     if claim.firm:
         return
-    if claim.node in task.refused:
+    # Whether one that must run there may do so is asked when there is room for it.
+    if claim.node in task.refused and not task.required_node:
         yield "2 claim on a refused node", "where the shim refuses it"
     kept = [bound.name for bound in amounts_refused(scene, holder, doubt=False)]
     kept += applications_refused(scene, holder, doubt=False)
     if kept:
         yield "5 claim below a limit", f"although {kept[0]} keeps it back"
         return
-    saved = {c.key: scene.waiting[c.key] for c in scene.claims if not c.firm and c.node and c.key in scene.waiting}
+    if task.required_node:
+        return
+    known = [other for other in scene.claims if other.key in scene.waiting]
+    saved = {other.key: scene.waiting[other.key] for other in known if not other.firm and other.node}
     for bound in bounds(scene, task.application):
-        ours = [other for other in saved.values() if bound.counts(other.application)]
+        ours = [other for other in saved.values() if bound.counts(other.application) and not other.required_node]
         for t in holder.types():
             total = used_below(scene, bound, t, holder, doubt=False) + sum(o.amounts.get(t, 0) for o in ours)
             if t in bound.most and total > bound.most[t]:
                 yield "2 claims above a limit", f"and with others of the {bound.name} it comes to {total}"
         names = {other.application for other in ours if scene.is_new(other.application)}
         names |= {other.application for other, _ in scene.running.values() if bound.counts(other.application)}
-        if scene.is_new(task.application) and bound.applications and len(names) > bound.applications:
+        owns_slot = any(c.firm and scene.waiting[c.key].application == task.application for c in known)
+        if scene.is_new(task.application) and not owns_slot and 0 < bound.applications < len(names):
             yield "2 claims above maxapplications", f"and {len(names)} applications of the {bound.name} run or hold"
 
 
@@ -334,17 +357,25 @@ def find_idle_line(scene: Scene) -> Iterator[Finding]:
     """Saved claims are made in one line, from those whom nobody comes before, the one that has waited longest first.
 
     So if nobody saves room on nodes, the first in line whom some choice of nodes in service could hold when all others
-    have ended does not stand there, older than 2 s, without room and kept back by nothing else (rule 5, quiet points).
+    have ended, beside those who must run there, does not stand there, older than 2 s, without room and kept back by
+    nothing else (rule 5, quiet points).
     """
     if any(claim.node and not claim.firm for claim in scene.claims):
         return
     for waiter in sorted(scene.waiters(), key=lambda w: (w.since, w.name)):
-        ahead = [o for o in scene.waiters() if o.name != waiter.name and not _is_earlier(scene, waiter, o)]
-        if ahead or scene.now - waiter.since <= AGE_S or waiter.required or _gathers(scene, waiter):
+        if scene.now - waiter.since <= AGE_S or waiter.required or _gathers(scene, waiter):
             continue
-        if may_be_refused(scene, waiter) or scene.holds(waiter, firm=True) or scene.holds(waiter, firm=False):
+        if len(waiter.tasks) > 1 and not built.GANGS_SAVE_PLACES:
             continue
-        if find_places(scene, waiter) is None and find_places(emptied(scene, waiter.application), waiter):
+        if waiter.tasks[0].refused and not built.REFUSED_SAVE:
+            continue
+        if scene.holds(waiter, firm=True) or scene.holds(waiter, firm=False):
+            continue
+        if any(o.name != waiter.name and not _is_earlier(scene, waiter, o) for o in scene.waiters()):
+            continue
+        if may_be_refused(scene, waiter):
+            continue
+        if find_places(scene, waiter) is None and find_places(emptied(scene, waiter.application, asks=True), waiter):
             kind = "5 no room saved for a gang" if len(waiter.tasks) > 1 else "5 no room saved"
             yield Finding(kind, scene.now, waiter.name, "", "is first in line, and nobody saves anything")
 
@@ -354,6 +385,11 @@ def find_unrest(scene: Scene, last: int) -> Iterator[Finding]:
     if scene.now - last > REST_S:
         says = f"there are still decisions {scene.now - last} s after demand has changed"
         yield Finding("5 never quiet", scene.now, "", "", says)
+
+
+def _ended(scene: Scene, task: Task) -> Scene:
+    """Returns *scene* when all have ended for whom *task* may wait: if it must run somewhere, others that must, too."""
+    return replace(scene, running={}, claims=()) if task.required_node else emptied(scene)
 
 
 def _equals(task: Task, other: Task) -> bool:
@@ -378,7 +414,14 @@ def _others(scene: Scene, placed: Waiter) -> Iterator[Waiter]:
 
 def _could_use(scene: Scene, waiter: Waiter, places: Mapping[str, str]) -> bool:
     among = set(places.values()) if len(waiter.tasks) == 1 else ()
-    return bool(set((find_places(scene, waiter, among=among) or {}).values()) & set(places.values()))
+    found = find_places(scene, waiter, saved=_unlent(scene, waiter), among=among) or {}
+    return bool(set(found.values()) & set(places.values()))
+
+
+def _unlent(scene: Scene, waiter: Waiter) -> set[str]:
+    """Returns the keys of the claims that are lent to nobody of the kind of *waiter*."""
+    lends = len(waiter.tasks) == 1 or built.GANGS_BORROW
+    return set() if lends else {claim.key for claim in scene.claims if not claim.firm}
 
 
 def _gathers(scene: Scene, waiter: Waiter) -> bool:

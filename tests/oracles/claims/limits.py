@@ -23,8 +23,16 @@ class Bound:
     of_queue: bool
 
 
-def bounds(scene: Scene, application: str) -> Iterator[Bound]:
-    """Yields all limits that bind *application*, those of the leaf first; root's own max is none."""
+def bounds(scene: Scene, application: str) -> list[Bound]:
+    """Returns all limits that bind *application*, those of the leaf first; root's own max is none."""
+    what = f"bounds of {application}"
+    if what not in scene.known:
+        scene.known[what] = list(_find_bounds(scene, application))
+    found: list[Bound] = scene.known[what]
+    return found
+
+
+def _find_bounds(scene: Scene, application: str) -> Iterator[Bound]:
     known, group = scene.applications[application], scene.chosen_group(application)
 
     def below(path: str, **same: str | None) -> Callable[[str], bool]:
@@ -109,14 +117,18 @@ def amounts_refused(scene: Scene, waiter: Waiter, *, doubt: bool, gone: Collecti
 def applications_refused(scene: Scene, waiter: Waiter, *, doubt: bool) -> list[str]:
     """Returns the numbers of applications, and the `stateaware` leaf, that keep the application of *waiter* back.
 
-    An application counts that runs, or that holds something, or for which something is firmly claimed (rule 1). With
-    *doubt*, one that holds saved room counts too, and any other new one holds up a `stateaware` leaf.
+    An application counts that runs, or that holds something, or for which something is firmly claimed (rule 1): its
+    slot is its own, as is that of an application with a claim of an ask that must run there. With *doubt*, one that
+    holds saved room counts too, and any other new one holds up a `stateaware` leaf.
     """
     name = waiter.application
     holding = {task.application for task, _ in scene.running.values()}
     if not scene.is_new(name) or name in holding:
         return []
     firm = {scene.waiting[c.key].application for c in scene.claims if (c.firm or doubt) and c.key in scene.waiting}
+    bound_there = {task.application for c in scene.claims if (task := scene.waiting.get(c.key)) and task.required_node}
+    if name in firm | bound_there and not doubt:
+        return []
     running = {other for other, state in scene.states.items() if state == "Running" and other in scene.applications}
     found = []
     for bound in bounds(scene, name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.oracles.claims import built
 from tests.oracles.claims.scene import Scene, Waiter
 from tests.oracles.rules.world import ancestors, below, is_inside, lowest_common
 
@@ -33,6 +34,8 @@ def comes_before(scene: Scene, one: Waiter, other: Waiter) -> bool:
 
 def repairs_first(scene: Scene, one: Waiter, other: Waiter) -> bool:
     """Tells whether *one* repairs a gang and so comes before *other* of the same priority (rule 7)."""
+    if not built.MEMBERS_REPAIR:
+        return False
     met = priorities(scene, one, other)
     same = met is not None and met[0] == met[1]
     return same and one.repairs and not other.repairs and not (is_owed(scene, other) and not is_owed(scene, one))
@@ -85,9 +88,10 @@ def is_owed_against(scene: Scene, waiter: Waiter, holder: Waiter) -> bool:
 
 
 def keeps_back(scene: Scene, holder: Waiter, waiter: Waiter) -> str:
-    """Returns why what *holder* saves does not keep *waiter* back (rule 3), or nothing if it does."""
-    if holder.required:
-        return ""
+    """Returns why what *holder* saves does not keep *waiter* back (rule 3), or nothing if it does.
+
+    That the holder must run there keeps only those back who are owed their guarantee.
+    """
     if comes_before(scene, waiter, holder):
         return "priority"
     if repairs_first(scene, waiter, holder):

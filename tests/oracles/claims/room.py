@@ -17,9 +17,14 @@ def is_usable(scene: Scene, task: Task, name: str) -> bool:
     return not node.drained or task.required_node == name
 
 
-def emptied(scene: Scene, gang: str = "") -> Scene:
-    """Returns *scene* when all have ended but those that must run there and those of the application *gang*."""
+def emptied(scene: Scene, gang: str = "", *, asks: bool = False) -> Scene:
+    """Returns *scene* when all have ended but those that must run there and those of the application *gang*.
+
+    With *asks*, those who wait and must run somewhere have their room, too.
+    """
     stays = {k: v for k, v in scene.running.items() if v[0].required_node or v[0].application == gang}
+    if asks:
+        stays |= {key: (task, task.required_node) for key, task in scene.waiting.items() if task.required_node}
     return replace(scene, running=stays, claims=())
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from tests.oracles.claims import built
 from tests.oracles.plain_limits import Limits, Owned, WrittenLimit, chosen_group
 from tests.oracles.rules.world import Amounts, is_inside
 
@@ -139,10 +141,15 @@ class Scene:
     """The last state of each application that the shim was told."""
     now: int = 0
     strict: bool = False
+    still: bool = False
+    """Tells whether nothing of it changes any more once it was looked at."""
+    known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was worked out from queues and applications alone; copies share it."""
+    _found: list[Waiter] | None = field(default=None, init=False, repr=False, compare=False)
 
     def copied(self) -> Scene:
         """Returns the scene as it is, which nothing changes any more."""
-        return replace(
+        copy = replace(
             self,
             nodes=dict(self.nodes),
             running=dict(self.running),
@@ -150,7 +157,10 @@ class Scene:
             waiting=dict(self.waiting),
             states=dict(self.states),
             applications=dict(self.applications),
+            still=True,
         )
+        copy.known = self.known
+        return copy
 
     def task(self, key: str) -> Task:
         return self.waiting[key] if key in self.waiting else self.running[key][0]
@@ -162,8 +172,11 @@ class Scene:
         return {path: queue.limits for path, queue in self.queues.items()}
 
     def chosen_group(self, application: str) -> str | None:
-        known = self.applications[application]
-        return chosen_group(self.limits(), Owned(known.user, known.groups, known.queue))
+        if application not in self.known:
+            owner = self.applications[application]
+            self.known[application] = chosen_group(self.limits(), Owned(owner.user, owner.groups, owner.queue))
+        group: str | None = self.known[application]
+        return group
 
     def sum_running(self, t: str, counts: Callable[[Task, str], bool]) -> int:
         """Returns what the running tasks that *counts* accepts (task, node) use of *t*."""
@@ -174,8 +187,15 @@ class Scene:
         return lambda task, _: is_inside(self.leaf(task.application), path)
 
     def claimed(self, t: str, counts: Callable[[Task], bool], *, but: Iterable[str] = ()) -> int:
-        """Returns what is firmly claimed of *t* by tasks that *counts* accepts, without those of the keys *but*."""
-        keys = {claim.key for claim in self.claims if claim.firm and claim.key in self.waiting} - set(but)
+        """Returns what is firmly claimed of *t* by tasks that *counts* accepts, without those of the keys *but*.
+
+        A claim on a node that the shim refuses its holder counts nowhere, because nothing will be placed there.
+        """
+        able = [claim for claim in self.claims if claim.firm and claim.key in self.waiting]
+        if not built.BOUND_COUNT:
+            served = set(self.leaving.values())
+            able = [c for c in able if not self.waiting[c.key].required_node or c.key in served]
+        keys = {claim.key for claim in able if claim.node not in self.waiting[claim.key].refused} - set(but)
         return sum(self.waiting[key].amounts.get(t, 0) for key in keys if counts(self.waiting[key]))
 
     def waiters(self) -> list[Waiter]:
@@ -184,6 +204,8 @@ class Scene:
         A real task whose group still has placeholders waits for one of these, and is no waiter; nor is a member while
         others of its group are leaving.
         """
+        if self._found is not None:
+            return self._found
         found: list[Waiter] = []
         units: dict[tuple[str, str], list[Task]] = {}
         for task in self.waiting.values():
@@ -196,16 +218,20 @@ class Scene:
                 continue
             least = self.applications[task.application].minimums.get(task.group, 0)
             runs = sum(other.key in self.running for other in members)
-            if least > 1 and not runs:
+            if least > 1 and not runs and (task.placeholder or built.TASKS_GATHER):
                 units.setdefault((task.application, task.group), []).append(task)
             else:
                 found.append(Waiter((task,), repairs=0 < runs < least))
-        return found + [Waiter(tuple(tasks)) for tasks in units.values()]
+        found += [Waiter(tuple(tasks)) for tasks in units.values()]
+        self._found = found if self.still else None
+        return found
 
     def members(self, task: Task) -> list[Task]:
         """Returns the waiting and running members of the group of *task*; nobody if it is in none."""
+        if not task.group:
+            return []
         everybody = [*self.waiting.values(), *(other for other, _ in self.running.values())]
-        return [o for o in everybody if task.group and (o.application, o.group) == (task.application, task.group)]
+        return [o for o in everybody if (o.application, o.group) == (task.application, task.group)]
 
     def waiter(self, key: str) -> Waiter | None:
         """Returns the waiter with the task *key*; ``None``: it waits for a placeholder, or does not wait."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 Amounts = Mapping[str, int]
 """By resource type. A type that is missing is not wanted, not given, not guaranteed and not limited."""
@@ -87,10 +88,11 @@ class World:
         return tuple(sorted({t for node in self.nodes for t in node.capacity}))
 
 
-def ancestors(path: str) -> list[str]:
+@cache
+def ancestors(path: str) -> tuple[str, ...]:
     """The queue at *path* and all above it, root last."""
     parts = path.split(".")
-    return [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
+    return tuple(".".join(parts[:length]) for length in range(len(parts), 0, -1))
 
 
 def is_inside(path: str, queue: str) -> bool:
@@ -98,12 +100,14 @@ def is_inside(path: str, queue: str) -> bool:
     return path == queue or path.startswith(queue + ".")
 
 
+@cache
 def lowest_common(one: str, other: str) -> str:
     """The lowest queue that both are inside of."""
     return next(path for path in ancestors(one) if is_inside(other, path))
 
 
-def below(path: str, queue: str) -> list[str]:
+@cache
+def below(path: str, queue: str) -> tuple[str, ...]:
     """The queues from *path* up to, but without, *queue*, which it is inside of."""
     found = ancestors(path)
     return found[: found.index(queue)]

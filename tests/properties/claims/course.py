@@ -26,6 +26,8 @@ PARTITION: Final = "[rm]default"
 SECOND: Final = 10**9
 IDLE_STEPS_S: Final = (*[1] * 6, *[4] * 5, 16, 16, 30, 60)
 """How long nothing may happen until a world counts as quiet, step by step."""
+FIRST_IDLE: Final = 4
+"""The number of such steps after which only the last ones are judged, unless claims change."""
 MOST_S: Final = 400
 MOST_SLICES: Final = 400
 EVERY_QUIET_POINT: Final = (checks.find_idle_room, checks.find_hopeless_claims, checks.find_idle_line)
@@ -70,6 +72,8 @@ class Course:
         self.born = 0
         self.last = START_S + max((event.second for event in world.events), default=0)
         self.busy = False
+        self.idle = 0
+        """For how many steps nothing has happened."""
 
     def play(self) -> Course:
         """Plays the world until nothing happens any more, or far too much has."""
@@ -81,7 +85,7 @@ class Course:
                 events.remove(event)
                 self._do(event)
             self._settle()
-            idle = 0 if self.busy or self.departures or events else idle + 1
+            idle = self.idle = 0 if self.busy or self.departures or events else idle + 1
             self.scene.now += IDLE_STEPS_S[idle - 1] if idle else 1
         return self
 
@@ -347,6 +351,8 @@ class Course:
         scene = self.scene
         self._find(finding for finding in self.doubtful if finding.ask in scene.waiting)
         self.doubtful = []
+        if FIRST_IDLE < self.idle < len(IDLE_STEPS_S) - 2 and not self.busy and scene.claims == self.quiet.claims:
+            return
         found = [finding for check in EVERY_QUIET_POINT for finding in check(scene)]
         self._find(finding for finding in found if finding.what in self.suspected)
         self.suspected = {finding.what for finding in found}

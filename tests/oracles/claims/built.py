@@ -1,0 +1,21 @@
+"""The statements of the rule that are not judged, because the core does not keep them yet. Whoever builds one switches
+it on here."""
+
+BOUND_COUNT = False
+"""A firm claim of an ask that must run somewhere, and for which nobody leaves, counts in limits (rule 1)."""
+EQUALS_SWAP = False
+"""Equal asks of one application swap when the one that came later holds saved room (rule 4)."""
+FIRM_LOOK_AROUND = False
+"""Whoever has a firm claim on one node comes before others for saved room on another (rule 4)."""
+GANGS_BORROW = False
+"""A gang that is placed as a whole uses room that is saved for others (rule 3)."""
+GANGS_SAVE_PLACES = False
+"""A gang that has waited saves places by age for all its missing members (rules 5 and 6)."""
+LIMITS_SAVE = False
+"""A waiter that a limit refuses saves what comes free below it (rule 3)."""
+MEMBERS_REPAIR = False
+"""Members that repair a gang come before everybody of the same priority (rule 7)."""
+REFUSED_SAVE = False
+"""An ask that the shim refuses on every node with room saves room on another one (rule 5)."""
+TASKS_GATHER = False
+"""Tasks of a group that come again are placed together (rule 6)."""
