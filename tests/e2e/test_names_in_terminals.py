@@ -90,6 +90,7 @@ def commands(file: Path, folder: Path) -> dict[str, list[Sequence[str]]]:
         "queues": [[], ["root.a"], ["--type", TYPE], ["none" + BAD]],
         "apps": [[], ["--rejected"], ["--finished"], [FILLER], [STARVED], ["none" + BAD], ["--state", BAD]],
         "nodes": [[], [NODE], ["none" + BAD], ["--type", TYPE], ["--by", "rack"], ["--by", "none" + BAD]],
+        "claims": [[], ["--node", NODE], ["--app", STARVED], ["--kind", BAD]],
         "users": [[], ["--sort", "vcore"], ["--sort", BAD]],
         "top": [["--count", "1"], ["--count", "1", "--users"]],
         "health": [[], ["--checks"]],

@@ -64,6 +64,7 @@ JSON_ROUTES = {
     f"{P}/placementrules": ("list", "Rule"),
     f"{P}/queues": ("", "Queue"),
     f"{P}/queues/flat": ("list", "Queue"),
+    f"{P}/claims": ("list", "Claim"),
     f"{P}/queue/root.default": ("", "Queue"),
     f"{P}/nodes": ("list", "Node"),
     f"{P}/node/n1": ("", "Node"),
@@ -94,6 +95,10 @@ async def busy() -> AsyncIterator[Cluster]:
         await cluster.ask("k", vcore=1, memory=10)
         await cluster.ask("waits", fields={"allocationTags": {"a": "b"}, "priority": 5}, vcore=9)
         await cluster.ask("f", "", fields={"nodeID": "n1", "allocationTags": {"foreign": "static"}}, vcore=2)
+        await cluster.node("n2", memory=50)
+        required = {"allocationTags": {"yunikorn.apache.org/requiredNode": "n2"}}
+        for key in ("there", "holds"):
+            await cluster.ask(key, fields=required, memory=30)
         await cluster.submit("gang", user="bob", executionTimeoutMilliSeconds=1000)
         await cluster.ask("p", "gang", fields={"placeholder": True, "taskGroupName": "tg"}, vcore=1)
         await cluster.submit("bad", user="no user!")
@@ -148,7 +153,7 @@ async def test_every_list_has_pages(busy: Cluster) -> None:
         await busy.refused(f"{path}?limit=0", 400)
         assert await busy.get(f"{path}?cursor=~") == [], "nothing comes after a name as late as that"
         tried += 1
-    assert tried == 14
+    assert tried == 15
 
 
 async def test_document_is_served_and_sound(fresh: Cluster) -> None:
@@ -158,7 +163,7 @@ async def test_document_is_served_and_sound(fresh: Cluster) -> None:
         jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
     named = [operation["operationId"] for methods in document["paths"].values() for operation in methods.values()]
     assert len(named) == len(set(named)) >= 30
-    assert len([path for path in document["paths"] if path.startswith(PREFIX)]) == 55
+    assert len([path for path in document["paths"] if path.startswith(PREFIX)]) == 56
     references = set(re.findall(r"#/components/schemas/(\w+)", str(document)))
     assert references <= set(SCHEMAS)
 

@@ -219,7 +219,7 @@ CLIENT_ONLY = ("grpc", "google.protobuf", "asyncio")
         (
             ["config", "check", "none.yaml"],
             ("kornel.core.process.server", "kornel.core.rest", "sqlalchemy", "starlette"),
-            730,
+            740,
         ),
         (["status", "--grpc", "127.0.0.1:1", "--timeout", "0.1"], ("kornel.core.cli.serve", "rich", *SERVER_ONLY), 480),
         (["nodes", "--grpc", "127.0.0.1:1", "--timeout", "0.1"], ("kornel.core.cli.serve", "rich", *SERVER_ONLY), 480),
