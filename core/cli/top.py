@@ -87,11 +87,11 @@ def busiest_queues(queues: Sequence[pb.QueueInfo]) -> list[pb.QueueInfo]:
         return []
     root = queues[0]
 
-    def share(amounts: dict[str, int]) -> float:
+    def find_share(amounts: dict[str, int]) -> float:
         return max((amounts[name] / root.max[name] for name in amounts if root.max.get(name, 0) > 0), default=0.0)
 
     leaves = [queue for queue in queues if queue.leaf]
-    leaves.sort(key=lambda queue: (-share(dict(queue.used)), -share(dict(queue.pending)), queue.path))
+    leaves.sort(key=lambda queue: (-find_share(dict(queue.used)), -find_share(dict(queue.pending)), queue.path))
     return [root, *leaves]
 
 

@@ -14,7 +14,7 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.config.quantities import parse_duration
 from kornel.core.domain.effects import AllocationRejected, Effect, NodeRejected
-from kornel.core.domain.health import HealthCheck, HealthReport
+from kornel.core.domain.health import CLAIM_CHECK, HealthCheck, HealthReport
 from kornel.core.domain.reasons import Rejection
 from kornel.core.service.clock import SECOND_NS, Clock, Timer
 from kornel.core.telling.claims.claim_views import STALLED_NS
@@ -43,7 +43,7 @@ _CHECKS: Final = (
     ("Orphan allocation on node check", "allocations on nodes belong to applications that know them"),
     ("Orphan allocation on app check", "allocations of applications are on nodes that have them"),
     ("Resource manager check", "the registered resource manager has a stream open"),
-    ("Claim check", "claims that have made no progress for ten minutes"),
+    (CLAIM_CHECK, "claims that have made no progress for ten minutes"),
 )
 """The names of the checks, in the order that clients expect; the last two are Kornel's own."""
 

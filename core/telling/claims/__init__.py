@@ -1,1 +1,1 @@
-"""What is kept for asks that are not placed yet."""
+"""Tells what is kept for asks that are not placed yet."""

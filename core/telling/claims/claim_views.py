@@ -31,11 +31,11 @@ class ClaimReason(StrEnum):
     GANG = "gang"
     """Victims leave, or have left, for its gang, which is placed as a whole."""
     REQUIRED_NODE = "required-node"
-    """It must run on that node."""
+    """The ask must run on that node."""
     PREEMPTION = "preemption"
     """Victims leave, or have left, for it."""
     AGE = "age"
-    """It has waited long without room."""
+    """The ask has waited long without room."""
 
 
 class PlaceKind(StrEnum):
