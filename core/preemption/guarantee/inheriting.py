@@ -50,11 +50,12 @@ def _is_lawful(state: PartitionState, claim: Reservation, ask: Allocation) -> bo
     holder = claim.ask
     if any(victim.application is ask.application for victim in holder.victims.values()):
         return False
-    swaps_in = holder.swaps_in
+    swaps_in, noted = holder.swaps_in, len(state.gained)
     ledger.unbook_claim(state, holder)
     lawful = finding.exceeded_limit(state, ask) is None and bool(owing_queues(ask, state.guarantee_mode))
     ledger.book_claim(state, holder)
     holder.swaps_in = swaps_in
+    del state.gained[noted:]  # It was only supposed, so nobody has gained anything.
     return lawful
 
 
