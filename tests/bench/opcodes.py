@@ -84,6 +84,7 @@ def by_function(workload: Workload) -> dict[str, Counter[CodeType]]:
         encoder.encode_allocations(_decided(engine, list(decoder.allocation_commands(earlier))))
     reading, commands = counted_by_function(lambda: list(decoder.allocation_commands(message)))
     deciding, effects = counted_by_function(lambda: _decided(engine, commands))
+    encoder.encode_allocations(effects)  # Lengths of messages are remembered for good, so others may have met them.
     answering, _ = counted_by_function(lambda: encoder.encode_allocations(effects))
     placed = sum(isinstance(effect, Allocated) for effect in effects)
     if placed != SAMPLE:
