@@ -117,8 +117,8 @@ class GangHold:
         """The least that places saved by age have ever been missing together: the sum, over the types, of the missing
         parts."""
         self.refusal: Any = None
-        """Why no victims leave for a gang whose places are saved by age, as its last attempt found; ``None``: there was
-        no attempt, or victims leave for it."""
+        """The answer of the last attempt to make room for places that are saved by age. It is ``None`` before any, and
+        while victims leave for them."""
         self.stalled_ns = 0
         """The time for which they have kept others back since they were last missing less than before."""
         self.looked_ns = made_ns
