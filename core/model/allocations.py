@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kornel.core.domain.topology import TopologyRequest
     from kornel.core.model.applications import Application, GroupKey
     from kornel.core.model.callbacks import Inquiry
+    from kornel.core.model.claim_clocks import ClaimClock
     from kornel.core.model.failures import FailureLog
     from kornel.core.model.nodes import Node
     from kornel.core.model.queues import Queue
@@ -317,8 +318,7 @@ class Reservation:
     """The amount that one pending ask needs, held for it on a node since ``made_ns``."""
 
     __slots__ = (
-        "ask", "by_age", "comes_last", "least", "looked_ns", "made_ns", "missing", "node", "pairs", "parked_at",
-        "stalled_ns",
+        "ask", "by_age", "clock", "comes_last", "least", "made_ns", "node", "pairs", "parked_at",
     )  # fmt: skip
 
     def __init__(
@@ -342,12 +342,8 @@ class Reservation:
         self.parked_at: Room | None = None
         """The waiting room that it is in, as for an :class:`AskGroup`. Room on its own node wakes it in any waiting
         room."""
-        self.missing = 0.0
-        """The least that a claim by age has ever been missing: the sum, over the types, of the missing parts."""
-        self.stalled_ns = 0
-        """The time for which a claim by age has kept others back since it was last missing less than before."""
-        self.looked_ns = made_ns
-        """The time up to which ``stalled_ns`` counts."""
+        self.clock: ClaimClock | None = None
+        """The clock of a claim by age, but not of one for a member of a gang, whose claims have a common clock."""
 
     @property
     def waiter(self) -> Allocation:
@@ -370,9 +366,11 @@ class LimitClaim:
     """The amounts that one waiter, an ask or a gang as a unit, saves below ``limits`` that refuse it: what comes free
     there is kept for it until there is enough (preemption.md B.7)."""
 
-    __slots__ = ("ask", "limits", "looked_ns", "made_ns", "missing", "pairs", "stalled_ns")
+    __slots__ = ("ask", "clock", "limits", "made_ns", "pairs")
 
-    def __init__(self, ask: Allocation, pairs: Pairs, limits: tuple[Queue | Account, ...], made_ns: int) -> None:
+    def __init__(
+        self, ask: Allocation, pairs: Pairs, limits: tuple[Queue | Account, ...], made_ns: int, clock: ClaimClock
+    ) -> None:
         self.ask: Final = ask
         """The ask that waits, or the least important member of the gang."""
         self.pairs: Final = pairs
@@ -380,12 +378,7 @@ class LimitClaim:
         self.limits: Final = limits
         """The queues, users and groups at which it is the one that saves."""
         self.made_ns: Final = made_ns
-        self.missing = 0.0
-        """The least that it has ever been missing: the sum, over the types, of the missing parts."""
-        self.stalled_ns = 0
-        """The time for which it has kept others back since it was last missing less than before."""
-        self.looked_ns = made_ns
-        """The time up to which ``stalled_ns`` counts."""
+        self.clock: Final = clock
 
     @property
     def waiter(self) -> Allocation:

@@ -194,6 +194,12 @@ class Claims:
             min(room, room + coming - needed) for room, coming, needed in zip(free, self.unowned, before, strict=True)
         ]
 
+    def find_missing(self, reservation: Reservation, free: Vector) -> dict[int, int]:
+        """Returns the part of what *reservation* holds that *free* does not have for it, by type. Types of which
+        nothing is missing are left out."""
+        room = self.room_of(reservation, free)
+        return {t: min(amount, amount - room[t]) for t, amount in reservation.pairs if amount > room[t]}
+
     def room_for(self, reservation: Reservation, free: Vector) -> bool:
         """Tells whether *free* can serve *reservation* after all claims before it."""
         room = self.room_of(reservation, free)

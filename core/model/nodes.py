@@ -120,6 +120,12 @@ class Node:
             return False
         return reservation.ask.shape.devices is None or self.has_devices(reservation.ask.shape.devices, reservation.ask)
 
+    def find_missing(self, reservation: Reservation) -> dict[int, int]:
+        """Returns the part of what *reservation* holds that is not free for it here yet, by type. Types of which
+        nothing is missing are left out."""
+        assert self.claims is not None, "a reservation has a claim"
+        return self.claims.find_missing(reservation, self.free)
+
     def fits_holders(self, reservations: Collection[Reservation]) -> bool:
         """Tells whether the free room holds what all *reservations* claim at once, with earlier claims respected."""
         assert self.claims is not None, "whoever holds something here has a claim"

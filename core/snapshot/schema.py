@@ -83,6 +83,7 @@ from kornel.core.model import allocations, applications, domains, gang_units, gr
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, NodeRefusal, Reservation
 from kornel.core.model.applications import Application, SpentKind
 from kornel.core.model.callbacks import Callbacks, Inquiry, LinedUp
+from kornel.core.model.claim_clocks import ClaimClock
 from kornel.core.model.claims import Claims
 from kornel.core.model.devices import Device, NodeDevices
 from kornel.core.model.domains import Counted, Domain, Topology
@@ -355,10 +356,11 @@ MODEL: Final = (
     ),
     Kept(
         Reservation,
-        "ask by_age comes_last least looked_ns made_ns missing node pairs parked_at stalled_ns",
-        defaults={"least": None},
+        "ask by_age clock comes_last least made_ns node pairs parked_at",
+        defaults={"clock": None, "least": None},
     ),
-    Kept(LimitClaim, "ask limits looked_ns made_ns missing pairs stalled_ns"),
+    Kept(LimitClaim, "ask clock limits made_ns pairs"),
+    Kept(ClaimClock, "_looked_ns _missing stalled_ns"),
     Kept(
         AskGroup,
         "_due_sorted _heap _oldest_ns application dependent due lent number parked_at required_node"
@@ -469,9 +471,8 @@ PARTITIONS: Final = (
     ),
     Kept(
         GangHold,
-        "evicted freed kind looked_ns lost made_ns members mended missing number refusal relied_on stalled_ns"
-        " wait_from_ns",
-        defaults={"looked_ns": 0, "lost": (), "missing": 0.0, "number": 0, "refusal": None, "stalled_ns": 0},
+        "clock evicted freed kind lost made_ns members mended number refusal relied_on wait_from_ns",
+        defaults={"clock": None, "lost": (), "number": 0, "refusal": None},
     ),
     Kept(EndedGroup, "name made resources replaced timed_out"),
     Kept(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kornel.core.model.allocations import Allocation, LimitClaim
+from kornel.core.model.claim_clocks import ClaimClock
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account
@@ -17,7 +18,8 @@ def save_below(
 ) -> LimitClaim:
     """Keeps what comes free below *limits*, at which nobody else saves, for *ask* or the gang for which it stands,
     until there is enough for *pairs*."""
-    claim = ask.limit_claim = LimitClaim(ask, pairs, limits, now_ns)
+    clock = ClaimClock(sum_missing(pairs, limits), now_ns)
+    claim = ask.limit_claim = LimitClaim(ask, pairs, limits, now_ns, clock)
     state.reserving.at_limits[claim] = None
     for limit in limits:
         limit.saving = claim
@@ -64,6 +66,16 @@ def find_lacking(limit: Queue | Account, pairs: Pairs) -> dict[int, int]:
     """Returns, by limited type, how much less than *pairs* is free below *limit*."""
     most = limit.max if isinstance(limit, Queue) else limit.limit.max
     return {t: min(amount, max(0, amount + limit.used[t] - most[t])) for t, amount in pairs if t in most}
+
+
+def sum_missing(pairs: Pairs, limits: tuple[Queue | Account, ...]) -> float:
+    """Returns the sum, over the types, of the part of *pairs* that is missing at the one of *limits* where most is
+    missing, between 0 and 1 each."""
+    missing: dict[int, int] = {}
+    for limit in limits:
+        for t, amount in find_lacking(limit, pairs).items():
+            missing[t] = max(amount, missing.get(t, 0))
+    return sum(missing.get(t, 0) / amount for t, amount in pairs if amount)
 
 
 def end_saving_at_accounts(state: PartitionState) -> None:

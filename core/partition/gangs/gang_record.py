@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from kornel.core.model.allocations import Allocation, Room
 from kornel.core.model.applications import Application
+from kornel.core.model.claim_clocks import ClaimClock
 from kornel.core.model.gang_units import UnitId, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, Shape
@@ -77,19 +78,17 @@ class GangHold:
     """
 
     __slots__ = (
+        "clock",
         "evicted",
         "freed",
         "kind",
-        "looked_ns",
         "lost",
         "made_ns",
         "members",
         "mended",
-        "missing",
         "number",
         "refusal",
         "relied_on",
-        "stalled_ns",
         "wait_from_ns",
     )
 
@@ -113,16 +112,11 @@ class GangHold:
         """The number of times that members were given other places."""
         self.wait_from_ns = 0
         """The time when it was first seen that no victim is left; 0: when it was last looked at, some were."""
-        self.missing = 0.0
-        """The least that places saved by age have ever been missing together: the sum, over the types, of the missing
-        parts."""
+        self.clock: ClaimClock | None = None
+        """The clock of places that are saved by age."""
         self.refusal: Any = None
         """The answer of the last attempt to make room for places that are saved by age. It is ``None`` before any, and
         while victims leave for them."""
-        self.stalled_ns = 0
-        """The time for which they have kept others back since they were last missing less than before."""
-        self.looked_ns = made_ns
-        """The time up to which ``stalled_ns`` counts."""
 
     @property
     def by_age(self) -> bool:

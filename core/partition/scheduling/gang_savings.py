@@ -78,7 +78,7 @@ class _Site:
         self._node = node
         self._most = savings.room_to_save(node, before)
         self._now = node.beside
-        self._lapsed = state.reserving.lapsed.get(node, ())
+        self._reserving = state.reserving
         self._taken: Vector = [0] * len(self._most)
         self._devices: Shape | None = None
         self._number = 0
@@ -111,12 +111,12 @@ class _Site:
 
     def _has_lapsed(self, pairs: Pairs) -> bool:
         """Tells whether a claim has lapsed here that lacked no more than the members here would."""
-        if not self._lapsed:
+        if self._node not in self._reserving.lapsed:
             return False
         total = self._taken.copy()
         book_amounts(total, pairs)
-        lacks = [max(0, wanted - room) for wanted, room in zip(total, self._now, strict=True)]
-        return any(all(lacks[t] >= amount for t, amount in lacked.items()) for lacked in self._lapsed)
+        lacks = {t: wanted - room for t, (wanted, room) in enumerate(zip(total, self._now, strict=True))}
+        return self._reserving.has_lapsed(self._node, lacks)
 
 
 def save_places(state: PartitionState, unit_id: UnitId, places: SavedPlaces, now_ns: int) -> GangHold:

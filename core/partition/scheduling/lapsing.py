@@ -11,8 +11,10 @@ from functools import partial
 from typing import Final
 
 from kornel.core.model.allocations import AskGroup, Reservation
+from kornel.core.model.claim_clocks import ClaimClock
 from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
 from kornel.core.partition.asks.limit_claims import lapse_below
 from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.asks.savings import can_save, saved_on
@@ -28,52 +30,56 @@ TIMEOUTS_OF_GANG: Final = 2
 
 def watch_claim(state: PartitionState, claim: Reservation) -> None:
     """Looks at *claim*, which has just been saved, from time to time until it ends."""
-    claim.missing = _find_missing(claim.node, claim)
+    claim.clock = ClaimClock(_sum_missing([claim]), claim.made_ns)
     _look_later(state, claim, claim.made_ns)
 
 
+def pause_of(queue: Queue) -> int:
+    """Returns the time between two looks at what an ask of *queue* saves."""
+    return max(1, queue.properties.reservation_timeout_ns // LOOKS_PER_TIMEOUT)
+
+
+def find_lapse(state: PartitionState, claim: Reservation) -> int | None:
+    """Returns the earliest time at which *claim* lapses if it makes no progress; ``None``: it does not lapse."""
+    clock, hold = clock_of(state, claim), state.gangs.hold_of(claim.ask)
+    if clock is None:
+        return None
+    timeout_ns = claim.ask.queue.properties.reservation_timeout_ns
+    end_ns = clock.find_end(timeout_ns)
+    return end_ns if hold is None else min(end_ns, hold.made_ns + TIMEOUTS_OF_GANG * timeout_ns)
+
+
+def clock_of(state: PartitionState, claim: Reservation) -> ClaimClock | None:
+    """Returns the clock of *claim*, which all claims of a gang have in common; ``None``: it does not lapse."""
+    hold = state.gangs.hold_of(claim.ask)
+    return claim.clock if hold is None else hold.clock
+
+
 def _look_later(state: PartitionState, claim: Reservation, now_ns: int) -> None:
-    claim.looked_ns = now_ns
-    pause_ns = max(1, claim.ask.queue.properties.reservation_timeout_ns // LOOKS_PER_TIMEOUT)
-    state.run_at(now_ns + pause_ns, partial(_look_at, state, claim))
+    state.run_at(now_ns + pause_of(claim.ask.queue), partial(_look_at, state, claim))
 
 
 def _look_at(state: PartitionState, claim: Reservation, now_ns: int) -> None:
     if claim not in state.reserving.saved:
         return
-    if not _note_missing(claim) and _keeps_back(state, claim):
-        claim.stalled_ns += now_ns - claim.looked_ns
-    if claim.stalled_ns < claim.ask.queue.properties.reservation_timeout_ns:
+    assert claim.clock is not None, "it is watched"
+    claim.clock.note_missing(_sum_missing([claim]), partial(_keeps_back, state, claim), now_ns)
+    if claim.clock.stalled_ns < claim.ask.queue.properties.reservation_timeout_ns:
         _look_later(state, claim, now_ns)
         return
     ask, node = claim.ask, claim.node
-    lacked = _lacked(node, claim)
+    lacked = node.find_missing(claim)
     ask.lapsed_ns = now_ns
     end_reservation(state, claim, requeue=True)
     lapse_below(state, ask)
     state.reserving.lapsed.setdefault(node, []).append(lacked)
 
 
-def _note_missing(claim: Reservation) -> bool:
-    """Notes how much *claim* is missing now. Returns whether that is less than ever before."""
-    missing = _find_missing(claim.node, claim)
-    if missing >= claim.missing:
-        return False
-    claim.missing, claim.stalled_ns = missing, 0
-    return True
-
-
-def _find_missing(node: Node, claim: Reservation) -> float:
-    """Returns the sum, over the types, of the missing part of what *claim* holds, between 0 and 1 each."""
-    lacked = _lacked(node, claim)
-    return sum(lacked[t] / amount for t, amount in claim.pairs if amount)
-
-
-def _lacked(node: Node, claim: Reservation) -> dict[int, int]:
-    claims = node.claims
-    assert claims is not None, "the node has a claim"
-    room = claims.room_of(claim, node.free)
-    return {t: min(amount, max(0, amount - room[t])) for t, amount in claim.pairs}
+def _sum_missing(claims: Sequence[Reservation]) -> float:
+    """Returns the sum, over the types, of the missing part of what *claims* hold together, between 0 and 1 each."""
+    lacked = _sum_by_type([claim.node.find_missing(claim) for claim in claims])
+    held = _sum_by_type([dict(claim.pairs) for claim in claims])
+    return sum(amount / held[t] for t, amount in lacked.items())
 
 
 def _keeps_back(state: PartitionState, claim: Reservation) -> bool:
@@ -101,39 +107,36 @@ def _shuts_out(node: Node, waiting: Sequence[AskGroup]) -> bool:
 
 def watch_gang(state: PartitionState, unit_id: UnitId, hold: GangHold) -> None:
     """Looks at the places that have just been saved for the gang *unit_id* from time to time until they end."""
-    hold.missing = _sum_missing(hold)
+    hold.clock = ClaimClock(_sum_missing(_claims_of(hold)), hold.made_ns)
     _look_at_gang_later(state, unit_id, hold, hold.made_ns)
 
 
 def _look_at_gang_later(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: int) -> None:
-    hold.looked_ns = now_ns
-    pause_ns = max(1, unit_id.application.queue.properties.reservation_timeout_ns // LOOKS_PER_TIMEOUT)
-    state.run_at(now_ns + pause_ns, partial(_look_at_gang, state, unit_id, hold))
+    state.run_at(now_ns + pause_of(unit_id.application.queue), partial(_look_at_gang, state, unit_id, hold))
 
 
 def _look_at_gang(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: int) -> None:
     if state.gangs.holds.get(unit_id) is not hold:
         return
-    missing = _sum_missing(hold)
-    if missing < hold.missing:
-        hold.missing, hold.stalled_ns = missing, 0
-    elif _gang_keeps_back(state, hold):
-        hold.stalled_ns += now_ns - hold.looked_ns
+    assert hold.clock is not None, "it is watched"
+    hold.clock.note_missing(_sum_missing(_claims_of(hold)), partial(_gang_keeps_back, state, hold), now_ns)
     timeout_ns = unit_id.application.queue.properties.reservation_timeout_ns
-    if hold.stalled_ns < timeout_ns and now_ns - hold.made_ns < TIMEOUTS_OF_GANG * timeout_ns:
+    if hold.clock.stalled_ns < timeout_ns and now_ns - hold.made_ns < TIMEOUTS_OF_GANG * timeout_ns:
         for ask in list(hold.members)[:1]:
             if ask.reservation is not None:
                 look_again(state, ask.reservation)
         _look_at_gang_later(state, unit_id, hold, now_ns)
         return
-    lacked = {node: _sum_by_type([_lacked(node, claim) for claim in claims]) for node, claims in _by_node(hold).items()}
+    lacked = {
+        node: _sum_by_type([node.find_missing(claim) for claim in claims]) for node, claims in _by_node(hold).items()
+    }
     least = find_least(hold)
     for ask in hold.members:
         ask.lapsed_ns = now_ns
     give_back(state, unit_id)
     lapse_below(state, least)
     for node, amounts in lacked.items():
-        if any(amounts.values()):
+        if amounts:
             state.reserving.lapsed.setdefault(node, []).append(amounts)
 
 
@@ -146,19 +149,14 @@ def _gang_keeps_back(state: PartitionState, hold: GangHold) -> bool:
     return any(_shuts_out(node, waiting) for node in _by_node(hold))
 
 
-def _sum_missing(hold: GangHold) -> float:
-    """Returns the sum, over the types, of the part of what all members ask for that is missing on their nodes."""
-    claims = [ask.reservation for ask in hold.members if ask.reservation is not None]
-    lacked = _sum_by_type([_lacked(claim.node, claim) for claim in claims])
-    asked = _sum_by_type([dict(claim.pairs) for claim in claims])
-    return sum(lacked[t] / amount for t, amount in asked.items() if amount)
+def _claims_of(hold: GangHold) -> list[Reservation]:
+    return [ask.reservation for ask in hold.members if ask.reservation is not None]
 
 
 def _by_node(hold: GangHold) -> dict[Node, list[Reservation]]:
     found: dict[Node, list[Reservation]] = {}
-    for ask in hold.members:
-        if ask.reservation is not None:
-            found.setdefault(ask.reservation.node, []).append(ask.reservation)
+    for claim in _claims_of(hold):
+        found.setdefault(claim.node, []).append(claim)
     return found
 
 

@@ -21,10 +21,10 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account
-from kornel.core.partition.asks.limit_claims import end_saving_below, find_lacking, lapse_below, save_below
+from kornel.core.partition.asks.limit_claims import end_saving_below, find_lacking, lapse_below, save_below, sum_missing
 from kornel.core.partition.asks.savings import can_save, has_slot, saved_on
 from kornel.core.partition.scheduling.gang_places import add_up
-from kornel.core.partition.scheduling.lapsing import LOOKS_PER_TIMEOUT
+from kornel.core.partition.scheduling.lapsing import pause_of
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
 from kornel.core.partition.waiting.gathering import minimum_members
@@ -112,7 +112,9 @@ def _save_in_turn(
     own = ask.limit_claim
     if own is not None and own.limits == limits:
         return True
-    if any(_lapsed_there(state, limit, pairs) for limit in limits) or not _can_come_true(state, ask, pairs, limits):
+    if any(state.reserving.has_lapsed(limit, find_lacking(limit, pairs)) for limit in limits):
+        return False
+    if not _can_come_true(state, ask, pairs, limits):
         return False
     there = {limit.saving: None for limit in limits if limit.saving is not None}
     if any(line_key(claim.ask) < line_key(ask) for claim in there):
@@ -122,8 +124,8 @@ def _save_in_turn(
     for claim in there:
         end_saving_below(state, claim.ask)
     claim = save_below(state, ask, pairs, limits, now_ns)
-    claim.missing = _find_missing(claim)
-    claim.stalled_ns = 0 if own is None else own.stalled_ns
+    if own is not None:
+        claim.clock.stalled_ns = own.clock.stalled_ns
     _look_later(state, claim, now_ns)
     return True
 
@@ -224,19 +226,8 @@ def _has_less(ask: Allocation, other: Allocation) -> bool:
     return fair_share(child) < fair_share(other_child)
 
 
-def _lapsed_there(state: PartitionState, limit: Queue | Account, pairs: Pairs) -> bool:
-    """Tells whether the claim of somebody who lacked no more than *pairs* do has lapsed at *limit*."""
-    lapsed = state.reserving.lapsed.get(limit)
-    if not lapsed:
-        return False
-    lacks = find_lacking(limit, pairs)
-    return any(all(lacks.get(t, 0) >= amount for t, amount in lacked.items()) for lacked in lapsed)
-
-
 def _look_later(state: PartitionState, claim: LimitClaim, now_ns: int) -> None:
-    claim.looked_ns = now_ns
-    pause_ns = max(1, claim.ask.queue.properties.reservation_timeout_ns // LOOKS_PER_TIMEOUT)
-    state.run_at(now_ns + pause_ns, partial(_look_at, state, claim))
+    state.run_at(now_ns + pause_of(claim.ask.queue), partial(_look_at, state, claim))
 
 
 def _look_at(state: PartitionState, claim: LimitClaim, now_ns: int) -> None:
@@ -246,32 +237,19 @@ def _look_at(state: PartitionState, claim: LimitClaim, now_ns: int) -> None:
     if not _can_come_true(state, ask, claim.pairs, claim.limits):
         end_saving_below(state, ask)
         return
-    missing = _find_missing(claim)
-    if missing < claim.missing:
-        claim.missing, claim.stalled_ns = missing, 0
-    # While it collects on a node as well, the clock of that claim runs for both.
-    elif ask.reservation is None and _keeps_back(claim):
-        claim.stalled_ns += now_ns - claim.looked_ns
-    if claim.stalled_ns < ask.queue.properties.reservation_timeout_ns:
+    claim.clock.note_missing(sum_missing(claim.pairs, claim.limits), partial(_keeps_back, claim), now_ns)
+    if claim.clock.stalled_ns < ask.queue.properties.reservation_timeout_ns:
         _look_later(state, claim, now_ns)
         return
     ask.lapsed_ns = now_ns
     lapse_below(state, ask)
 
 
-def _find_missing(claim: LimitClaim) -> float:
-    """Returns the sum, over the types, of the part that is missing of what *claim* saves at the limit where most is
-    missing, between 0 and 1 each."""
-    missing: dict[int, int] = {}
-    for limit in claim.limits:
-        for t, amount in find_lacking(limit, claim.pairs).items():
-            missing[t] = max(amount, missing.get(t, 0))
-    return sum(missing.get(t, 0) / amount for t, amount in claim.pairs if amount)
-
-
 def _keeps_back(claim: LimitClaim) -> bool:
     """Tells whether somebody else waits at a limit of *claim* for what is free there, who could be placed or save if
-    nothing were saved."""
+    nothing were saved. While it collects on a node as well, the clock of that claim runs for both."""
+    if claim.ask.reservation is not None:
+        return False
     group = claim.ask.group
     for limit in claim.limits:
         most = limit.max if isinstance(limit, Queue) else limit.limit.max

@@ -142,12 +142,10 @@ def _may_save_on(state: PartitionState, node: Node, ask: Allocation) -> bool:
     there who lacked no more."""
     if not can_save(node, ask, saved_on(node)):
         return False
-    lapsed = state.reserving.lapsed.get(node)
-    if not lapsed:
+    if node not in state.reserving.lapsed:
         return True
     room = node.beside
-    lacks = {t: max(0, amount - room[t]) for t, amount in ask.shape.pairs}
-    return not any(all(lacks.get(t, 0) >= amount for t, amount in lacked.items()) for lacked in lapsed)
+    return not state.reserving.has_lapsed(node, {t: amount - room[t] for t, amount in ask.shape.pairs})
 
 
 def _decide_reservation(

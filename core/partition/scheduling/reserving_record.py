@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
 from kornel.core.model.allocations import AskGroup, LimitClaim, Reservation
 from kornel.core.model.nodes import Node
@@ -66,6 +67,12 @@ class ReservingRecord:
     def more_may_be_saved(self, nodes: int) -> bool:
         """Tells whether another claim may be saved by age in a partition of so many *nodes*."""
         return self.aged < self.most_saved(nodes)
+
+    def has_lapsed(self, where: Node | Queue | Account, lacks: Mapping[int, int]) -> bool:
+        """Tells whether the claim of somebody who lacked no more than *lacks*, by type, has lapsed there."""
+        return any(
+            all(lacks.get(t, 0) >= amount for t, amount in lacked.items()) for lacked in self.lapsed.get(where, ())
+        )
 
     def call_round(self, at_ns: int = 0) -> None:
         """Schedules a round for *at_ns*, or for the end of the pause between rounds if that is later, unless one is due

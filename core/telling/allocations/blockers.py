@@ -283,9 +283,11 @@ def _reservation_blockers(state: PartitionState, ask: Allocation) -> Iterator[Bl
             detail = f"{format_count(left, 'victim of its gang is', 'victims of its gang are')} still there"
     else:
         kind = BlockerKind.RESERVED_NODE_FULL
-        detail = f"what ends there is kept for this ask, but is not enough yet; {describe_own_claim(reservation)}"
+        detail = (
+            f"what ends there is kept for this ask, but is not enough yet; {describe_own_claim(state, reservation)}"
+        )
         if ask.shape.devices is not None and node.has_amounts_for(ask):
-            detail = f"{describe_lack(node, ask.shape.devices)}; {describe_own_claim(reservation)}"
+            detail = f"{describe_lack(node, ask.shape.devices)}; {describe_own_claim(state, reservation)}"
     if ask.triggered or not fits:
         short = shortages_on(state, node, pairs)
         yield Blocker(kind, Level.RESERVATION, node.node_id, detail, short, 1, missing_share(node, pairs))

@@ -9,7 +9,9 @@ from typing import Final, NamedTuple
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.partition.scheduling import lapsing
 from kornel.core.partition.state import PartitionState
+from kornel.core.telling.encoding.values import write_second
 
 STALLED_NS: Final = 600 * 10**9
 """The time without progress after which a claim is reported as stalled."""
@@ -88,7 +90,7 @@ def claim_views(state: PartitionState, now_ns: int) -> Iterator[ClaimView]:
 
 def show_claim(state: PartitionState, claim: Reservation, now_ns: int) -> ClaimView:
     """Shows *claim* at *now_ns*."""
-    ask, saved = claim.ask, claim.comes_last
+    ask, saved, clock = claim.ask, claim.comes_last, lapsing.clock_of(state, claim)
     return ClaimView(
         ask.spec.key,
         ask.application.application_id,
@@ -99,11 +101,11 @@ def show_claim(state: PartitionState, claim: Reservation, now_ns: int) -> ClaimV
         PlaceKind.NODE,
         claim.node.node_id,
         state.types.to_resources(dict(claim.pairs)),
-        state.types.to_resources(_find_missing(claim)),
+        state.types.to_resources(claim.node.find_missing(claim)),
         _count_victims(state, ask),
         claim.made_ns,
-        claim.stalled_ns if claim.by_age else max(0, now_ns - claim.made_ns),
-        lapse_of(claim),
+        max(0, now_ns - claim.made_ns) if clock is None else clock.stalled_ns,
+        lapsing.find_lapse(state, claim),
     )
 
 
@@ -116,20 +118,13 @@ def reason_of(state: PartitionState, claim: Reservation) -> ClaimReason:
     return ClaimReason.GANG if state.gangs.hold_of(claim.ask) is not None else ClaimReason.PREEMPTION
 
 
-def lapse_of(claim: Reservation) -> int | None:
-    """Returns the earliest time at which *claim* lapses if it makes no progress; ``None``: it does not lapse."""
-    if not claim.by_age:
-        return None
-    return claim.looked_ns + max(0, claim.ask.queue.properties.reservation_timeout_ns - claim.stalled_ns)
-
-
 def describe_claim(state: PartitionState, claim: Reservation) -> str:
     """Says for whom *claim* keeps room, since when, why and until when."""
-    ask, since = claim.ask, _write_time(claim.made_ns)
+    ask, since = claim.ask, write_second(claim.made_ns)
     held = f"has been held for {ask.spec.key} since {since}"
     match reason_of(state, claim):
         case ClaimReason.AGE:
-            return f"{held}, because it has waited long, and {_describe_lapse(claim)}"
+            return f"{held}, because it has waited long; {_describe_lapse(state, claim)}"
         case ClaimReason.REQUIRED_NODE:
             return f"{held}, because it must run there, until it is placed or withdrawn"
         case ClaimReason.GANG:
@@ -138,15 +133,16 @@ def describe_claim(state: PartitionState, claim: Reservation) -> str:
     return f"{held}, until it is placed; {format_count(left, 'victim has', 'victims have')} yet to leave for it"
 
 
-def describe_own_claim(claim: Reservation) -> str:
-    """Says since when *claim*, which is by age, collects room, and when it lapses."""
-    return f"room has been collected there since {_write_time(claim.made_ns)}; the claim {_describe_lapse(claim)}"
+def describe_own_claim(state: PartitionState, claim: Reservation) -> str:
+    """Says since when *claim* collects room, and when it lapses."""
+    return f"room has been collected there since {write_second(claim.made_ns)}; {_describe_lapse(state, claim)}"
 
 
-def _describe_lapse(claim: Reservation) -> str:
-    lapses_ns = lapse_of(claim)
-    assert lapses_ns is not None, "claims by age lapse"
-    return f"lapses at {_write_time(lapses_ns)} at the earliest"
+def _describe_lapse(state: PartitionState, claim: Reservation) -> str:
+    lapses_ns = lapsing.find_lapse(state, claim)
+    if lapses_ns is None:
+        return "the claim does not lapse"
+    return f"the claim lapses at {write_second(lapses_ns)} at the earliest"
 
 
 def _show_asked(state: PartitionState, ask: Allocation, now_ns: int) -> ClaimView:
@@ -169,30 +165,6 @@ def _show_asked(state: PartitionState, ask: Allocation, now_ns: int) -> ClaimVie
     )
 
 
-def _find_missing(claim: Reservation) -> dict[int, int]:
-    node, claims = claim.node, claim.node.claims
-    assert claims is not None, "the node has a claim"
-    room = claims.room_of(claim, node.free)
-    return {t: min(amount, amount - room[t]) for t, amount in claim.pairs if amount > room[t]}
-
-
 def _count_victims(state: PartitionState, ask: Allocation) -> int:
     hold = state.gangs.hold_of(ask)
     return len(ask.victims) if hold is None else sum(len(member.victims) for member in hold.members)
-
-
-def _write_time(at_ns: int) -> str:
-    """Returns a moment in UTC, to the second: ``2026-11-22T14:30:00Z``.
-
-    The standard library's calendar comes with a clock, which the engine does without. Years begin in March here, so
-    that a leap day is the last day of its year.
-    """
-    days, seconds = divmod(at_ns // 10**9, 86_400)
-    era, day = divmod(days + 719_468, 146_097)
-    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
-    day -= 365 * year + year // 4 - year // 100
-    month = (5 * day + 2) // 153
-    day -= (153 * month + 2) // 5 - 1
-    january = month >= 10
-    date = f"{era * 400 + year + january:04}-{month - 9 if january else month + 3:02}-{day:02}"
-    return f"{date}T{seconds // 3_600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}Z"

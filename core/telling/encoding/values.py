@@ -64,6 +64,11 @@ def write_time(ns: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}{fraction}Z"
 
 
+def write_second(ns: int) -> str:
+    """Returns the second of a time as RFC 3339 text in UTC: ``2026-11-22T14:30:00Z``."""
+    return write_time(ns // _SECOND_NS * _SECOND_NS)
+
+
 def _write_decimal(amount: int, unit: int) -> str:
     whole, rest = divmod(amount, unit)
     if not rest:

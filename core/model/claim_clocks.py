@@ -1,0 +1,32 @@
+"""Measures for how long what is saved makes no progress (preemption.md B.7, "When it ends")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class ClaimClock:
+    """Measures for how long something that is saved has kept others back since less was missing than ever before.
+
+    What is missing is the sum, over the types, of the missing parts of the amount, between 0 and 1 each.
+    """
+
+    __slots__ = ("_looked_ns", "_missing", "stalled_ns")
+
+    def __init__(self, missing: float, now_ns: int) -> None:
+        self._missing = missing
+        self._looked_ns = now_ns
+        self.stalled_ns = 0
+        """The time for which it has kept others back without progress."""
+
+    def note_missing(self, missing: float, keeps_back: Callable[[], bool], now_ns: int) -> None:
+        """Counts the time since the last look, unless less is *missing* than ever before or nobody is kept back."""
+        if missing < self._missing:
+            self._missing, self.stalled_ns = missing, 0
+        elif keeps_back():
+            self.stalled_ns += now_ns - self._looked_ns
+        self._looked_ns = now_ns
+
+    def find_end(self, timeout_ns: int) -> int:
+        """Returns the earliest time at which ``stalled_ns`` reaches *timeout_ns*."""
+        return self._looked_ns + max(0, timeout_ns - self.stalled_ns)
