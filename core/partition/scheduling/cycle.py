@@ -8,7 +8,6 @@ change could make a new search succeed.
 from __future__ import annotations
 
 from heapq import heappop
-from itertools import islice
 from typing import Final
 
 from kornel.core.domain.reasons import Unschedulable
@@ -147,14 +146,8 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     if not isinstance(found, NotPlaced):
         vetting.place_vetted(state, ask, found, now_ns)
         return 1
-    if ask.queue.claimants:
-        heirs = [ask]
-        if ask.refused is not None or not ask.spec.allow_preempt_other:
-            # An ask of the same size behind it may be allowed there.
-            others = (a for a in group.asks() if a.refused is None and a.spec.allow_preempt_other)
-            heirs += islice(others, 1)
-        if any(slices.take_over_claim(state, heir, now_ns) for heir in heirs):
-            return 1
+    if ask.queue.claimants and slices.take_over_claim(state, group, now_ns):
+        return 1
     failing.note_unplaced(ask, found.reason, now_ns)
     if found.reason is Unschedulable.REQUIRED_NODE and reserved.insist_on_node(state, ask, now_ns):
         return 1
