@@ -83,8 +83,8 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
 
 
 def take_over_claim(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
-    """Lets *group*, whose first ask found no node, have room that was made for a less important ask of its leaf. Returns
-    whether it does."""
+    """Lets *group*, whose first ask found no node, have room that was made for a less important ask of its leaf.
+    Returns whether it does."""
     first = group.first_ask()
     heirs = [first]
     if first.refused is not None or not first.spec.allow_preempt_other:

@@ -22,6 +22,7 @@ from kornel.core.partition.gangs import placeholders
 from kornel.core.partition.gangs.gang_record import GangRoom
 from kornel.core.partition.scheduling import gang_vetting, reserving
 from kornel.core.partition.scheduling.gang_places import Places, demand_of, find_places, place_gang, shape_together
+from kornel.core.partition.scheduling.reserving import NODES_PER_UNIT
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, failing
 from kornel.core.partition.waiting.gathering import is_gathering, minimum_members
@@ -41,8 +42,6 @@ from kornel.core.preemption import slices
 STEPS_PER_UNIT: Final = 3
 """The number of steps of a search for other ways to pack members that count as one decision in the budget of a
 slice."""
-NODES_PER_UNIT: Final = 20
-"""The number of nodes looked at that count as one decision in the budget of a slice."""
 
 
 def serve_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:

@@ -18,6 +18,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import group_domains
 from kornel.core.partition.asks.savings import review_savings
 from kornel.core.partition.scheduling import limit_savings
+from kornel.core.partition.scheduling.reserving import NODES_PER_UNIT
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.waking import lends_room, wake_borrowers
 from kornel.core.policies.claim_order import comes_before, lent_to_child
@@ -25,8 +26,6 @@ from kornel.core.policies.claim_order import comes_before, lent_to_child
 _WITHOUT_ROOM: Final = frozenset({Unschedulable.NO_FITTING_NODE, Unschedulable.REFUSED_BY_PREDICATE})
 """The reasons for which an ask may use room that is saved for others."""
 
-NODES_PER_UNIT: Final = 20
-"""The number of nodes whose claims cost as much to examine as one decision."""
 WAITERS_PER_UNIT: Final = 500
 """The number of waiters on one node that cost as much to look at as one decision."""
 PAUSE_PER_UNIT_NS: Final = 2 * 10**6
