@@ -12,6 +12,18 @@ NOTHING_WAITS: Final = PRIORITY_MIN - 1
 no special case."""
 
 
+REPAIR: Final = 0.25
+"""The part of 1 by which the turn of an ask that repairs a gang comes before those of the same priority."""
+OWED: Final = 0.5
+"""The same for queues below their guarantee, which come before such asks of other queues."""
+
+
+def exposed_rank(rank: float, offset: int, *, fenced: bool) -> float:
+    """Returns the rank that a queue has for its parent when *rank* is the highest below it: the priority that it shows,
+    with the same part of 1 on top."""
+    return exposed_priority(int(rank // 1), offset, fenced=fenced) + rank % 1
+
+
 def exposed_priority(base: int, offset: int, *, fenced: bool) -> int:
     """Returns the priority that a queue shows its parent when *base* is the highest that is lent below it."""
     if base == NOTHING_WAITS:
@@ -21,6 +33,6 @@ def exposed_priority(base: int, offset: int, *, fenced: bool) -> int:
     return max(PRIORITY_MIN, min(PRIORITY_MAX, base + offset))
 
 
-def as_reported(rank: int) -> int:
-    """Returns *rank* for a field of 32 bits on the wire: the lowest priority if nothing waits, as in YuniKorn."""
-    return max(PRIORITY_MIN, rank)
+def as_reported(priority: int) -> int:
+    """Returns *priority* for a field of 32 bits on the wire: the lowest one if nothing waits, as in YuniKorn."""
+    return max(PRIORITY_MIN, priority)

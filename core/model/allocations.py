@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from kornel.core.domain.ask_places import AskPlace, WaitsFor
 from kornel.core.domain.commands import AllocationSpec
-from kornel.core.domain.priorities import NOTHING_WAITS
+from kornel.core.domain.priorities import NOTHING_WAITS, REPAIR
 from kornel.core.domain.reasons import Outcome
 
 if TYPE_CHECKING:
@@ -243,6 +243,13 @@ class Allocation:
     def priority(self) -> int:
         """The priority of the request."""
         return self.spec.priority
+
+    @property
+    def turn_priority(self) -> float:
+        """The priority that decides when its turn is: that of the request, and a part of 1 more if its gang has lost
+        members and runs below its minimum (scheduling.md 10.8)."""
+        members = self.application.members.get(self.spec.task_group)
+        return self.spec.priority if members is None or not members.short else self.spec.priority + REPAIR
 
     @property
     def pending(self) -> bool:

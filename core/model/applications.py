@@ -135,7 +135,7 @@ class Application:
         self.placeholder: Vector = [0] * width
         self.priority = NOTHING_WAITS
         """The highest priority that its asks lend it, as it is shown (preemption.md G.1)."""
-        self.rank = NOTHING_WAITS
+        self.rank: float = NOTHING_WAITS
         """The highest priority of its asks that are left to try, by which it is ordered among those that have some."""
         self.set_back = False
         """Tells whether none of its asks may be tried for now, so that it lends its queue no priority."""
@@ -244,12 +244,12 @@ class Application:
     def update_rank(self) -> None:
         """Determine the rank again, because other groups of it are active or begin with another ask than before."""
         first = self.order.first_group()
-        rank = NOTHING_WAITS if first is None else first.first_ask().spec.priority
+        rank = NOTHING_WAITS if first is None else first.first_ask().turn_priority
         if rank != self.rank:
             self.queue.order.mark_changed(self)
             self.set_rank(rank)
 
-    def set_rank(self, rank: int) -> None:
+    def set_rank(self, rank: float) -> None:
         """Rank its leaf by *rank* from now on. Its own place there is marked by the caller, as it usually comes or goes
         at the same time."""
         before, self.rank = self.rank, rank

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kornel.core.domain.access import NOBODY, AccessList
-from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority
+from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority, exposed_rank
 from kornel.core.domain.settings import PriorityPolicy, QueueProperties
 from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
@@ -137,13 +137,13 @@ class Queue:
         """The users and groups that a limit of this queue binds at present."""
         self.priority = NOTHING_WAITS
         """The priority that is shown for this queue (preemption.md G.1)."""
-        self.rank = NOTHING_WAITS
+        self.rank: float = NOTHING_WAITS
         """The priority with which it is ordered among its siblings: that of asks below that are left to try."""
         self.with_due: dict[Application, None] = {}
         """The applications of a leaf of which an attempt to preempt may be due, and perhaps others. A round looks at no
         others, because nearly all applications of a large cluster have none."""
         self._priorities: dict[int, int] = {}
-        self._ranks: dict[int, int] = {}
+        self._ranks: dict[float, int] = {}
         self._lineage: tuple[Queue, ...] = (self, *(parent.lineage() if parent is not None else ()))
 
     def __repr__(self) -> str:
@@ -264,7 +264,7 @@ class Queue:
             _exchange_priority(counts, before, now)
             self._refresh_shown()
 
-    def update_rank(self, before: int, now: int) -> None:
+    def update_rank(self, before: float, now: float) -> None:
         """Update the rank of a child (or application) from *before* to *now*, and the ranks above as far as they
         change."""
         counts = self._ranks
@@ -289,7 +289,7 @@ class Queue:
                 self.parent.update_shown(before, shown)
 
     def _refresh_rank(self) -> None:
-        rank = self.expose_priority(self._ranks)
+        rank = self.expose_rank(self._ranks)
         if rank != self.rank:
             before, self.rank = self.rank, rank
             if self.parent is not None:
@@ -304,8 +304,19 @@ class Queue:
             fenced=self.properties.priority_policy is PriorityPolicy.FENCE,
         )
 
+    def expose_rank(self, ranks: Iterable[float]) -> float:
+        """Returns the rank of this queue for its parent if *ranks* are those below."""
+        return exposed_rank(
+            max(ranks, default=NOTHING_WAITS),
+            self.properties.priority_offset,
+            fenced=self.properties.priority_policy is PriorityPolicy.FENCE,
+        )
 
-def _exchange_priority(counts: dict[int, int], before: int, now: int) -> None:
+
+Number = TypeVar("Number", int, float)
+
+
+def _exchange_priority(counts: dict[Number, int], before: Number, now: Number) -> None:
     """Replaces one *before* by one *now* in *counts*, in which nothing is not counted."""
     if now != NOTHING_WAITS:
         counts[now] = counts.get(now, 0) + 1

@@ -21,36 +21,42 @@ from kornel.core.policies.guarantees import list_guarantees
 
 def comes_before(ask: Allocation, other: Allocation) -> bool:
     """Tells whether *ask* is more important than *other*: by their own priorities inside a leaf, and by those that they
-    lend to the children of their lowest common queue otherwise.
+    lend to the children of their lowest common queue otherwise; of the same priority, whether it alone repairs a gang.
 
     Between applications of a leaf, and between children of a queue, nobody is where ``application.sort.priority`` is
     disabled.
     """
+    return _lead_over(ask, other) > 0
+
+
+def _lead_over(ask: Allocation, other: Allocation) -> float:
+    """Returns by how much the rank of *ask* exceeds that of *other* where the two meet: 1 or more by priority, less
+    because it repairs a gang; 0 or less if it does not come before the other one."""
     leaf, other_leaf = ask.queue, other.queue
     if leaf is other_leaf:
         if ask.application is not other.application and not leaf.properties.sort_by_priority:
-            return False
-        return ask.spec.priority > other.spec.priority
+            return 0
+        return ask.turn_priority - other.turn_priority
     above = set(other_leaf.lineage())
     common = next(queue for queue in leaf.lineage() if queue in above)
     if not common.properties.sort_by_priority:
-        return False
-    return lent_to_child(ask, common) > lent_to_child(other, common)
+        return 0
+    return rank_below(ask, common) - rank_below(other, common)
 
 
-def importance_of(ask: Allocation) -> tuple[int, ...]:
+def importance_of(ask: Allocation) -> tuple[float, ...]:
     """Returns a key that puts whoever comes before others first: the priorities that *ask* lends from the root down.
 
     It is an order of all asks, unlike :func:`comes_before`: where two priorities are equal at the lowest common queue,
     those further down decide.
     """
     lineage = ask.queue.lineage()
-    lent = [ask.spec.priority if ask.queue.properties.sort_by_priority else 0]
-    priority = ask.spec.priority
+    priority, above = ask.spec.priority, ask.turn_priority - ask.spec.priority
+    lent = [priority + above if ask.queue.properties.sort_by_priority else 0]
     for queue, parent in pairwise(lineage):
         fenced = queue.properties.priority_policy is PriorityPolicy.FENCE
         priority = exposed_priority(priority, queue.properties.priority_offset, fenced=fenced)
-        lent.append(priority if parent.properties.sort_by_priority else 0)
+        lent.append(priority + above if parent.properties.sort_by_priority else 0)
     return tuple([-priority for priority in reversed(lent)])
 
 
@@ -77,7 +83,8 @@ def may_pass(ask: Allocation, claim: Reservation | LimitClaim, mode: GuaranteeMo
     """Tells whether *ask* may use room that is saved by *claim*: it comes before the holder, or it is owed its
     guarantee by a queue that the holder is not in, while the holder is owed none and is not bound to the node."""
     holder = claim.waiter
-    if comes_before(ask, holder):
+    lead = _lead_over(ask, holder)
+    if lead >= 1 or (lead > 0 and not owing_queues(holder, mode)):
         return True
     if holder.spec.required_node:
         return False
@@ -131,12 +138,13 @@ def owing_queues(ask: Allocation, mode: GuaranteeMode) -> tuple[Queue, ...]:
     return tuple(dict.fromkeys(guarantee.queue for guarantee in found))
 
 
-def lent_to_child(ask: Allocation, common: Queue) -> int:
-    """Returns the priority of *ask* as the child of *common* on its path shows it."""
+def rank_below(ask: Allocation, common: Queue) -> float:
+    """Returns the rank that *ask* gives the child of *common* on its path, or its application if *common* is its
+    leaf."""
     priority = ask.spec.priority
     for queue in ask.queue.lineage():
         if queue is common:
             break
         fenced = queue.properties.priority_policy is PriorityPolicy.FENCE
         priority = exposed_priority(priority, queue.properties.priority_offset, fenced=fenced)
-    return priority
+    return priority + ask.turn_priority - ask.spec.priority

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from operator import add
 
+from kornel.core.domain.priorities import OWED
 from kornel.core.model.queues import Queue
 
-QueueKey = tuple[int, float, int, str]
+QueueKey = tuple[float, float, int, str]
 
 
 def fair_share(queue: Queue) -> float:
@@ -39,14 +40,17 @@ def fair_share(queue: Queue) -> float:
 
 def queue_turn_key(queue: Queue) -> QueueKey:
     """Returns the sort key of *queue* among its siblings with asks left to try: rank, fair share, larger pending
-    amounts, name. The smallest comes first.
+    amounts, name. The smallest comes first. Of the same priority, queues below their guarantee come first, then those
+    in which a gang is repaired.
 
     Pending amounts are compared by their sum over all types. The rule only orders two queues if one has more of every
     type; the sum agrees with that, and makes the order total.
     """
     parent = queue.parent
     by_priority = parent is None or parent.properties.sort_by_priority
-    return (-queue.rank if by_priority else 0, fair_share(queue), -sum(queue.pending), queue.name)
+    share = fair_share(queue)
+    rank = queue.rank if share >= 1 else queue.rank + OWED
+    return (-rank if by_priority else 0, share, -sum(queue.pending), queue.name)
 
 
 def queue_key(queue: Queue) -> QueueKey:

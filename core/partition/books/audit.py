@@ -124,7 +124,8 @@ def _check_applications(state: PartitionState) -> list[Broken]:
         highest = max((ask.priority for ask in pending.values() if _lends_priority(state, ask)), default=NOTHING_WAITS)
         if highest != application.priority and application.state not in UNSERVED:
             broken.append(Broken("I9", name, f"priority is {application.priority}, asks give {highest}"))
-        rank = max((ask.priority for group in application.order for ask in group.asks()), default=NOTHING_WAITS)
+        offered = sorted((ask for group in application.order for ask in group.asks()), key=lambda ask: ask.order)
+        rank = offered[0].turn_priority if offered else NOTHING_WAITS
         if rank != application.rank:
             broken.append(Broken("I9", name, f"rank is {application.rank}, asks left to try give {rank}"))
         resting = application.held_at is not None or application.backoff_until_ns or application.state in UNSERVED
@@ -186,7 +187,7 @@ def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
     priority = queue.expose_priority([member.priority for member in below if not getattr(member, "set_back", False)])
     if priority != queue.priority:
         broken.append(Broken("I9", queue.path, f"priority is {queue.priority}, should be {priority}"))
-    rank = queue.expose_priority([member.rank for member in below])
+    rank = queue.expose_rank([member.rank for member in below])
     if rank != queue.rank:
         broken.append(Broken("I9", queue.path, f"rank is {queue.rank}, should be {rank}"))
     counted = {**_sum_counted(queue), **queue.guaranteed}

@@ -43,6 +43,8 @@ def _count_short(state: PartitionState, member: Allocation, change: int, now_ns:
     runs = members.running > 0 and application not in state.gangs.leaving
     members.short = max(0, min(before + change, minimum_of(unit_id) - members.running)) if runs else 0
     below = state.gangs.below
+    if not before or not members.short:
+        application.update_rank()  # Asks that repair the gang come before others of their priority.
     if not members.short:
         if below.pop(unit_id, None) is not None and runs and state.recording:
             state.events.gang_repaired(member)

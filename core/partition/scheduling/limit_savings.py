@@ -31,7 +31,7 @@ from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.partition.waiting.waking import wake_admitted
 from kornel.core.policies.application_order import usage_shares
-from kornel.core.policies.claim_order import comes_before, lent_to_child, limits_of, line_key, waits_since
+from kornel.core.policies.claim_order import comes_before, limits_of, line_key, rank_below, waits_since
 from kornel.core.policies.queue_order import fair_share
 
 WAITERS_PER_UNIT: Final = 20
@@ -197,17 +197,17 @@ def _comes_later(ask: Allocation, limit: Queue | Account) -> bool:
     leaf, application = ask.queue, ask.application
     if leaf.properties.sort_policy is SortPolicy.FAIR:
         share = usage_shares(application)
-        by_priority, priority = leaf.properties.sort_by_priority, ask.spec.priority
+        by_priority, rank = leaf.properties.sort_by_priority, ask.turn_priority
         for other in leaf.order.members:
-            if not (by_priority and priority > other.rank) and usage_shares(other) < share:
+            if not (by_priority and rank > other.rank) and usage_shares(other) < share:
                 return True
     top = limit if isinstance(limit, Queue) else limit.queue
     for queue, parent in pairwise(leaf.lineage()):
         if queue is top:
             break
-        share_of_queue, priority = fair_share(queue), lent_to_child(ask, parent)
+        share_of_queue, rank = fair_share(queue), rank_below(ask, parent)
         for sibling in parent.order.members:
-            first = parent.properties.sort_by_priority and priority > sibling.rank
+            first = parent.properties.sort_by_priority and rank > sibling.rank
             if not first and fair_share(sibling) < share_of_queue:
                 return True
     return False

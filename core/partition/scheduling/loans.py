@@ -21,7 +21,7 @@ from kornel.core.partition.scheduling import limit_savings
 from kornel.core.partition.scheduling.reserving import NODES_PER_UNIT
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.waking import lends_room, wake_borrowers
-from kornel.core.policies.claim_order import comes_before, lent_to_child
+from kornel.core.policies.claim_order import comes_before, rank_below
 
 _WITHOUT_ROOM: Final = frozenset({Unschedulable.NO_FITTING_NODE, Unschedulable.REFUSED_BY_PREDICATE})
 """The reasons for which an ask may use room that is saved for others."""
@@ -86,16 +86,15 @@ def _marks(state: PartitionState) -> tuple[int, int, int]:
 
 def is_outranked(state: PartitionState, ask: Allocation) -> bool:
     """Tells whether the cycle is about to try somebody who comes before *ask*, so that it has to wait for its turn."""
-    application, priority = ask.application, ask.spec.priority
+    application = ask.application
     group = application.order.first_group()
-    if group is not None and group.first_ask().spec.priority > priority:
+    if group is not None and group.first_ask().turn_priority > ask.turn_priority:
         return True
     below: Application | Queue = application
     for queue in ask.queue.lineage():
         first = queue.order.first_member()
-        shown = priority if queue is ask.queue else lent_to_child(ask, queue)
         sorts = queue.properties.sort_by_priority
-        if sorts and first is not None and first is not below and first.rank > shown:
+        if sorts and first is not None and first is not below and first.rank > rank_below(ask, queue):
             return True
         below = queue
     return False

@@ -64,8 +64,9 @@ def activate_group(group: AskGroup) -> None:
         _park_for_back_off(group)
         return
     order.offer_group(group)
-    if group.lent > application.rank:
-        application.set_rank(group.lent)
+    rank = group.first_ask().turn_priority
+    if rank > application.rank:
+        application.set_rank(rank)
     leaf = application.queue
     leaf.order.add(application)
     for queue in leaf.lineage():
