@@ -13,7 +13,7 @@ GANGS_SAVE_PLACES = False
 """A gang that has waited saves places by age for all its missing members (rules 5 and 6)."""
 LIMITS_SAVE = False
 """A waiter that a limit refuses saves what comes free below it (rule 3)."""
-MEMBERS_REPAIR = False
+MEMBERS_REPAIR = True
 """Members that repair a gang come before everybody of the same priority (rule 7)."""
 REFUSED_SAVE = False
 """An ask that the shim refuses on every node with room saves room on another one (rule 5)."""
