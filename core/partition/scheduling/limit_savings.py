@@ -140,7 +140,7 @@ def _can_come_true(state: PartitionState, ask: Allocation, pairs: Pairs, limits:
         most = limit.max if isinstance(limit, Queue) else limit.limit.max
         if any(amount > most.get(t, amount) for t, amount in pairs):
             return False
-    if application.state is AppState.ACCEPTED and admission.may_run(state, application) is not None:
+    if application.state is AppState.ACCEPTED and admission.may_run(state, application, ask.spec.priority) is not None:
         return False
     return has_slot(state, ask) and all(_has_node(state, member) for member in _alike(ask))
 

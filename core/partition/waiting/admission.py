@@ -22,9 +22,10 @@ _RUNNING: Final = AppState.RUNNING
 _NOT_RUNNING_YET: Final = frozenset({_ACCEPTED, AppState.RESUMING})
 
 
-def may_run(_state: PartitionState, application: Application) -> Gate | None:
+def may_run(_state: PartitionState, application: Application, priority: int | None = None) -> Gate | None:
     """Returns the queue, user or group that keeps *application* from starting: by a limit, the root first, or a leaf
-    sorted ``stateaware`` because it is the turn of another one; ``None``: it may run."""
+    sorted ``stateaware`` because it is the turn of another one; ``None``: it may run. With *priority*: whatever keeps it
+    from starting with an ask of this priority, amounts left out."""
     if application.state is not _ACCEPTED:
         return None
     # An application that is allocating counts at its queues already and needs no other slot there. The limit of its
@@ -33,7 +34,7 @@ def may_run(_state: PartitionState, application: Application) -> Gate | None:
         for queue in reversed(application.queue.lineage()):
             if not queue.open():
                 return queue
-    if not may_start_next(application):
+    if not may_start_next(application, priority):
         return application.queue
     for account in application.accounts:
         if not account.open() and not account.is_used_by(application):

@@ -33,7 +33,7 @@ from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
 from kornel.core.partition.gangs.gang_record import GangRoom
 from kornel.core.partition.state import PartitionState
-from kornel.core.policies.application_order import application_key
+from kornel.core.policies.application_order import application_key, application_turn_key
 
 Gate = Queue | Account
 """A queue, user or group that may limit how many applications run or hold something."""
@@ -414,8 +414,9 @@ def review_newcomer(application: Application) -> None:
             offer_application(first)
 
 
-def may_start_next(application: Application) -> bool:
+def may_start_next(application: Application, priority: int | None = None) -> bool:
     """Tells whether *application*, which does not run yet, is the one of its leaf that may start now (``stateaware``).
+    With *priority*: whether it would be if an ask of it with this priority, which a limit refuses, could be placed.
 
     An application that has begun to start, such as a gang with some placeholders, goes on before another one begins.
     """
@@ -424,7 +425,11 @@ def may_start_next(application: Application) -> bool:
         return True
     if leaf.allocating:
         return application in leaf.allocating
-    return leaf.newcomers.first_member() is application
+    first = leaf.newcomers.first_member()
+    if first is application or priority is None:
+        return first is application
+    shown = -max(priority, application.priority) if leaf.properties.sort_by_priority else 0
+    return first is None or (shown, *application_turn_key(application)[1:]) < application_key(first)
 
 
 def look_again(state: PartitionState, reservation: Reservation) -> None:

@@ -387,6 +387,11 @@ def find_unrest(scene: Scene, last: int) -> Iterator[Finding]:
         yield Finding("5 never quiet", scene.now, "", "", says)
 
 
+def find_endless(scene: Scene, slices: int) -> Iterator[Finding]:
+    """Decisions do not go round in a circle: a second is done after far fewer slices than *slices*."""
+    yield Finding("5 never quiet", scene.now, "", "", f"is not done after {slices} slices of one second")
+
+
 def _ended(scene: Scene, task: Task) -> Scene:
     """Returns *scene* when all have ended for whom *task* may wait: if it must run somewhere, others that must, too."""
     return replace(scene, running={}, claims=()) if task.required_node else emptied(scene)
