@@ -14,8 +14,6 @@ no special case."""
 
 REPAIR: Final = 0.25
 """The part of 1 by which the turn of an ask that repairs a gang comes before those of the same priority."""
-OWED: Final = 0.5
-"""The same for queues below their guarantee, which come before such asks of other queues."""
 
 
 def exposed_rank(rank: float, offset: int, *, fenced: bool) -> float:

@@ -248,8 +248,11 @@ class Allocation:
     def turn_priority(self) -> float:
         """The priority that decides when its turn is: that of the request, and a part of 1 more if its gang has lost
         members and runs below its minimum (scheduling.md 10.8)."""
+        priority = self.spec.priority
+        if not self.application.missing:
+            return priority
         members = self.application.members.get(self.spec.task_group)
-        return self.spec.priority if members is None or not members.short else self.spec.priority + REPAIR
+        return priority if members is None or not members.short else priority + REPAIR
 
     @property
     def pending(self) -> bool:

@@ -74,6 +74,7 @@ class Application:
         "leaves_whole",
         "limit_group",
         "members",
+        "missing",
         "offered_by",
         "order",
         "peak",
@@ -121,6 +122,8 @@ class Application:
         """The task groups that have had placeholders."""
         self.members = NO_MEMBERS
         """By task group, what is known of its members, whether they were asked for as placeholders or not."""
+        self.missing = 0
+        """The number of members that its task groups lack for their minimum since those were lost."""
         self.groups = NO_GROUPS
         self.order = GroupOrder()
         """The groups that are active."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from operator import add
 
-from kornel.core.domain.priorities import OWED
 from kornel.core.model.queues import Queue
 
 QueueKey = tuple[float, float, int, str]
@@ -48,9 +47,11 @@ def queue_turn_key(queue: Queue) -> QueueKey:
     """
     parent = queue.parent
     by_priority = parent is None or parent.properties.sort_by_priority
-    share = fair_share(queue)
-    rank = queue.rank if share >= 1 else queue.rank + OWED
-    return (-rank if by_priority else 0, share, -sum(queue.pending), queue.name)
+    rank, share = queue.rank if by_priority else 0, fair_share(queue)
+    if rank % 1:
+        # The gang that is repaired does not come before a queue that is below its guarantee.
+        rank, share = rank // 1, min(share, 1.0)
+    return (-rank, share, -sum(queue.pending), queue.name)
 
 
 def queue_key(queue: Queue) -> QueueKey:

@@ -376,10 +376,11 @@ MODEL: Final = (
         Application,
         "_group_numbers _priorities accounts allocating allocations application_id asks asks_in_turn"
         " backoff_room backoff_until_ns entered groups held_at held_count held_groups leaves_whole"
-        " limit_group members offered_by order peak pending placeholder placeholder_count"
+        " limit_group members missing offered_by order peak pending placeholder placeholder_count"
         " placeholder_deadline_ns preempted_count priority queue rank real recorded_held_by_queue"
         " recorded_held_by_quota set_back spec spent started_ns state submitted_ns task_groups"
         " timer_ns unschedulable user",
+        defaults={"missing": 0},
     ),
     Kept(Inquiry, "ask awaited decide decide_victims drop judged_after node_ids number partition"),
     Kept(LinedUp, "inquiry put"),

@@ -124,6 +124,9 @@ def _check_applications(state: PartitionState) -> list[Broken]:
         highest = max((ask.priority for ask in pending.values() if _lends_priority(state, ask)), default=NOTHING_WAITS)
         if highest != application.priority and application.state not in UNSERVED:
             broken.append(Broken("I9", name, f"priority is {application.priority}, asks give {highest}"))
+        missing = sum(members.short for members in application.members.values())
+        if missing != application.missing:
+            broken.append(Broken("I9", name, f"lacks {application.missing} members, its groups lack {missing}"))
         offered = sorted((ask for group in application.order for ask in group.asks()), key=lambda ask: ask.order)
         rank = offered[0].turn_priority if offered else NOTHING_WAITS
         if rank != application.rank:

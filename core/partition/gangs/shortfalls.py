@@ -8,7 +8,9 @@ from functools import partial
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import UnitId
+from kornel.core.model.task_groups import GroupMembers
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_of
@@ -41,10 +43,8 @@ def _count_short(state: PartitionState, member: Allocation, change: int, now_ns:
     members, unit_id = application.members_in(name), UnitId(application, name)
     before = members.short
     runs = members.running > 0 and application not in state.gangs.leaving
-    members.short = max(0, min(before + change, minimum_of(unit_id) - members.running)) if runs else 0
+    _set_short(application, members, max(0, min(before + change, minimum_of(unit_id) - members.running)) if runs else 0)
     below = state.gangs.below
-    if not before or not members.short:
-        application.update_rank()  # Asks that repair the gang come before others of their priority.
     if not members.short:
         if below.pop(unit_id, None) is not None and runs and state.recording:
             state.events.gang_repaired(member)
@@ -56,6 +56,13 @@ def _count_short(state: PartitionState, member: Allocation, change: int, now_ns:
             state.run_at(now_ns + grace_ns, partial(_end_gang, state, unit_id, now_ns))
     if members.short > before and state.recording:
         state.events.gang_below_minimum(member, members)
+
+
+def _set_short(application: Application, members: GroupMembers, short: int) -> None:
+    if short != members.short:
+        application.missing += short - members.short
+        members.short = short
+        application.update_rank()  # Asks that repair the gang come before others of their priority.
 
 
 def _end_gang(state: PartitionState, unit_id: UnitId, since_ns: int, now_ns: int) -> None:
@@ -70,7 +77,7 @@ def _end_gang(state: PartitionState, unit_id: UnitId, since_ns: int, now_ns: int
         f"gang {application.application_id} ran {members.describe_number()} members of {name} for"
         f" {(now_ns - since_ns) / 10**9:g} s (gang.grace)"
     )
-    members.short = 0
+    _set_short(application, members, 0)
     eviction.evict_victims(state, left, None, message, now_ns)
     if state.recording:
         state.events.gang_given_up(left, message)

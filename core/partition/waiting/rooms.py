@@ -64,7 +64,7 @@ def activate_group(group: AskGroup) -> None:
         _park_for_back_off(group)
         return
     order.offer_group(group)
-    rank = group.first_ask().turn_priority
+    rank = group.lent if not application.missing else group.first_ask().turn_priority
     if rank > application.rank:
         application.set_rank(rank)
     leaf = application.queue
