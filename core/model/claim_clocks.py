@@ -27,6 +27,10 @@ class ClaimClock:
             self.stalled_ns += now_ns - self._looked_ns
         self._looked_ns = now_ns
 
+    def restart(self) -> None:
+        """Counts anew from the last look on, because others whose turn is before it were served."""
+        self.stalled_ns = 0
+
     def find_end(self, timeout_ns: int) -> int:
         """Returns the earliest time at which ``stalled_ns`` reaches *timeout_ns*."""
         return self._looked_ns + max(0, timeout_ns - self.stalled_ns)

@@ -119,7 +119,8 @@ def _save_in_turn(
     there = {limit.saving: None for limit in limits if limit.saving is not None}
     if any(line_key(claim.ask) < line_key(ask) for claim in there):
         return True
-    if not all(_is_in_turn(ask, pairs, limit) for limit in limits):
+    begins = [limit for limit in limits if own is None or limit not in own.limits]
+    if not all(_is_in_turn(ask, pairs, limit) for limit in begins):
         return False
     for claim in there:
         end_saving_below(state, claim.ask)

@@ -22,13 +22,14 @@ from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
+from kornel.core.partition.asks import finding
 from kornel.core.partition.asks.reservations import reserve_node
 from kornel.core.partition.asks.savings import can_save, may_save, saved_on
-from kornel.core.partition.scheduling import gang_savings, lapsing
+from kornel.core.partition.scheduling import gang_places, gang_savings, lapsing
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries, pausing
 from kornel.core.partition.waiting.gathering import minimum_members
-from kornel.core.partition.waiting.rooms import look_again
+from kornel.core.partition.waiting.rooms import activate_group, look_again
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.claim_order import comes_before, importance_of, line_key, waits_since
 from kornel.core.policies.queue_order import queue_key
@@ -106,7 +107,11 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
         if now_ns < ask.reserve_after_ns:
             round_.call_round(ask.reserve_after_ns)
             continue
-        if not may_save(state, ask) or not round_.more_may_be_saved(len(state.nodes)):
+        if not round_.more_may_be_saved(len(state.nodes)):
+            return False
+        if not may_save(state, ask):
+            if finding.exceeded_limit(state, ask) is not None:
+                activate_group(group)  # It will wait for that limit, and may save below it.
             return False
         candidates = _candidate_nodes(state, group.shape)
         while candidates:
@@ -235,6 +240,8 @@ def _save_for_gang(state: PartitionState, unit: AskGroup, now_ns: int) -> int:
     if saver is not None and not comes_before(least, gang_savings.find_least(state.gangs.holds[saver])):
         return 1
     if not gang_savings.may_save_gang(state, application, members):
+        if gang_places.exceeded_limit(state, application, members) is not None:
+            activate_group(unit)
         return 1
     places = gang_savings.find_saved_places(state, members, least)
     if places is not None:

@@ -15,7 +15,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.places import move_ask, resume_waiting
 from kornel.core.partition.waiting.rooms import activate_group, look_again, note_short, offer_application, offer_slots
-from kornel.core.policies.claim_order import admits_beside, is_let_through, may_pass
+from kornel.core.policies.claim_order import admits_beside, comes_before, is_let_through, may_pass
 
 
 def wake_waiting(state: PartitionState) -> None:
@@ -190,8 +190,11 @@ def wake_admitted(state: PartitionState, limit: Queue | Account) -> None:
             _wake_room(state, rooms.pop(shape))
             continue
         for waiter in list(rooms[shape]):
-            if not is_let_through(_stands_for(waiter), claim, state.guarantee_mode):
+            ask = _stands_for(waiter)
+            if not is_let_through(ask, claim, state.guarantee_mode):
                 continue
+            if not comes_before(ask, claim.ask):
+                claim.clock.restart()  # The line goes on, so the holder does not stand still: its turn has not come.
             if isinstance(waiter, AskGroup):
                 activate_group(waiter)
             else:
