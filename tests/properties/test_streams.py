@@ -51,8 +51,11 @@ class Stream:
         for at in range(self.nodes):
             size = Resources({"vcore": self.capacity})
             self._apply(commands.UpdateNodes(RM, (NodeSpec(f"n{at}", NodeAction.CREATE, PARTITION, capacity=size),)))
+        streams = [f"s{at}" for at in range(rng.randint(1, 4))]
+        older = streams[: rng.choice((0, 4))]
+        self.streams = [self._add_application(name) for name in older]
         self.large = list(self._draw_large())
-        self.streams = [self._add_application(f"s{at}") for at in range(rng.randint(1, 4))]
+        self.streams += [self._add_application(name) for name in streams if name not in older]
 
     @property
     def now(self) -> int:
@@ -120,14 +123,10 @@ class Stream:
 
     def _draw_large(self) -> Iterator[tuple[str, int, int, int]]:
         """Yields up to three that could fit, on the nodes and under the limits that bind them: application, size and
-        number of members, and priority.
-
-        Their applications are older than the streams. Otherwise they would be behind them for ever in a ``fifo`` leaf
-        below whose max enough comes free at once, as every ask of a later application is.
-        """
+        number of members, and priority."""
         least = min([self.total // 2, *self.limits.values(), self.user_limit or self.total])
         for at in range(self.rng.randint(1, 3)):
-            name, members = f"large{at}", self.rng.choice((1, 1, 2, 3, 4))
+            name, members = f"t-large{at}", self.rng.choice((1, 1, 2, 3, 4))
             size, priority = self.rng.randint(2, self.capacity), self.rng.choice((0, 0, 1000))
             while members > 1 and (members * size > least or members > self.nodes * (self.capacity // size)):
                 members -= 1
