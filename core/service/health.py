@@ -199,7 +199,7 @@ async def _find_failures(views: PartitionReader, found: dict[int, list[str]]) ->
             found.setdefault(fault.check, []).append(fault.what)
     stalled = [claim for claim in views.claims() if claim.idle_ns >= STALLED_NS]
     if stalled:
-        found.setdefault(_CLAIMS, []).extend(f"{claim.key} on {claim.place} ({claim.reason})" for claim in stalled)
+        found.setdefault(_CLAIMS, []).extend(f"{claim.key} on {claim.where} ({claim.reason})" for claim in stalled)
 
 
 def _describe_reserved(partition: PartitionView) -> str:

@@ -183,14 +183,14 @@ class ReadService:
             return (
                 claim
                 for claim in views.claims()
-                if claim.key > after
+                if claim.sort_key > after
                 and request.node_id in ("", claim.place)
                 and request.application_id in ("", claim.application_id)
                 and request.kind in ("", claim.kind)
             )
 
         page = await self._lists.make_page(selected, size, encode_claim)
-        following = _token(page.last.key) if page.more and page.last is not None else ""
+        following = _token(page.last.sort_key) if page.more and page.last is not None else ""
         return pb.ListClaimsResponse(claims=page.encoded, next_page_token=following)
 
     async def _get_report(self, _request: pb.GetHealthReportRequest) -> pb.GetHealthReportResponse:

@@ -197,7 +197,7 @@ def render_claims(found: pb.ListClaimsResponse, now_ns: int) -> str:
             (
                 claim.allocation_key,
                 claim.application_id,
-                claim.place,
+                claim.place if claim.place_kind == "node" else f"{claim.place_kind} {claim.place}",
                 claim.kind,
                 claim.reason,
                 format_quantities(claim.held),

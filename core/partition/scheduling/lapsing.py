@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from kornel.core.model.allocations import AskGroup, Reservation
+from kornel.core.model.allocations import AskGroup, LimitClaim, Reservation
 from kornel.core.model.claim_clocks import ClaimClock
 from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
@@ -39,20 +39,24 @@ def pause_of(queue: Queue) -> int:
     return max(1, queue.properties.reservation_timeout_ns // LOOKS_PER_TIMEOUT)
 
 
-def find_lapse(state: PartitionState, claim: Reservation) -> int | None:
+def find_lapse(state: PartitionState, claim: Reservation | LimitClaim) -> int | None:
     """Returns the earliest time at which *claim* lapses if it makes no progress; ``None``: it does not lapse."""
     clock, hold = clock_of(state, claim), state.gangs.hold_of(claim.ask)
     if clock is None:
         return None
     timeout_ns = claim.ask.queue.properties.reservation_timeout_ns
     end_ns = clock.find_end(timeout_ns)
-    return end_ns if hold is None else min(end_ns, hold.made_ns + TIMEOUTS_OF_GANG * timeout_ns)
+    if hold is None or clock is not hold.clock:
+        return end_ns
+    return min(end_ns, hold.made_ns + TIMEOUTS_OF_GANG * timeout_ns)
 
 
-def clock_of(state: PartitionState, claim: Reservation) -> ClaimClock | None:
-    """Returns the clock of *claim*, which all claims of a gang have in common; ``None``: it does not lapse."""
-    hold = state.gangs.hold_of(claim.ask)
-    return claim.clock if hold is None else hold.clock
+def clock_of(state: PartitionState, claim: Reservation | LimitClaim) -> ClaimClock | None:
+    """Returns the clock that runs for *claim*: that of all places of a gang, and for a claim below limits that of what
+    its holder saves on a node meanwhile; ``None``: it does not lapse."""
+    hold, on_node = state.gangs.hold_of(claim.ask), claim.ask.reservation
+    common = hold.clock if hold is not None else on_node.clock if on_node is not None else None
+    return claim.clock if common is None else common
 
 
 def _look_later(state: PartitionState, claim: Reservation, now_ns: int) -> None:

@@ -79,7 +79,7 @@ class NodeHandlers:
         if kind not in ("", *ClaimKind):
             raise RestError(400, "No such kind of claim")
         found = [
-            (claim.key, claim)
+            (claim.sort_key, claim)
             for claim in await gather_items(views.claims())
             if node_id in ("", claim.place) and kind in ("", claim.kind)
         ]

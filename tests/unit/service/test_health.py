@@ -119,6 +119,19 @@ async def test_a_claim_without_progress(site: Site) -> None:
     assert await site.failed() == [10]
 
 
+async def test_a_claim_below_a_limit_without_progress(site: Site) -> None:
+    """An ask of 3 saves what its queue has left, and keeps an ask of 1 back."""
+    site.stage.play(["queue root.q max={vcore=3}", "update-config"])
+    site.stage.play(["node n2 vcore=10", "app q queue=root.q", "ask r app=q vcore=2"])
+    site.stage.play(["cycle", "ask big app=q vcore=3", "cycles until=4s every=1s", "ask small app=q vcore=1"])
+    site.stage.play(["cycles until=6m every=10s"])
+    assert await site.failed() == []
+    site.stage.play(["cycles until=16m every=10s"])
+    assert await site.failed() == [10]
+    assert site.keeper.report is not None
+    assert site.keeper.report.checks[10].diagnosis == "big on queue root.q (age)"
+
+
 async def test_case_61_an_allocation_whose_application_is_unknown(site: Site) -> None:
     del site.state.applications["app1"]
     assert await site.failed() == [7]
