@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -102,6 +102,27 @@ def claim_views(state: PartitionState, now_ns: int) -> Iterator[ClaimView]:
     waiters |= {claim.ask.key: claim.ask for claim in state.reserving.at_limits}
     for key in sorted(waiters):
         yield from sorted(_show_all(state, waiters[key], now_ns), key=_sort_key)
+
+
+class UnknownClaimKind(ValueError):
+    """Somebody asks for claims of a kind that there is not; the text says so in a sentence."""
+
+
+def select_claims(
+    claims: Iterable[ClaimView], kind: str, *, node_id: str = "", application_id: str = ""
+) -> Iterator[ClaimView]:
+    """Returns those of *claims* that are of *kind*, in upper or lower case, on the node and of the application; empty:
+    any. Raises :class:`UnknownClaimKind`."""
+    wanted = kind.lower()
+    if wanted not in ("", *ClaimKind):
+        raise UnknownClaimKind(f"{kind!r} is no kind of claim: they are {' and '.join(ClaimKind)}")
+    return (
+        claim
+        for claim in claims
+        if wanted in ("", claim.kind)
+        and (not node_id or (claim.place_kind is PlaceKind.NODE and claim.place == node_id))
+        and application_id in ("", claim.application_id)
+    )
 
 
 def _sort_key(view: ClaimView) -> str:
