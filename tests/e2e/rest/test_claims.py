@@ -38,6 +38,19 @@ async def wait_for_claim(cluster: Cluster) -> None:
     await cluster.wait(10)
 
 
+async def wait_below_limits(cluster: Cluster) -> None:
+    """Lets ann hold two of three cores of a queue and of her own limit, while an ask for three saves the rest."""
+    await cluster.register(TWO_LIMITS)
+    await cluster.node("n1", vcore=9000)
+    await cluster.submit("app")
+    for key in ("r1", "r2", "r3"):
+        await cluster.ask(key, vcore=1000)
+    await cluster.ask("big", vcore=3000)
+    await cluster.wait(4)
+    await cluster.release("r1")
+    await cluster.wait(4)
+
+
 async def test_a_claim_is_told_alike_everywhere() -> None:
     async with rest_cluster() as cluster:
         await wait_for_claim(cluster)
@@ -66,15 +79,7 @@ async def test_a_claim_is_told_alike_everywhere() -> None:
 async def test_pages_of_claims_miss_and_repeat_none() -> None:
     """An ask that a queue and a user refuse has two claims with one key."""
     async with rest_cluster() as cluster:
-        await cluster.register(TWO_LIMITS)
-        await cluster.node("n1", vcore=9000)
-        await cluster.submit("app")
-        for key in ("r1", "r2", "r3"):
-            await cluster.ask(key, vcore=1000)
-        await cluster.ask("big", vcore=3000)
-        await cluster.wait(4)
-        await cluster.release("r1")
-        await cluster.wait(4)
+        await wait_below_limits(cluster)
         whole = [claim["place"] for claim in await cluster.get(f"{P}/claims")]
         assert whole == ["root.default", "ann in root.default"]
         first = await cluster.http.get(f"{P}/claims?limit=1")
