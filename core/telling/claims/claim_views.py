@@ -44,6 +44,17 @@ class ClaimReason(StrEnum):
     """The ask has waited long without room."""
 
 
+CLAIM_SORTS: Final = (
+    (ClaimKind.FIRM, ClaimReason.ASKED),
+    (ClaimKind.FIRM, ClaimReason.GANG),
+    (ClaimKind.FIRM, ClaimReason.REQUIRED_NODE),
+    (ClaimKind.FIRM, ClaimReason.PREEMPTION),
+    (ClaimKind.SAVED, ClaimReason.REQUIRED_NODE),
+    (ClaimKind.SAVED, ClaimReason.AGE),
+)
+"""The kinds and reasons that occur together."""
+
+
 class PlaceKind(StrEnum):
     """Says on what amounts are kept: on a node, or below the limit of a queue, a user or a group."""
 
@@ -104,6 +115,23 @@ def claim_views(state: PartitionState, now_ns: int) -> Iterator[ClaimView]:
         yield from sorted(_show_all(state, waiters[key], now_ns), key=_sort_key)
 
 
+class ClaimProgress(NamedTuple):
+    """The kind and reason of a claim, and how long it has made no progress, as in :class:`ClaimView`."""
+
+    kind: ClaimKind
+    reason: ClaimReason
+    idle_ns: int
+
+
+def claims_progress(state: PartitionState, now_ns: int) -> Iterator[ClaimProgress]:
+    """Yields the progress of all claims but those about which the shim is being asked. A claim on several limits counts
+    once. The cost is linear in claims, and small for each."""
+    claims: list[Reservation | LimitClaim] = [*state.reservations.values(), *state.reserving.at_limits]
+    for claim in claims:
+        if claim.ask.held_on is None or isinstance(claim, LimitClaim):
+            yield ClaimProgress(_kind_of(claim), reason_of(state, claim), _find_idle(state, claim, now_ns))
+
+
 class UnknownClaimKind(ValueError):
     """Somebody asks for claims of a kind that there is not; the text says so in a sentence."""
 
@@ -135,15 +163,15 @@ def _show_all(state: PartitionState, ask: Allocation, now_ns: int) -> Iterator[C
     elif ask.reservation is not None:
         yield show_claim(state, ask.reservation, now_ns)
     if ask.limit_claim is not None:
-        yield from _show_at_limits(state, ask.limit_claim)
+        yield from _show_at_limits(state, ask.limit_claim, now_ns)
 
 
 def show_claim(state: PartitionState, claim: Reservation, now_ns: int) -> ClaimView:
     """Shows *claim* at *now_ns*."""
-    ask, clock = claim.ask, lapsing.clock_of(state, claim)
+    ask = claim.ask
     return ClaimView(
         *_describe_ask(ask),
-        ClaimKind.SAVED if claim.comes_last else ClaimKind.FIRM,
+        _kind_of(claim),
         reason_of(state, claim),
         PlaceKind.NODE,
         claim.node.node_id,
@@ -151,28 +179,27 @@ def show_claim(state: PartitionState, claim: Reservation, now_ns: int) -> ClaimV
         state.types.to_resources(claim.node.find_missing(claim)),
         _count_victims(state, ask),
         claim.made_ns,
-        max(0, now_ns - claim.made_ns) if clock is None else clock.stalled_ns,
+        _find_idle(state, claim, now_ns),
         lapsing.find_lapse(state, claim),
     )
 
 
-def _show_at_limits(state: PartitionState, claim: LimitClaim) -> Iterator[ClaimView]:
-    clock, lapses_ns = lapsing.clock_of(state, claim), lapsing.find_lapse(state, claim)
-    assert clock is not None, "every claim below limits has one"
+def _show_at_limits(state: PartitionState, claim: LimitClaim, now_ns: int) -> Iterator[ClaimView]:
+    idle_ns, lapses_ns = _find_idle(state, claim, now_ns), lapsing.find_lapse(state, claim)
     for limit in claim.limits:
         kind, place = _name_limit(limit)
         lacking = find_lacking(limit, claim.pairs)
         yield ClaimView(
             *_describe_ask(claim.ask),
-            ClaimKind.SAVED,
-            ClaimReason.AGE,
+            _kind_of(claim),
+            reason_of(state, claim),
             kind,
             place,
             state.types.to_resources({t: amount for t, amount in claim.pairs if t in lacking}),
             state.types.to_resources({t: amount for t, amount in lacking.items() if amount}),
             0,
             claim.made_ns,
-            clock.stalled_ns,
+            idle_ns,
             lapses_ns,
         )
 
@@ -202,6 +229,16 @@ def _name_limit(limit: Queue | Account) -> tuple[PlaceKind, str]:
     if isinstance(limit, Queue):
         return PlaceKind.QUEUE, limit.path
     return PlaceKind(limit.kind), f"{limit.name} in {limit.queue.path}"
+
+
+def _kind_of(claim: Reservation | LimitClaim) -> ClaimKind:
+    return ClaimKind.SAVED if isinstance(claim, LimitClaim) or claim.comes_last else ClaimKind.FIRM
+
+
+def _find_idle(state: PartitionState, claim: Reservation | LimitClaim, now_ns: int) -> int:
+    """Returns how long *claim* has made no progress, in nanoseconds."""
+    clock = lapsing.clock_of(state, claim)
+    return max(0, now_ns - claim.made_ns) if clock is None else clock.stalled_ns
 
 
 def reason_of(state: PartitionState, claim: Reservation | LimitClaim) -> ClaimReason:

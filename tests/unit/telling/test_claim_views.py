@@ -112,3 +112,21 @@ def blockers_of(views: PartitionReader, key: str) -> tuple[Blocker, ...]:
     report = views.explain(Named(key))
     assert isinstance(report, AskReport)
     return report.blockers
+
+
+def test_gauges_count_claims_by_kind_and_reason_and_tell_the_longest_without_progress() -> None:
+    """What is saved below two limits counts once, although it is listed for each of them."""
+    (gauges,) = (found for found in waiting_below_limits("cycles until=31m every=1m").gauges(0) if found)
+    assert {sort: count for sort, count in gauges.claims.counts.items() if count} == {("saved", "age"): 1}
+    assert gauges.claims.longest_idle_ns // MINUTE_NS == 30
+    (none,) = (found for found in reading("node n1 vcore=9000", "ask a vcore=1000", "cycle").gauges(0) if found)
+    assert set(none.claims.counts.values()) == {0}
+    assert none.claims.longest_idle_ns == 0
+
+
+def test_a_question_to_the_shim_is_a_claim() -> None:
+    views = reading("node n1 vcore=9000", "attach predicates", "app app1", "ask a vcore=1000", "cycle")
+    (claim,) = views.claims()
+    (gauges,) = (found for found in views.gauges(0) if found)
+    assert (claim.kind, claim.reason) == (ClaimKind.FIRM, ClaimReason.ASKED)
+    assert {sort: count for sort, count in gauges.claims.counts.items() if count} == {("firm", "asked"): 1}
