@@ -339,9 +339,9 @@ def _required_node(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
         distance = measure_lack(node, ask.shape.devices)
         yield Blocker(BlockerKind.NODE_DEVICES, Level.NODE, name, detail, (), 1, distance)
     elif not fits_on(node, ask):
-        first = next((r.ask for r in _claims_of(node) if r.ask is not ask and r.ask.spec.required_node), None)
+        first = next((r for r in _claims_of(node) if r.ask is not ask and r.ask.spec.required_node), None)
         if first is not None:
-            detail = f"room is held for {first.spec.key}, which must run there too"
+            detail = f"room there {describe_claim(state, first)}"
             yield Blocker(BlockerKind.REQUIRED_NODE_TAKEN, Level.NODE, name, detail, (), 1)
         detail = "the node it must run on does not have enough room"
         short = shortages_on(state, node, pairs)

@@ -69,7 +69,7 @@ class ClaimView(NamedTuple):
     ``NAME in PATH`` for a user or a group. A claim on several limits is shown once for each of them.
 
     task_group  the task group of the ask; empty: it has none
-    held        the amounts kept; below a limit, those of its types that the ask, or its whole gang, lacks
+    held        the amounts kept; below a limit, those of its types for which the ask, or its whole gang, asks
     missing     the part of ``held`` that is not free yet; types of which nothing is missing are left out
     victims     the number of victims that have yet to leave for the ask
     since_ns    the time at which the claim was made; for a question to the shim, the time at which the ask came

@@ -87,6 +87,23 @@ def test_explanations_name_who_saves_below_a_limit_and_until_when() -> None:
     assert told[BlockerKind.USER_QUOTA, "user ann in root.q"] == told[BlockerKind.QUEUE_QUOTA, "root.q"]
 
 
+def test_an_ask_that_must_run_where_another_must_is_told_of_it() -> None:
+    views = reading(
+        "node n1 vcore=4000",
+        "app app1",
+        "ask runs vcore=4000 required=n1",
+        "cycle",
+        "ask first vcore=4000 required=n1",
+        "ask second vcore=4000 required=n1",
+        "cycles until=6s every=1s",
+    )
+    told = {blocker.kind: blocker.detail for blocker in blockers_of(views, "second")}
+    assert told[BlockerKind.REQUIRED_NODE_TAKEN] == (
+        "room there has been held for first since 1970-01-01T00:00:01Z, because it must run there, "
+        "until it is placed or withdrawn"
+    )
+
+
 def waiting_below_limits(*lines: str) -> PartitionReader:
     """Reads a queue of 3 of which ann holds 2, where her ask of 3 saves the rest and an ask of 1 waits behind it."""
     return reading(
