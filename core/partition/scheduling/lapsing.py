@@ -24,6 +24,8 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import look_again
 
 LOOKS_PER_TIMEOUT: Final = 24
+LONGEST_PAUSE_NS: Final = 300 * 10**9
+"""The longest time between two looks, so that a claim without progress is noticed long before it lapses."""
 TIMEOUTS_OF_GANG: Final = 2
 """The number of timeouts after which the places of a gang lapse whatever progress they make."""
 
@@ -36,7 +38,7 @@ def watch_claim(state: PartitionState, claim: Reservation) -> None:
 
 def pause_of(queue: Queue) -> int:
     """Returns the time between two looks at what an ask of *queue* saves."""
-    return max(1, queue.properties.reservation_timeout_ns // LOOKS_PER_TIMEOUT)
+    return max(1, min(queue.properties.reservation_timeout_ns // LOOKS_PER_TIMEOUT, LONGEST_PAUSE_NS))
 
 
 def find_lapse(state: PartitionState, claim: Reservation | LimitClaim) -> int | None:

@@ -70,6 +70,12 @@ def test_a_claim_below_limits_without_progress_counts_while_it_keeps_others_back
     assert {claim.idle_ns // MINUTE_NS for claim in views.claims()} == {30}
 
 
+def test_a_claim_that_lapses_late_is_looked_at_as_often() -> None:
+    """Nobody would be warned of it for an hour otherwise."""
+    views = waiting_below_limits("cycles until=16m every=1m", properties="reservation.timeout=24h")
+    assert {claim.idle_ns // MINUTE_NS for claim in views.claims()} == {15}
+
+
 def test_explanations_name_who_saves_below_a_limit_and_until_when() -> None:
     views = waiting_below_limits()
     told = {(b.kind, b.name): b.detail for b in blockers_of(views, "small")}
@@ -104,10 +110,10 @@ def test_an_ask_that_must_run_where_another_must_is_told_of_it() -> None:
     )
 
 
-def waiting_below_limits(*lines: str) -> PartitionReader:
+def waiting_below_limits(*lines: str, properties: str = "") -> PartitionReader:
     """Reads a queue of 3 of which ann holds 2, where her ask of 3 saves the rest and an ask of 1 waits behind it."""
     return reading(
-        "queue root.q max={vcore=3000}",
+        f"queue root.q max={{vcore=3000}} {properties}",
         "limit root.q users=ann max={vcore=3000}",
         "node n1 vcore=9000",
         "app A queue=root.q user=ann",
