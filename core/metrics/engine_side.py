@@ -13,6 +13,7 @@ from kornel.core.metrics.families import make_counters, make_gauge, make_gauges,
 from kornel.core.metrics.queue_series import TYPES_SHOWN
 from kornel.core.metrics.sources import Scrape, Sources
 from kornel.core.preemption.registry import laws_of
+from kornel.core.service.clock import SECOND_NS
 from kornel.core.telling.partitions.device_gauges import STATES
 from kornel.core.telling.partitions.partition_gauges import Amounts, DomainGauges, PartitionGauges
 
@@ -45,6 +46,22 @@ def _scheduling_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
         ("reservations", "Asks that room is held for on a node.", lambda p: p.reservations),
     ):
         yield make_gauges(f"kornel_{name}", text, ["partition"], _by_partition(scrape, value))
+    yield make_gauges(
+        "kornel_claims",
+        "Claims on room for asks that wait; one on several limits counts once.",
+        ["partition", "kind", "reason"],
+        {
+            (scrape.shown_name(p.name), kind, reason): count
+            for p in scrape.partitions
+            for (kind, reason), count in p.claims.counts.items()
+        },
+    )
+    yield make_gauges(
+        "kornel_claims_longest_stalled_seconds",
+        "How long the claim that has stalled longest has made no progress; 0: there is none.",
+        ["partition"],
+        _by_partition(scrape, lambda p: p.claims.longest_idle_ns / SECOND_NS),
+    )
 
 
 def _preemption_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:

@@ -7,6 +7,7 @@ somebody who is no more important.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 from kornel.core.domain.ask_places import AskPlace
@@ -100,15 +101,14 @@ def limits_of(ask: Allocation) -> list[Queue | Account]:
     return [*ask.application.accounts, *ask.queue.lineage()]
 
 
-def find_saver(ask: Allocation, pairs: Pairs, mode: GuaranteeMode) -> Queue | Account | None:
-    """Returns the first limit that lets *ask* have no *pairs* beside what is saved there for another waiter; ``None``:
-    none keeps it back."""
+def find_savers(ask: Allocation, pairs: Pairs, mode: GuaranteeMode) -> Iterator[tuple[Queue | Account, LimitClaim]]:
+    """Yields the limits that let *ask* have no *pairs* beside what is saved there for another waiter, each with the
+    claim of that one."""
     for limit in limits_of(ask):
         claim = limit.saving
         if claim is None or admits_beside(limit, pairs, claim) or is_let_through(ask, claim, mode):
             continue
-        return limit
-    return None
+        yield limit, claim
 
 
 def admits_beside(limit: Queue | Account, pairs: Pairs, claim: LimitClaim) -> bool:

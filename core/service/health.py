@@ -17,6 +17,7 @@ from kornel.core.domain.effects import AllocationRejected, Effect, NodeRejected
 from kornel.core.domain.health import CLAIM_CHECK, HealthCheck, HealthReport
 from kornel.core.domain.reasons import Rejection
 from kornel.core.service.clock import SECOND_NS, Clock, Timer
+from kornel.core.service.long_lists import AT_ONCE
 from kornel.core.telling.claims.claim_views import STALLED_NS
 from kornel.core.telling.partitions.partition_views import PartitionView
 from kornel.core.telling.reader import PartitionReader
@@ -197,9 +198,11 @@ async def _find_failures(views: PartitionReader, found: dict[int, list[str]]) ->
             await asyncio.sleep(0)
         else:
             found.setdefault(fault.check, []).append(fault.what)
-    stalled = [claim for claim in views.claims() if claim.idle_ns >= STALLED_NS]
-    if stalled:
-        found.setdefault(_CLAIMS, []).extend(f"{claim.key} on {claim.place} ({claim.reason})" for claim in stalled)
+    for looked, claim in enumerate(views.claims(), 1):
+        if claim.idle_ns >= STALLED_NS:
+            found.setdefault(_CLAIMS, []).append(f"{claim.key} on {claim.where} ({claim.reason})")
+        if looked % AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 def _describe_reserved(partition: PartitionView) -> str:

@@ -28,7 +28,7 @@ from kornel.core.service.status_codes import (
     say_no_partition,
 )
 from kornel.core.telling.applications.application_views import ApplicationSummary, summary_of
-from kornel.core.telling.claims.claim_views import ClaimKind, ClaimView
+from kornel.core.telling.claims.claim_views import ClaimView, UnknownClaimKind, select_claims
 from kornel.core.telling.encoding.kornel_v1 import (
     ENCODERS,
     encode_application,
@@ -174,23 +174,19 @@ class ReadService:
         )
 
     async def _list_claims(self, request: pb.ListClaimsRequest) -> pb.ListClaimsResponse:
-        if request.kind not in ("", *ClaimKind):
-            raise InvalidRequest(f"{request.kind!r} is no kind of claim: they are {' and '.join(ClaimKind)}")
         views, after = self._views_of(request.partition), _decode_token(request.page_token)
         size = _page_size(request.page_size, _USUAL, _MOST)
 
         def selected() -> Iterable[ClaimView]:
-            return (
-                claim
-                for claim in views.claims()
-                if claim.key > after
-                and request.node_id in ("", claim.place)
-                and request.application_id in ("", claim.application_id)
-                and request.kind in ("", claim.kind)
+            return select_claims(
+                views.claims(), request.kind, node_id=request.node_id, application_id=request.application_id
             )
 
-        page = await self._lists.make_page(selected, size, encode_claim)
-        following = _token(page.last.key) if page.more and page.last is not None else ""
+        try:
+            page = await self._lists.make_page(selected, size, encode_claim, lambda claim: claim.sort_key > after)
+        except UnknownClaimKind as error:
+            raise InvalidRequest(str(error)) from error
+        following = _token(page.last.sort_key) if page.more and page.last is not None else ""
         return pb.ListClaimsResponse(claims=page.encoded, next_page_token=following)
 
     async def _get_report(self, _request: pb.GetHealthReportRequest) -> pb.GetHealthReportResponse:

@@ -2075,7 +2075,7 @@ func (x *ListClaimsRequest) GetPageToken() string {
 // A page of claims.
 type ListClaimsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By the key of the ask.
+	// By the key of the ask, then by place.
 	Claims []*ClaimInfo `protobuf:"bytes,1,rep,name=claims,proto3" json:"claims,omitempty"`
 	// Where the next page begins. Empty: this is the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -2142,11 +2142,13 @@ type ClaimInfo struct {
 	Kind string `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Why room is kept: "asked", "gang", "required-node", "preemption" or "age".
 	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What the room is on: "node".
+	// What the room is on: a "node", or below the limit of a "queue", "user" or "group". A claim on several limits comes
+	// once for each.
 	PlaceKind string `protobuf:"bytes,7,opt,name=place_kind,json=placeKind,proto3" json:"place_kind,omitempty"`
-	// Name of what the room is on.
+	// Name of what the room is on: the node, the path of the queue, or "NAME in PATH" for a user or group with a limit in
+	// the queue PATH.
 	Place string `protobuf:"bytes,8,opt,name=place,proto3" json:"place,omitempty"`
-	// What is kept.
+	// What is kept; below a limit, the limited types of what the ask or its whole gang asks for.
 	Held map[string]int64 `protobuf:"bytes,9,rep,name=held,proto3" json:"held,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Part of "held" that is not free yet. A missing type is 0.
 	Missing map[string]int64 `protobuf:"bytes,10,rep,name=missing,proto3" json:"missing,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`

@@ -192,18 +192,19 @@ def render_claims(found: pb.ListClaimsResponse, now_ns: int) -> str:
     if not found.claims:
         return "no room is kept for waiting asks"
     rows: Rows = [
-        ("ask", "application", "on", "kind", "reason", "held", "missing", "victims", "for", "lapses in"),
+        ("ask", "application", "on", "kind", "reason", "held", "missing", "victims", "for", "stalled", "lapses in"),
         *(
             (
                 claim.allocation_key,
                 claim.application_id,
-                claim.place,
+                claim.place if claim.place_kind == "node" else f"{claim.place_kind} {claim.place}",
                 claim.kind,
                 claim.reason,
                 format_quantities(claim.held),
                 format_quantities(claim.missing),
                 str(claim.victim_count or "-"),
                 format_age(now_ns - claim.since_ns),
+                format_age(claim.idle_ns) if claim.idle_ns else "-",
                 format_age(claim.lapses_ns - now_ns) if claim.HasField("lapses_ns") else "-",
             )
             for claim in found.claims
@@ -211,7 +212,7 @@ def render_claims(found: pb.ListClaimsResponse, now_ns: int) -> str:
     ]
     return join_lines(
         [
-            *format_table(rows, ("application", "reason", "victims")),
+            *format_table(rows, ("application", "reason", "victims", "for")),
             *(["... and more, see --limit"] if found.next_page_token else []),
         ]
     )

@@ -60,7 +60,7 @@ def exceeded_limit(state: PartitionState, ask: Allocation) -> NotPlaced | None:
 def saved_for_another(state: PartitionState, ask: Allocation, pairs: Pairs) -> NotPlaced | None:
     """Returns the limit that lets *ask*, or the gang for which it stands, have no *pairs* beside what others save
     there."""
-    limit = claim_order.find_saver(ask, pairs, state.guarantee_mode)
+    limit, _ = next(claim_order.find_savers(ask, pairs, state.guarantee_mode), (None, None))
     if limit is None:
         return None
     if isinstance(limit, Queue):

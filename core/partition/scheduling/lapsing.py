@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from kornel.core.model.allocations import AskGroup, Reservation
+from kornel.core.model.allocations import AskGroup, LimitClaim, Reservation
 from kornel.core.model.claim_clocks import ClaimClock
 from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
@@ -24,6 +24,8 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import look_again
 
 LOOKS_PER_TIMEOUT: Final = 24
+LONGEST_PAUSE_NS: Final = 300 * 10**9
+"""The longest time between two looks, so that a claim without progress is noticed long before it lapses."""
 TIMEOUTS_OF_GANG: Final = 2
 """The number of timeouts after which the places of a gang lapse whatever progress they make."""
 
@@ -36,23 +38,27 @@ def watch_claim(state: PartitionState, claim: Reservation) -> None:
 
 def pause_of(queue: Queue) -> int:
     """Returns the time between two looks at what an ask of *queue* saves."""
-    return max(1, queue.properties.reservation_timeout_ns // LOOKS_PER_TIMEOUT)
+    return max(1, min(queue.properties.reservation_timeout_ns // LOOKS_PER_TIMEOUT, LONGEST_PAUSE_NS))
 
 
-def find_lapse(state: PartitionState, claim: Reservation) -> int | None:
+def find_lapse(state: PartitionState, claim: Reservation | LimitClaim) -> int | None:
     """Returns the earliest time at which *claim* lapses if it makes no progress; ``None``: it does not lapse."""
     clock, hold = clock_of(state, claim), state.gangs.hold_of(claim.ask)
     if clock is None:
         return None
     timeout_ns = claim.ask.queue.properties.reservation_timeout_ns
     end_ns = clock.find_end(timeout_ns)
-    return end_ns if hold is None else min(end_ns, hold.made_ns + TIMEOUTS_OF_GANG * timeout_ns)
+    if hold is None or clock is not hold.clock:
+        return end_ns
+    return min(end_ns, hold.made_ns + TIMEOUTS_OF_GANG * timeout_ns)
 
 
-def clock_of(state: PartitionState, claim: Reservation) -> ClaimClock | None:
-    """Returns the clock of *claim*, which all claims of a gang have in common; ``None``: it does not lapse."""
-    hold = state.gangs.hold_of(claim.ask)
-    return claim.clock if hold is None else hold.clock
+def clock_of(state: PartitionState, claim: Reservation | LimitClaim) -> ClaimClock | None:
+    """Returns the clock that runs for *claim*: that of all places of a gang, and for a claim below limits that of what
+    its holder saves on a node meanwhile; ``None``: it does not lapse."""
+    hold, on_node = state.gangs.hold_of(claim.ask), claim.ask.reservation
+    common = hold.clock if hold is not None else on_node.clock if on_node is not None else None
+    return claim.clock if common is None else common
 
 
 def _look_later(state: PartitionState, claim: Reservation, now_ns: int) -> None:

@@ -16,7 +16,7 @@ from kornel.core.rest.handlers.places import partition_of
 from kornel.core.rest.listing import Wishes, list_answer, page_in_order, page_of, pieces_answer, wishes_of
 from kornel.core.rest.sorting import NODES, Order, Value
 from kornel.core.rest.turns import gather_items
-from kornel.core.telling.claims.claim_views import ClaimKind
+from kornel.core.telling.claims.claim_views import UnknownClaimKind, select_claims
 from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.yunikorn.nodes import write_claim, write_domain, write_node, write_node_summary
 from kornel.core.telling.nodes.node_views import NodeSummary, NodeView
@@ -75,14 +75,12 @@ class NodeHandlers:
     async def claims(self, request: Request) -> ASGIApp:
         """Serves route X17."""
         views, wishes = partition_of(self._reader, request), wishes_of(request)
-        node_id, kind = wishes.query.get("node", ""), wishes.query.get("kind", "").lower()
-        if kind not in ("", *ClaimKind):
-            raise RestError(400, "No such kind of claim")
-        found = [
-            (claim.key, claim)
-            for claim in await gather_items(views.claims())
-            if node_id in ("", claim.place) and kind in ("", claim.kind)
-        ]
+        node_id, kind = wishes.query.get("node", ""), wishes.query.get("kind", "")
+        try:
+            selected = select_claims(views.claims(), kind, node_id=node_id)
+        except UnknownClaimKind as error:
+            raise RestError(400, str(error)) from error
+        found = [(claim.sort_key, claim) for claim in await gather_items(selected)]
         page, more = page_of(found, wishes)
         total = None if wishes.plain else len(found)
         return await list_answer(request, map(write_claim, page), wishes, more=more, total=total)

@@ -28,11 +28,12 @@ from kornel.core.partition.waiting.gathering import minimum_members, minimum_of
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies import user_limits
 from kornel.core.policies.application_order import application_key
+from kornel.core.policies.claim_order import find_savers
 from kornel.core.policies.gang_domains import choose_nodes
 from kornel.core.policies.gang_nodes import Candidates, Shortfall
 from kornel.core.preemption.gang_losses import is_leaving_whole
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage
-from kornel.core.telling.claims.claim_views import describe_own_claim
+from kornel.core.telling.claims.claim_views import describe_claim, describe_own_claim
 from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack
 from kornel.core.telling.nodes.domain_blockers import describe_domains, domain_blockers, requires_domain
 from kornel.core.telling.nodes.node_blockers import fits_on, node_blockers, shortages_on
@@ -50,8 +51,9 @@ def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker
         return tuple(sorted(found, key=_rank_of)), 0
     found = [
         *_application_blockers(ask),
-        *_user_blockers(state, ask.application, ask.shape.pairs),
+        *_user_blockers(state, ask, ask.shape.pairs),
         *_queue_blockers(state, ask),
+        *_saved_blockers(state, ask, ask.shape.pairs),
         *_reservation_blockers(state, ask),
     ]
     fitting = 0
@@ -134,7 +136,7 @@ def _gate_blockers(ask: Allocation) -> Iterator[Blocker]:
             )  # fmt: skip
             detail = f"{format_count(count, 'application holds', 'applications hold')} something, {most} may"
             numbers = Shortage("applications", most, count, 1, count + 1 - most)
-            yield Blocker(kind, Level.USER, _account_name(account), detail, (numbers,), distance=1.0)
+            yield Blocker(kind, Level.USER, str(account), detail, (numbers,), distance=1.0)
 
 
 def _turn_blockers(application: Application) -> Iterator[Blocker]:
@@ -168,12 +170,13 @@ def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
         yield Blocker(BlockerKind.WAITING_FOR_GANG, Level.APPLICATION, name, detail, short)
         return
     members = minimum_members(unit)
-    pairs = add_up(members)
-    yield from _user_blockers(state, application, pairs)
+    pairs, least = add_up(members), members[-1]
+    yield from _user_blockers(state, least, pairs)
     for queue in application.queue.lineage()[:-1]:
         short = queue_shortages(state, queue, pairs)
         if short:
-            yield _quota_blocker(BlockerKind.QUEUE_QUOTA, Level.QUEUE, queue.path, short)
+            yield _limit_blocker(state, least, BlockerKind.QUEUE_QUOTA, queue, short)
+    yield from _saved_blockers(state, least, pairs)
     lack = find_gang_lack(state, members)
     if lack is not None:
         member, topology = lack.member, lack.member.spec.topology
@@ -212,8 +215,8 @@ def find_gang_lack(state: PartitionState, members: Sequence[Allocation]) -> Gang
     return GangLack(found.placed, member, domains, found.exhaustive)
 
 
-def _user_blockers(state: PartitionState, application: Application, pairs: Pairs) -> Iterator[Blocker]:
-    for account in application.accounts:
+def _user_blockers(state: PartitionState, ask: Allocation, pairs: Pairs) -> Iterator[Blocker]:
+    for account in ask.application.accounts:
         short = tuple(
             Shortage(state.types.names[t], most, most - left, asked, asked - left)
             for t, asked, left, most in user_limits.find_shortfalls(account, pairs)
@@ -221,11 +224,7 @@ def _user_blockers(state: PartitionState, application: Application, pairs: Pairs
         )
         if short:
             kind = BlockerKind.USER_QUOTA if account.kind is AccountKind.USER else BlockerKind.GROUP_QUOTA
-            yield _quota_blocker(kind, Level.USER, _account_name(account), short)
-
-
-def _account_name(account: Account) -> str:
-    return str(account)
+            yield _limit_blocker(state, ask, kind, account, short)
 
 
 def _queue_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
@@ -233,12 +232,22 @@ def _queue_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]
     for queue in ask.queue.lineage()[:-1]:  # The root's max is the size of the cluster, which the nodes cover.
         short = queue_shortages(state, queue, ask.shape.pairs) if queue not in swaps else ()
         if short:
-            blocker = _quota_blocker(BlockerKind.QUEUE_QUOTA, Level.QUEUE, queue.path, short)
+            blocker = _limit_blocker(state, ask, BlockerKind.QUEUE_QUOTA, queue, short)
             above = above_max_of(state, queue)
             if above is not None:
                 why = "; ".join((above.course, *above.protected))
                 blocker = blocker._replace(detail=f"{blocker.detail}; the queue is above its max: {why}")
             yield blocker
+
+
+def _saved_blockers(state: PartitionState, ask: Allocation, pairs: Pairs) -> Iterator[Blocker]:
+    """Yields the limits that let *ask*, or the gang for which it stands, have no *pairs* beside what others save there
+    (preemption.md B.7)."""
+    if not state.reserving.at_limits:
+        return
+    for limit, claim in find_savers(ask, pairs, state.guarantee_mode):
+        detail = f"what is free there {describe_claim(state, claim)}"
+        yield Blocker(BlockerKind.LIMIT_RESERVED, *_name_limit(limit), detail)
 
 
 def _cluster_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
@@ -257,6 +266,20 @@ def queue_shortages(state: PartitionState, queue: Queue, pairs: Pairs) -> tuple[
         for t, amount in pairs
         if t in queue.max and queue.used[t] + amount > queue.max[t]
     )
+
+
+def _limit_blocker(
+    state: PartitionState, ask: Allocation, kind: BlockerKind, limit: Queue | Account, short: tuple[Shortage, ...]
+) -> Blocker:
+    """Returns the blocker for *limit*, which lets *ask*, or the gang for which it stands, not have what is *short*."""
+    blocker, claim = _quota_blocker(kind, *_name_limit(limit), short), limit.saving
+    if claim is None or claim is not ask.limit_claim:
+        return blocker
+    return blocker._replace(detail=f"{blocker.detail}; {describe_own_claim(state, claim)}")
+
+
+def _name_limit(limit: Queue | Account) -> tuple[Level, str]:
+    return (Level.QUEUE, limit.path) if isinstance(limit, Queue) else (Level.USER, str(limit))
 
 
 def _quota_blocker(kind: BlockerKind, level: Level, name: str, short: tuple[Shortage, ...]) -> Blocker:
@@ -316,9 +339,9 @@ def _required_node(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
         distance = measure_lack(node, ask.shape.devices)
         yield Blocker(BlockerKind.NODE_DEVICES, Level.NODE, name, detail, (), 1, distance)
     elif not fits_on(node, ask):
-        first = next((r.ask for r in _claims_of(node) if r.ask is not ask and r.ask.spec.required_node), None)
+        first = next((r for r in _claims_of(node) if r.ask is not ask and r.ask.spec.required_node), None)
         if first is not None:
-            detail = f"room is held for {first.spec.key}, which must run there too"
+            detail = f"room there {describe_claim(state, first)}"
             yield Blocker(BlockerKind.REQUIRED_NODE_TAKEN, Level.NODE, name, detail, (), 1)
         detail = "the node it must run on does not have enough room"
         short = shortages_on(state, node, pairs)

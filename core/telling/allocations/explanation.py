@@ -62,6 +62,8 @@ class BlockerKind(StrEnum):
     """A limit of a group of the user has no room for the ask."""
     QUEUE_QUOTA = "queue-quota"
     """The queue, or one above it, has no headroom below its max."""
+    LIMIT_RESERVED = "limit-reserved"
+    """The free amounts below a limit are kept for another ask."""
     CLUSTER_SIZE = "cluster-size"
     """All nodes together have less left than the ask needs."""
     WAITING_FOR_VICTIMS = "waiting-for-victims"

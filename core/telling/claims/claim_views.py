@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.resources import Resources
-from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.allocations import Allocation, LimitClaim, Reservation
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.users import Account
+from kornel.core.partition.asks.limit_claims import find_lacking
 from kornel.core.partition.scheduling import lapsing
 from kornel.core.partition.state import PartitionState
 from kornel.core.telling.encoding.values import write_second
@@ -40,17 +44,32 @@ class ClaimReason(StrEnum):
     """The ask has waited long without room."""
 
 
+CLAIM_SORTS: Final = (
+    (ClaimKind.FIRM, ClaimReason.ASKED),
+    (ClaimKind.FIRM, ClaimReason.GANG),
+    (ClaimKind.FIRM, ClaimReason.REQUIRED_NODE),
+    (ClaimKind.FIRM, ClaimReason.PREEMPTION),
+    (ClaimKind.SAVED, ClaimReason.REQUIRED_NODE),
+    (ClaimKind.SAVED, ClaimReason.AGE),
+)
+"""The kinds and reasons that occur together."""
+
+
 class PlaceKind(StrEnum):
-    """Says on what amounts are kept."""
+    """Says on what amounts are kept: on a node, or below the limit of a queue, a user or a group."""
 
     NODE = "node"
+    QUEUE = "queue"
+    USER = "user"
+    GROUP = "group"
 
 
 class ClaimView(NamedTuple):
-    """One claim. ``place``: the name of what it is on, which ``place_kind`` says.
+    """One claim. ``place``: the name of what it is on, which ``place_kind`` says: of a node, the path of a queue, or
+    ``NAME in PATH`` for a user or a group. A claim on several limits is shown once for each of them.
 
     task_group  the task group of the ask; empty: it has none
-    held        the amounts kept
+    held        the amounts kept; below a limit, those of its types for which the ask, or its whole gang, asks
     missing     the part of ``held`` that is not free yet; types of which nothing is missing are left out
     victims     the number of victims that have yet to leave for the ask
     since_ns    the time at which the claim was made; for a question to the shim, the time at which the ask came
@@ -74,29 +93,85 @@ class ClaimView(NamedTuple):
     idle_ns: int
     lapses_ns: int | None
 
+    @property
+    def sort_key(self) -> str:
+        """The key by which claims are sorted, which no two of them share: that of the ask, then the place."""
+        # The character that joins the parts sorts before all others.
+        return f"{self.key}\0{self.place_kind}\0{self.place}"
+
+    @property
+    def where(self) -> str:
+        """The place in words: a node without its kind."""
+        return self.place if self.place_kind is PlaceKind.NODE else f"{self.place_kind} {self.place}"
+
 
 def claim_views(state: PartitionState, now_ns: int) -> Iterator[ClaimView]:
-    """Shows all claims of the partition at *now_ns*, by the key of their ask. The cost is linear in claims, and in
-    nodes while the shim is being asked about an ask."""
+    """Shows all claims of the partition at *now_ns*, by their sort keys. The cost is linear in claims, and in nodes
+    while the shim is being asked about an ask."""
     asked = [ask for node in state.nodes.values() for ask in node.held.values()] if state.held_count else []
     waiters = {ask.key: ask for ask in asked} | {key: claim.ask for key, claim in state.reservations.items()}
+    waiters |= {claim.ask.key: claim.ask for claim in state.reserving.at_limits}
     for key in sorted(waiters):
-        ask = waiters[key]
-        if ask.held_on is not None:
-            yield _show_asked(state, ask, now_ns)
-        elif ask.reservation is not None:
-            yield show_claim(state, ask.reservation, now_ns)
+        yield from sorted(_show_all(state, waiters[key], now_ns), key=_sort_key)
+
+
+class ClaimProgress(NamedTuple):
+    """The kind and reason of a claim, and how long it has made no progress, as in :class:`ClaimView`."""
+
+    kind: ClaimKind
+    reason: ClaimReason
+    idle_ns: int
+
+
+def claims_progress(state: PartitionState, now_ns: int) -> Iterator[ClaimProgress]:
+    """Yields the progress of all claims but those about which the shim is being asked. A claim on several limits counts
+    once. The cost is linear in claims, and small for each."""
+    claims: list[Reservation | LimitClaim] = [*state.reservations.values(), *state.reserving.at_limits]
+    for claim in claims:
+        if claim.ask.held_on is None or isinstance(claim, LimitClaim):
+            yield ClaimProgress(_kind_of(claim), reason_of(state, claim), _find_idle(state, claim, now_ns))
+
+
+class UnknownClaimKind(ValueError):
+    """Somebody asks for claims of a kind that there is not; the text says so in a sentence."""
+
+
+def select_claims(
+    claims: Iterable[ClaimView], kind: str, *, node_id: str = "", application_id: str = ""
+) -> Iterator[ClaimView]:
+    """Returns those of *claims* that are of *kind*, in upper or lower case, on the node and of the application; empty:
+    any. Raises :class:`UnknownClaimKind`."""
+    wanted = kind.lower()
+    if wanted not in ("", *ClaimKind):
+        raise UnknownClaimKind(f"{kind!r} is no kind of claim: they are {' and '.join(ClaimKind)}")
+    return (
+        claim
+        for claim in claims
+        if wanted in ("", claim.kind)
+        and (not node_id or (claim.place_kind is PlaceKind.NODE and claim.place == node_id))
+        and application_id in ("", claim.application_id)
+    )
+
+
+def _sort_key(view: ClaimView) -> str:
+    return view.sort_key
+
+
+def _show_all(state: PartitionState, ask: Allocation, now_ns: int) -> Iterator[ClaimView]:
+    if ask.held_on is not None:
+        yield _show_asked(state, ask, ask.held_on)
+    elif ask.reservation is not None:
+        yield show_claim(state, ask.reservation, now_ns)
+    if ask.limit_claim is not None:
+        yield from _show_at_limits(state, ask.limit_claim, now_ns)
 
 
 def show_claim(state: PartitionState, claim: Reservation, now_ns: int) -> ClaimView:
     """Shows *claim* at *now_ns*."""
-    ask, saved, clock = claim.ask, claim.comes_last, lapsing.clock_of(state, claim)
+    ask = claim.ask
     return ClaimView(
-        ask.spec.key,
-        ask.application.application_id,
-        ask.queue.path,
-        ask.spec.task_group,
-        ClaimKind.SAVED if saved else ClaimKind.FIRM,
+        *_describe_ask(ask),
+        _kind_of(claim),
         reason_of(state, claim),
         PlaceKind.NODE,
         claim.node.node_id,
@@ -104,21 +179,78 @@ def show_claim(state: PartitionState, claim: Reservation, now_ns: int) -> ClaimV
         state.types.to_resources(claim.node.find_missing(claim)),
         _count_victims(state, ask),
         claim.made_ns,
-        max(0, now_ns - claim.made_ns) if clock is None else clock.stalled_ns,
+        _find_idle(state, claim, now_ns),
         lapsing.find_lapse(state, claim),
     )
 
 
-def reason_of(state: PartitionState, claim: Reservation) -> ClaimReason:
+def _show_at_limits(state: PartitionState, claim: LimitClaim, now_ns: int) -> Iterator[ClaimView]:
+    idle_ns, lapses_ns = _find_idle(state, claim, now_ns), lapsing.find_lapse(state, claim)
+    for limit in claim.limits:
+        kind, place = _name_limit(limit)
+        lacking = find_lacking(limit, claim.pairs)
+        yield ClaimView(
+            *_describe_ask(claim.ask),
+            _kind_of(claim),
+            reason_of(state, claim),
+            kind,
+            place,
+            state.types.to_resources({t: amount for t, amount in claim.pairs if t in lacking}),
+            state.types.to_resources({t: amount for t, amount in lacking.items() if amount}),
+            0,
+            claim.made_ns,
+            idle_ns,
+            lapses_ns,
+        )
+
+
+def _show_asked(state: PartitionState, ask: Allocation, node: Node) -> ClaimView:
+    return ClaimView(
+        *_describe_ask(ask),
+        ClaimKind.FIRM,
+        ClaimReason.ASKED,
+        PlaceKind.NODE,
+        node.node_id,
+        state.types.to_resources(dict(ask.shape.pairs)),
+        Resources(),
+        0,
+        ask.created_ns,
+        0,
+        None,
+    )
+
+
+def _describe_ask(ask: Allocation) -> tuple[str, str, str, str]:
+    """Returns the first four fields of a view of a claim of *ask*."""
+    return ask.spec.key, ask.application.application_id, ask.queue.path, ask.spec.task_group
+
+
+def _name_limit(limit: Queue | Account) -> tuple[PlaceKind, str]:
+    if isinstance(limit, Queue):
+        return PlaceKind.QUEUE, limit.path
+    return PlaceKind(limit.kind), f"{limit.name} in {limit.queue.path}"
+
+
+def _kind_of(claim: Reservation | LimitClaim) -> ClaimKind:
+    return ClaimKind.SAVED if isinstance(claim, LimitClaim) or claim.comes_last else ClaimKind.FIRM
+
+
+def _find_idle(state: PartitionState, claim: Reservation | LimitClaim, now_ns: int) -> int:
+    """Returns how long *claim* has made no progress, in nanoseconds."""
+    clock = lapsing.clock_of(state, claim)
+    return max(0, now_ns - claim.made_ns) if clock is None else clock.stalled_ns
+
+
+def reason_of(state: PartitionState, claim: Reservation | LimitClaim) -> ClaimReason:
     """Returns why *claim* was made."""
-    if claim.by_age:
+    if isinstance(claim, LimitClaim) or claim.by_age:
         return ClaimReason.AGE
     if claim.ask.spec.required_node:
         return ClaimReason.REQUIRED_NODE
     return ClaimReason.GANG if state.gangs.hold_of(claim.ask) is not None else ClaimReason.PREEMPTION
 
 
-def describe_claim(state: PartitionState, claim: Reservation) -> str:
+def describe_claim(state: PartitionState, claim: Reservation | LimitClaim) -> str:
     """Says for whom *claim* keeps room, since when, why and until when."""
     ask, since = claim.ask, write_second(claim.made_ns)
     held = f"has been held for {ask.spec.key} since {since}"
@@ -133,36 +265,16 @@ def describe_claim(state: PartitionState, claim: Reservation) -> str:
     return f"{held}, until it is placed; {format_count(left, 'victim has', 'victims have')} yet to leave for it"
 
 
-def describe_own_claim(state: PartitionState, claim: Reservation) -> str:
+def describe_own_claim(state: PartitionState, claim: Reservation | LimitClaim) -> str:
     """Says since when *claim* collects room, and when it lapses."""
     return f"room has been collected there since {write_second(claim.made_ns)}; {_describe_lapse(state, claim)}"
 
 
-def _describe_lapse(state: PartitionState, claim: Reservation) -> str:
+def _describe_lapse(state: PartitionState, claim: Reservation | LimitClaim) -> str:
     lapses_ns = lapsing.find_lapse(state, claim)
     if lapses_ns is None:
         return "the claim does not lapse"
     return f"the claim lapses at {write_second(lapses_ns)} at the earliest"
-
-
-def _show_asked(state: PartitionState, ask: Allocation, now_ns: int) -> ClaimView:
-    assert ask.held_on is not None, "the shim is being asked about it"
-    return ClaimView(
-        ask.spec.key,
-        ask.application.application_id,
-        ask.queue.path,
-        ask.spec.task_group,
-        ClaimKind.FIRM,
-        ClaimReason.ASKED,
-        PlaceKind.NODE,
-        ask.held_on.node_id,
-        state.types.to_resources(dict(ask.shape.pairs)),
-        Resources(),
-        0,
-        ask.created_ns,
-        0,
-        None,
-    )
 
 
 def _count_victims(state: PartitionState, ask: Allocation) -> int:

@@ -1,5 +1,5 @@
-"""Reads the gauges of a partition for one scrape. The cost is linear in queues, applications and nodes, and small for
-each."""
+"""Reads the gauges of a partition for one scrape. The cost is linear in queues, applications, nodes and claims, and
+small for each."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.governor.books import AsOf
 from kornel.core.preemption.governor.bounds import Scope
 from kornel.core.preemption.governor.governing import limits_for_reading
+from kornel.core.telling.claims.claim_views import CLAIM_SORTS, ClaimKind, ClaimReason, claims_progress
 from kornel.core.telling.partitions.device_gauges import DeviceCount, DeviceGauges
 
 Amounts = Sequence[int]
@@ -71,6 +72,15 @@ class DomainGauges(NamedTuple):
     held: Amounts
 
 
+class ClaimGauges(NamedTuple):
+    """The claims of a partition. ``counts``: their numbers by kind and reason, of all that occur together; a claim on
+    several limits counts once. ``longest_idle_ns``: how long the one has made no progress that has made none for the
+    longest time; 0: there is none."""
+
+    counts: Mapping[tuple[str, str], int]
+    longest_idle_ns: int
+
+
 class PartitionGauges(NamedTuple):
     """One partition.
 
@@ -117,6 +127,7 @@ class PartitionGauges(NamedTuple):
     gang_members_preempted: int = 0
     gangs_below_minimum: int = 0
     """Task groups that run with fewer members than their minimum because some were lost."""
+    claims: ClaimGauges = ClaimGauges(MappingProxyType({}), 0)
     devices: tuple[DeviceGauges, ...] = ()
     """The devices of nodes, by type."""
 
@@ -166,6 +177,14 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
             yield None
         if over := queue.above_max():
             above[queue.path] = over
+    counts: dict[tuple[str, str], int] = dict.fromkeys(CLAIM_SORTS, 0)
+    longest_idle_ns = 0
+    counts[ClaimKind.FIRM, ClaimReason.ASKED] = state.held_count
+    for number, claim in enumerate(claims_progress(state, now_ns)):
+        if not number % LOOKED_AT_ONCE:
+            yield None
+        counts[claim.kind, claim.reason] += 1
+        longest_idle_ns = max(longest_idle_ns, claim.idle_ns)
     yield None
     domains, domains_omitted = _look_at_domains(state)
     yield None
@@ -199,6 +218,7 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
         queues_omitted=max(0, len(names) - len(queues)),
         domains=tuple(domains),
         domains_omitted=domains_omitted,
+        claims=ClaimGauges(counts, longest_idle_ns),
         devices=devices.by_type(),
     )
 

@@ -1416,7 +1416,7 @@ class ListClaimsResponse(_message.Message):
     """Where the next page begins. Empty: this is the last one."""
     @_builtins.property
     def claims(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClaimInfo]:
-        """By the key of the ask."""
+        """By the key of the ask, then by place."""
 
     def __init__(
         self,
@@ -1505,9 +1505,13 @@ class ClaimInfo(_message.Message):
     reason: _builtins.str
     """Why room is kept: "asked", "gang", "required-node", "preemption" or "age"."""
     place_kind: _builtins.str
-    """What the room is on: "node"."""
+    """What the room is on: a "node", or below the limit of a "queue", "user" or "group". A claim on several limits comes
+    once for each.
+    """
     place: _builtins.str
-    """Name of what the room is on."""
+    """Name of what the room is on: the node, the path of the queue, or "NAME in PATH" for a user or group with a limit in
+    the queue PATH.
+    """
     victim_count: _builtins.int
     """Victims that have yet to leave for the ask, or for its gang."""
     since_ns: _builtins.int
@@ -1518,7 +1522,7 @@ class ClaimInfo(_message.Message):
     """The earliest time at which the claim can lapse. Absent: it does not lapse."""
     @_builtins.property
     def held(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """What is kept."""
+        """What is kept; below a limit, the limited types of what the ask or its whole gang asks for."""
 
     @_builtins.property
     def missing(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:

@@ -116,7 +116,8 @@ async def test_a_preemption_says_who_for_whom_and_by_which_law(browser: Browser,
 async def test_a_pending_ask_is_explained(browser: Browser, demo: str) -> None:
     async with visit(browser, demo, theme="dark") as shown:
         await shown.view("applications")
-        await shown.page.get_by_role("link", name="nightly").click()
+        grid = shown.page.get_by_role("grid", name="Applications")
+        await grid.get_by_role("link", name="nightly").click()
         why = shown.page.get_by_role("region", name="Why it waits")
         panel = shown.page.locator("#panel")
         # The oldest of the sixteen holds a node by age after two seconds and is explained apart from then on.

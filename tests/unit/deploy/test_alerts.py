@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from kornel.core.domain.health import CLAIM_CHECK
 from kornel.core.service.health import _CHECKS
 
 PROMETHEUS = Path(__file__).parents[3] / "deploy/prometheus"
@@ -37,6 +38,9 @@ ERRORS, CONSISTENCY, SHIM_CHECK = (
     for number, check in ((0, "Scheduling errors"), (4, "Consistency of data"), (9, "Resource manager check"))
 )
 """As they are scraped; the last one fails with the shim alone, which KornelNoShim tells."""
+
+CLAIM_SERIES = f'kornel_health_check{{number="10",check="{CLAIM_CHECK}"}}'
+"""As it is scraped; it only warns, which KornelClaimStalled tells."""
 
 ATTEMPTS = "kornel_preemption_attempts_total"
 
@@ -78,6 +82,7 @@ CASES = (
         {"kornel_metrics_partitions_unreadable": "0x60"},
     ),
     Case("KornelUnhealthy", {CONSISTENCY: "1x55 0x5", SHIM_CHECK: "1x60"}, {CONSISTENCY: "0x58 1x2"}),
+    Case("KornelUnhealthy", {CONSISTENCY: "0x60", CLAIM_SERIES: "1x60"}, {CONSISTENCY: "1x60", CLAIM_SERIES: "0x60"}),
     Case(
         "KornelUnhealthy",
         {"kornel_healthy": "0x60", ERRORS: "0x60", CONSISTENCY: "0x60", SHIM_CHECK: "0x60"},
@@ -147,6 +152,11 @@ CASES = (
         "KornelVictimsStuck",
         {"kornel_preemption_stuck_victims": "0x45 1x15"},
         {"kornel_preemption_stuck_victims": "0x55 1x5"},
+    ),
+    Case(
+        "KornelClaimStalled",
+        {"kornel_claims_longest_stalled_seconds": "0x40 0+60x20"},
+        {"kornel_claims_longest_stalled_seconds": "0x48 0+60x12"},
     ),
     Case(
         "KornelPreemptionBudgetSpent",

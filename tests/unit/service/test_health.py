@@ -13,6 +13,7 @@ from kornel.core.domain.effects import NodeRejected
 from kornel.core.partition.state import PartitionState
 from kornel.core.service.clock import SECOND_NS, ManualClock
 from kornel.core.service.health import DEFAULT_INTERVAL_NS, HealthKeeper, check_interval_ns
+from kornel.core.service.long_lists import AT_ONCE
 from kornel.core.telling.reader import Reader
 from tests.scenarios.stage import Stage
 
@@ -117,6 +118,34 @@ async def test_a_claim_without_progress(site: Site) -> None:
     assert await site.failed() == []
     site.stage.play(["cycles until=700s every=100s"])
     assert await site.failed() == [10]
+
+
+async def test_a_claim_below_a_limit_without_progress(site: Site) -> None:
+    """An ask of 3 saves what its queue has left, and keeps an ask of 1 back."""
+    site.stage.play(["queue root.q max={vcore=3}", "update-config"])
+    site.stage.play(["node n2 vcore=10", "app q queue=root.q", "ask r app=q vcore=2"])
+    site.stage.play(["cycle", "ask big app=q vcore=3", "cycles until=4s every=1s", "ask small app=q vcore=1"])
+    site.stage.play(["cycles until=6m every=10s"])
+    assert await site.failed() == []
+    site.stage.play(["cycles until=16m every=10s"])
+    assert await site.failed() == [10]
+    assert site.keeper.report is not None
+    assert site.keeper.report.checks[10].diagnosis == "big on queue root.q (age)"
+
+
+async def test_others_have_their_turn_while_many_claims_are_looked_at(site: Site) -> None:
+    async def count_turns() -> int:
+        checking, turns = asyncio.ensure_future(site.keeper.check()), 0
+        while not checking.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return turns
+
+    few = await count_turns()
+    site.stage.play(["node n2 vcore=10", "app app2", "ask first app=app2 vcore=10 required=n2", "cycle"])
+    site.stage.play([f"ask must{number} app=app2 vcore=9 required=n2" for number in range(200)])
+    site.stage.play(["cycle", "cycle"])
+    assert await count_turns() >= few + 200 // AT_ONCE
 
 
 async def test_case_61_an_allocation_whose_application_is_unknown(site: Site) -> None:

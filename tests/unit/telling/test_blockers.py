@@ -153,6 +153,17 @@ CASES: dict[str, Case] = {
         ),
         ("node-reserved", "node", "n1", 1, False),
     ),
+    "kept for another below a limit": Case(
+        (
+            "queue root.a max={f=3}",
+            "node n1 f=9",
+            "run v queue=root.a node=n1 f=2",
+            "ask big queue=root.a f=3",
+            "cycles until=5s every=1s",
+            "ask k queue=root.a f=1",
+        ),
+        ("limit-reserved", "queue", "root.a", 0, False),
+    ),
     "kept for itself": Case(
         (
             "node n1 f=4",

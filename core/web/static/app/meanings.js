@@ -43,6 +43,7 @@ export const MEANINGS = {
     "user-quota": "A limit of the user has no room for the ask.",
     "group-quota": "A limit of a group of the user has no room for the ask.",
     "queue-quota": "The queue, or one above it, has no headroom below its max.",
+    "limit-reserved": "The free amounts below a limit are kept for another ask.",
     "cluster-size": "All nodes together have less left than the ask needs.",
     "waiting-for-victims": "The ask has preempted; room is held for it until its victims are gone.",
     "reserved-node-full": "Room on a node is held for the ask, and is not enough yet.",

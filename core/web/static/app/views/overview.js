@@ -2,6 +2,7 @@
 
 import { address } from "../address.js";
 import { api } from "../api.js";
+import { ClaimTable } from "../claims.js";
 import { cluster, inPartition } from "../cluster.js";
 import { blank, el, inNextFrame, reconcile, setAttribute, setText } from "../dom.js";
 import { badge, kindMark } from "../explain.js";
@@ -18,7 +19,8 @@ import { openDetails } from "../links.js";
 import { typeChoice, typeChooser } from "../type_choice.js";
 
 const SPANS_MS = [60_000, 2 * 60_000, 5 * 60_000, 10 * 60_000];
-const REFUSALS_EVERY = 3;
+const LISTS_EVERY = 3;
+const MOST_CLAIMS = 500;
 const KINDS_REFUSED = ["ask", "application", "node", "configuration"];
 const LATEST = 7;
 const STATES = ["New", "Accepted", "Running", "Resuming", "Completing", "Failing", "Completed", "Failed", "Rejected", "Expired"];
@@ -42,6 +44,9 @@ export class OverviewView {
     this.checks = el("ul", { class: "checks" });
     this.latestDecisions = el("ul", { class: "feed" });
     this.latestEvents = el("ul", { class: "feed" });
+    this.claims = new ClaimTable();
+    this.claimCard = card("Room kept for waiting asks", "full", this.claims.table.root, el("span", { class: "aside-tools" }, ...this.claims.table.tools));
+    this.claimCard.hidden = true;
     this.body = el(
       "div",
       { class: "overview" },
@@ -55,6 +60,7 @@ export class OverviewView {
       el("div", { class: "column" }, card("Health", "", this.checks, (this.manager = el("span", { class: "cut" }))), card("Applications", "grows", this.states)),
       card("Latest preemptions", "half", this.latestDecisions, el("a", { href: "#/preemption", text: "All" })),
       card("Latest events", "half", this.latestEvents, el("a", { href: "#/events", text: "All" })),
+      this.claimCard,
     );
     this.empty = blank(
       "No resource manager has registered yet",
@@ -68,6 +74,7 @@ export class OverviewView {
     for (const source of [events, preemptions]) source.addEventListener("more", this.draw);
     holds.addEventListener("change", this.draw);
     for (const what of ["change", "partition"]) cluster.addEventListener(what, this.draw);
+    cluster.addEventListener("partition", () => (this.#rounds = 0));
     window.addEventListener("themechange", () => {
       this.#plotted = "";
       this.draw();
@@ -76,6 +83,7 @@ export class OverviewView {
   }
 
   follow() {
+    this.claims.table.follow();
     this.draw();
   }
 
@@ -98,7 +106,12 @@ export class OverviewView {
       api.get(inPartition("queue/root"), signal),
       api.get("scheduler/healthcheck", signal).catch((error) => (error.status === 404 ? null : Promise.reject(error))),
     ]);
-    if (this.#rounds % REFUSALS_EVERY === 0) this.#refused = (await api.get("scheduler/refusals?limit=1", signal)).counts;
+    if (this.#rounds % LISTS_EVERY === 0) {
+      const [{ counts }, claims] = await Promise.all([api.get("scheduler/refusals?limit=1", signal), api.get(inPartition(`claims?limit=${MOST_CLAIMS}`), signal)]);
+      this.#refused = counts;
+      this.claimCard.hidden = !claims.length;
+      this.claims.show(claims);
+    }
     this.#rounds += 1;
     this.#pending = root.pendingResource ?? {};
     this.#health = health;
