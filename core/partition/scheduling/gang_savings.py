@@ -151,24 +151,32 @@ def mend_broken(state: PartitionState, now_ns: int) -> bool:
 
 
 def _mend_places(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: int) -> None:
-    """Saves other places for members that lost theirs, or gives all places back if that is not possible or the gang is
-    another one now."""
+    """Saves other places for members that lost theirs, or gives all places back if that is not possible, a limit keeps
+    the gang back, or it is another one now."""
     state.gangs.broken.pop(unit_id, None)
+    application, lost = unit_id.application, [ask for ask in hold.members if ask.reservation is None]
     gone = any(state.requests.get(ask.key) is not ask or not ask.pending for ask in hold.members)
-    whole = unit_id.application.state not in UNSERVED and forms_unit(state, unit_id)
-    if gone or not whole or not covers_minimum(unit_id, hold.members):
+    whole = application.state not in UNSERVED and forms_unit(state, unit_id)
+    places: SavedPlaces | None = None
+    if not gone and whole and covers_minimum(unit_id, hold.members) and _may_mend(state, application, hold, lost):
+        places = find_saved_places(state, lost, find_least(hold))
+    if places is not None:
+        save_places(state, unit_id, places, now_ns)
+    # Places that are lost as soon as they are saved would be lost again.
+    if places is None or unit_id in state.gangs.broken:
         give_back(state, unit_id)
         return
-    lost = [ask for ask in hold.members if ask.reservation is None]
-    places = find_saved_places(state, lost, find_least(hold)) if lost else []
-    if places is None:
-        give_back(state, unit_id)
-        return
-    save_places(state, unit_id, places, now_ns)
     hold.lost = ()
     for ask in hold.members:
         if ask.reservation is not None:
             look_again(state, ask.reservation)
+
+
+def _may_mend(state: PartitionState, application: Application, hold: GangHold, lost: Sequence[Allocation]) -> bool:
+    """Tells whether all limits would let all members of *hold* be placed now, and places be saved for those *lost*."""
+    if exceeded_limit(state, application, list(hold.members)) is not None:
+        return False
+    return not lost or may_save_gang(state, application, lost)
 
 
 def give_back(state: PartitionState, unit_id: UnitId) -> None:
