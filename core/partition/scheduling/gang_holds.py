@@ -3,7 +3,7 @@ B.11)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from kornel.core.domain.reasons import Unschedulable
@@ -87,8 +87,7 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
     nodes = {ask: ask.reservation.node for ask in members if ask.reservation is not None}
     if full:
         # Whoever waits by age also takes open room that serves it elsewhere.
-        claims = [ask.reservation for ask in members if ask.reservation is not None]
-        lacking = [claim.ask for claim in claims if not claim.node.fits_holder(claim)]
+        lacking = _find_lacking({node: held[node] for node in full})
         # Most often one of them has no open room at all, which is much cheaper to see.
         if any(state.node_order.first_fit(pairs) is None for pairs in {ask.shape.pairs: None for ask in lacking}):
             return
@@ -96,6 +95,9 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
         if others is None:
             return
         nodes.update(others.nodes)
+        # Room may be open only because victims that leave will cover the claims there.
+        if not _fit_together(nodes):
+            return
     places = find_devices(list(nodes.items()))
     if places is None:
         return
@@ -111,6 +113,27 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
         return
     del state.gangs.holds[unit_id]
     place_gang(state, application, places, now_ns)
+
+
+def _find_lacking(held: Mapping[Node, Iterable[Reservation]]) -> list[Allocation]:
+    """Returns the members without room for their claims, *held* by node, beside those that have some."""
+    lacking: list[Allocation] = []
+    for node, claims in held.items():
+        served: dict[Reservation, None] = {}
+        for claim in claims:
+            served[claim] = None
+            if not node.fits_holders(served):
+                del served[claim]
+                lacking.append(claim.ask)
+    return lacking
+
+
+def _fit_together(nodes: Mapping[Allocation, Node]) -> bool:
+    """Tells whether the free room of *nodes* is enough for all members that are to run there."""
+    wanted: dict[Node, list[Allocation]] = {}
+    for ask, node in nodes.items():
+        wanted.setdefault(node, []).append(ask)
+    return all(node.free[t] >= amount for node, asks in wanted.items() for t, amount in add_up(asks))
 
 
 def _may_stay(state: PartitionState, application: Application, hold: GangHold) -> bool:
