@@ -237,6 +237,11 @@ class Node:
         self._make_claims().add(reservation, behind)
         return self._claims_changed()
 
+    def lift_saved(self, claims: Collection[Reservation]) -> None:
+        """Stop holding anything for the saved *claims*, for as long as a copy of all claims is in place."""
+        self._make_claims().lift_saved(claims, self.free)
+        self._claims_changed()
+
     def unreserve(self, reservation: Reservation) -> bool:
         """Stop holding anything for *reservation*. Returns whether that changed the open room."""
         self._make_claims().drop_claim(reservation)

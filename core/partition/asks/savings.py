@@ -12,12 +12,14 @@ from collections.abc import Iterable
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Vector, unbook_amounts
-from kornel.core.partition.asks import finding
+from kornel.core.partition.asks import finding, questions
 from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import activate_group
 
 
 def may_save(state: PartitionState, ask: Allocation) -> bool:
@@ -115,3 +117,18 @@ def has_slot(state: PartitionState, ask: Allocation) -> bool:
             if account.count_applications() + len(others) >= account.max_applications:
                 return False
     return True
+
+
+def give_back(state: PartitionState, unit_id: UnitId) -> None:
+    """Gives back all places that are saved for the gang *unit_id*, which waits as a unit again."""
+    hold = state.gangs.holds.pop(unit_id)
+    state.gangs.broken.pop(unit_id, None)
+    if unit_id in state.gangs.vetting:
+        questions.call_off_vetting(state, unit_id)
+    for ask in hold.members:
+        if ask.reservation is not None:
+            end_reservation(state, ask.reservation, requeue=True)
+    unit = unit_id.find_unit()
+    if unit is not None:
+        # Members that had lost their places were back in line before, and were to wait for the others there.
+        activate_group(unit)

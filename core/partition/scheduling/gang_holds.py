@@ -13,6 +13,7 @@ from kornel.core.model.gang_units import UnitId, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
+from kornel.core.partition.asks import savings
 from kornel.core.partition.gangs.gang_record import GangHold
 from kornel.core.partition.scheduling import gang_savings, gang_vetting, loans
 from kornel.core.partition.scheduling.gang_places import (
@@ -26,6 +27,7 @@ from kornel.core.partition.scheduling.gang_places import (
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import covers_minimum
 from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota
+from kornel.core.preemption import slices
 
 MOST_AT_ONCE: Final = 64
 """The most members that are examined at once."""
@@ -65,8 +67,8 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
     application = unit_id.application
     if unit_id in state.gangs.broken or unit_id in state.gangs.vetting:
         return
-    if hold.by_age and not _may_stay(state, application, hold):
-        gang_savings.give_back(state, unit_id)
+    if hold.by_age and exceeded_limit(state, application, list(hold.members)) is not None:
+        savings.give_back(state, unit_id)
         return
     held: dict[Node, dict[Reservation, None]] = {}
     for ask in hold.members:
@@ -85,21 +87,13 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
         state.reserved_ready.update(dict.fromkeys([ask.reservation for ask in members[:1] if ask.reservation]))
         return
     nodes = {ask: ask.reservation.node for ask in members if ask.reservation is not None}
-    if full:
-        # Whoever waits by age also takes open room that serves it elsewhere.
-        lacking = _find_lacking({node: held[node] for node in full})
-        # Most often one of them has no open room at all, which is much cheaper to see.
-        if any(state.node_order.first_fit(pairs) is None for pairs in {ask.shape.pairs: None for ask in lacking}):
-            return
-        others = choose_places(state, lacking)
-        if others is None:
-            return
-        nodes.update(others.nodes)
-        # Room may be open only because victims that leave will cover the claims there.
-        if not _fit_together(nodes):
-            return
-    places = find_devices(list(nodes.items()))
+    # Whoever waits by age also takes open room that serves it elsewhere.
+    others = _find_open_room(state, {node: held[node] for node in full})
+    nodes.update(others or ())
+    places = find_devices(list(nodes.items())) if others is not None and _fit_together(nodes) else None
     if places is None:
+        if hold.by_age and gang_savings.should_preempt(state, hold):
+            _make_room(state, hold, members, now_ns)
         return
     limited = _exceeded_limit(state, application, members)
     if limited is not None:
@@ -113,6 +107,27 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
         return
     del state.gangs.holds[unit_id]
     place_gang(state, application, places, now_ns)
+
+
+def _make_room(state: PartitionState, hold: GangHold, members: Sequence[Allocation], now_ns: int) -> None:
+    """Lets the gang of *hold*, all of whose *members* are owed their guarantee, try to preempt. It keeps its places
+    until there is a plan."""
+    cost, stays = slices.serve_unit(state, hold, members, NotPlaced(Unschedulable.GANG_INCOMPLETE), now_ns)
+    state.search_cost += cost
+    if stays and state.gangs.holds.get(hold.id) is hold:
+        state.reserved_ready.update(dict.fromkeys([ask.reservation for ask in members[:1] if ask.reservation]))
+
+
+def _find_open_room(
+    state: PartitionState, held: Mapping[Node, Iterable[Reservation]]
+) -> Mapping[Allocation, Node] | None:
+    """Returns other nodes for the members that lack room for their claims, *held* by node; ``None``: some find none."""
+    lacking = _find_lacking(held)
+    # Most often one of them has no open room at all, which is much cheaper to see.
+    if any(state.node_order.first_fit(pairs) is None for pairs in {ask.shape.pairs: None for ask in lacking}):
+        return None
+    others = choose_places(state, lacking)
+    return None if others is None else dict(others.nodes)
 
 
 def _find_lacking(held: Mapping[Node, Iterable[Reservation]]) -> list[Allocation]:
@@ -129,18 +144,12 @@ def _find_lacking(held: Mapping[Node, Iterable[Reservation]]) -> list[Allocation
 
 
 def _fit_together(nodes: Mapping[Allocation, Node]) -> bool:
-    """Tells whether the free room of *nodes* is enough for all members that are to run there."""
+    """Tells whether the free room of *nodes* is enough for all members that are to run there. Room may be open to one
+    of them only because victims that leave will cover the claims of others."""
     wanted: dict[Node, list[Allocation]] = {}
     for ask, node in nodes.items():
         wanted.setdefault(node, []).append(ask)
     return all(node.free[t] >= amount for node, asks in wanted.items() for t, amount in add_up(asks))
-
-
-def _may_stay(state: PartitionState, application: Application, hold: GangHold) -> bool:
-    """Tells whether places may stay saved for a gang: no limit keeps it back, and it is not about to preempt."""
-    return exceeded_limit(state, application, list(hold.members)) is None and not gang_savings.should_preempt(
-        state, hold
-    )
 
 
 def _exceeded_limit(state: PartitionState, application: Application, members: Sequence[Allocation]) -> NotPlaced | None:
