@@ -238,8 +238,9 @@ class Node:
         return self._claims_changed()
 
     def lift_saved(self, claims: Collection[Reservation]) -> None:
-        """Stop holding anything for the saved *claims*, for as long as a copy of all claims is in place."""
-        self._make_claims().lift_saved(claims, self.free)
+        """Stop holding anything for the saved *claims*, until :meth:`take_claims_back` restores those of now."""
+        self.claims = self._make_claims().copy()
+        self.claims.lift_saved(claims, self.free)
         self._claims_changed()
 
     def unreserve(self, reservation: Reservation) -> bool:

@@ -7,7 +7,8 @@ whenever one of them may have changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
@@ -117,6 +118,32 @@ def has_slot(state: PartitionState, ask: Allocation) -> bool:
             if account.count_applications() + len(others) >= account.max_applications:
                 return False
     return True
+
+
+@contextmanager
+def lift_saved(state: PartitionState, members: Iterable[Allocation]) -> Iterator[Collection[Node]]:
+    """Takes what *members* of a gang save off the books for a while. Yields the nodes on which that changes something.
+
+    Who stands behind them keeps no more than he did beside them.
+    """
+    saved: dict[Node, list[Reservation]] = {}
+    for ask in members:
+        if ask.reservation is not None:
+            saved.setdefault(ask.reservation.node, []).append(ask.reservation)
+    former = {node: (node.claims, node.version) for node in saved}
+    for node, claims in saved.items():
+        node.lift_saved(claims)
+        state.node_order.room_changed(node)
+        for claim in claims:
+            claim.ask.reservation = None
+    try:
+        yield saved.keys()
+    finally:
+        for node, claims in saved.items():
+            node.take_claims_back(*former[node])
+            state.node_order.room_changed(node)
+            for claim in claims:
+                claim.ask.reservation = claim
 
 
 def give_back(state: PartitionState, unit_id: UnitId) -> None:

@@ -3,7 +3,7 @@ B.11)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kornel.core.domain.reasons import Unschedulable
@@ -17,6 +17,7 @@ from kornel.core.partition.asks import savings
 from kornel.core.partition.gangs.gang_record import GangHold
 from kornel.core.partition.scheduling import gang_savings, gang_vetting, loans
 from kornel.core.partition.scheduling.gang_places import (
+    Places,
     add_up,
     choose_places,
     exceeded_limit,
@@ -86,11 +87,10 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
     if hold.by_age and loans.is_outranked(state, gang_savings.find_least(hold)):
         state.reserved_ready.update(dict.fromkeys([ask.reservation for ask in members[:1] if ask.reservation]))
         return
-    nodes = {ask: ask.reservation.node for ask in members if ask.reservation is not None}
-    # Whoever waits by age also takes open room that serves it elsewhere.
-    others = _find_open_room(state, {node: held[node] for node in full})
-    nodes.update(others or ())
-    places = find_devices(list(nodes.items())) if others is not None and _fit_together(nodes) else None
+    if full:
+        places = _find_places(state, members)
+    else:
+        places = find_devices([(ask, ask.reservation.node) for ask in members if ask.reservation is not None])
     if places is None:
         if hold.by_age and gang_savings.should_preempt(state, hold):
             _make_room(state, hold, members, now_ns)
@@ -118,38 +118,14 @@ def _make_room(state: PartitionState, hold: GangHold, members: Sequence[Allocati
         state.reserved_ready.update(dict.fromkeys([ask.reservation for ask in members[:1] if ask.reservation]))
 
 
-def _find_open_room(
-    state: PartitionState, held: Mapping[Node, Iterable[Reservation]]
-) -> Mapping[Allocation, Node] | None:
-    """Returns other nodes for the members that lack room for their claims, *held* by node; ``None``: some find none."""
-    lacking = _find_lacking(held)
-    # Most often one of them has no open room at all, which is much cheaper to see.
-    if any(state.node_order.first_fit(pairs) is None for pairs in {ask.shape.pairs: None for ask in lacking}):
-        return None
-    others = choose_places(state, lacking)
-    return None if others is None else dict(others.nodes)
-
-
-def _find_lacking(held: Mapping[Node, Iterable[Reservation]]) -> list[Allocation]:
-    """Returns the members without room for their claims, *held* by node, beside those that have some."""
-    lacking: list[Allocation] = []
-    for node, claims in held.items():
-        served: dict[Reservation, None] = {}
-        for claim in claims:
-            served[claim] = None
-            if not node.fits_holders(served):
-                del served[claim]
-                lacking.append(claim.ask)
-    return lacking
-
-
-def _fit_together(nodes: Mapping[Allocation, Node]) -> bool:
-    """Tells whether the free room of *nodes* is enough for all members that are to run there. Room may be open to one
-    of them only because victims that leave will cover the claims of others."""
-    wanted: dict[Node, list[Allocation]] = {}
-    for ask, node in nodes.items():
-        wanted.setdefault(node, []).append(ask)
-    return all(node.free[t] >= amount for node, asks in wanted.items() for t, amount in add_up(asks))
+def _find_places(state: PartitionState, members: Sequence[Allocation]) -> Places | None:
+    """Returns places for all *members* in the room that is saved for them and in room that nobody holds; ``None``: they
+    find none."""
+    with savings.lift_saved(state, members):
+        # Most often one of them has no room at all, which is much cheaper to see.
+        if any(state.node_order.first_fit(pairs) is None for pairs in {ask.shape.pairs: None for ask in members}):
+            return None
+        return choose_places(state, members)
 
 
 def _exceeded_limit(state: PartitionState, application: Application, members: Sequence[Allocation]) -> NotPlaced | None:

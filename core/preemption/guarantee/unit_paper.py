@@ -80,14 +80,6 @@ class Paper:
         node.devices.put_on_paper(taken)
         return tuple([name for name, _ in taken])
 
-    def lift_saved(self, node: Node, claims: Collection[Reservation]) -> None:
-        """Books that nothing is held for the saved *claims* on *node*. Their asks have no reservation until the caller
-        gives it back."""
-        self._open(node)
-        node.lift_saved(claims)
-        for claim in claims:
-            claim.ask.reservation = None
-
     def tear_up(self) -> None:
         """Takes back everything that was booked."""
         for leaf, pairs in self._claimed:

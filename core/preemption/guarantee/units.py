@@ -10,8 +10,7 @@ one; if there is none, all members give up their places. Rules: preemption.md B.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -20,13 +19,13 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.readable_amounts import format_count, format_quantities
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.laws.verdict import Law
-from kornel.core.model.allocations import NO_VICTIMS, Allocation, Reservation, sum_amounts
+from kornel.core.model.allocations import NO_VICTIMS, Allocation, sum_amounts
 from kornel.core.model.domains import Domain
 from kornel.core.model.gang_units import GangUnit, UnitId, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.asks import moves, questions, reservations
-from kornel.core.partition.asks.savings import give_back
+from kornel.core.partition.asks.savings import give_back, lift_saved
 from kornel.core.partition.books import ledger
 from kornel.core.partition.gangs.gang_record import GangHold
 from kornel.core.partition.state import PartitionState
@@ -42,7 +41,6 @@ from kornel.core.preemption.guarantee import cycle_limit, drive, unit_domains, u
 from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.guarantee.prospects import Unprepared
 from kornel.core.preemption.guarantee.unit_consulting import UnitDialogue
-from kornel.core.preemption.guarantee.unit_paper import Paper
 from kornel.core.preemption.guarantee.unit_search import Refused, Tools, UnitSearch
 from kornel.core.preemption.pace import Taken
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
@@ -261,30 +259,10 @@ def _advance_search(
 ) -> UnitPlan | Refusal | None:
     """Takes one step of *attempt*, as if *members* held nothing. Returns a plan that may be carried out now, the
     refusal if there is none, or ``None`` if further steps are needed or the shim is being asked."""
-    with _without_claims(state, members):
-        return _take_step(state, attempt, members, now_ns, mends=mends)
-
-
-@contextmanager
-def _without_claims(state: PartitionState, members: Sequence[Allocation]) -> Iterator[None]:
-    """Takes what *members* save by age off the books for a while."""
-    claims: dict[Node, list[Reservation]] = {}
-    for ask in members:
-        if ask.reservation is not None:
-            claims.setdefault(ask.reservation.node, []).append(ask.reservation)
-    paper = Paper()
-    for node, saved in claims.items():
-        paper.lift_saved(node, saved)
-        state.node_order.room_changed(node)
-    try:
-        yield
-    finally:
-        paper.tear_up()
-        for node, saved in claims.items():
-            for claim in saved:
-                claim.ask.reservation = claim
-            state.node_order.room_changed(node)
-        state.guarantee.prospects.doubt_nodes(claims.keys())
+    with lift_saved(state, members) as nodes:
+        found = _take_step(state, attempt, members, now_ns, mends=mends)
+    state.guarantee.prospects.doubt_nodes(nodes)
+    return found
 
 
 def _take_step(

@@ -58,7 +58,8 @@ def judge_victims(books: Books, decision: Decision, held: Mapping[str, Iterable[
         faults.append(f"a queue ends below its guarantee (law 2) by {decision.victims}")
     faults += _judge_gangs_left(books, victims)
     if decision.is_unit and held is not None and not faults:
-        faults += _judge_choice(books, application, members, victims, held)
+        others = {name: [task for task in tasks if task not in members] for name, tasks in held.items()}
+        faults += _judge_choice(books, application, members, victims, others)
     return faults
 
 
