@@ -181,7 +181,8 @@ class UnitSearch:
         if self._should_walk() or (self._greedy is not None and len(self._greedy.victims) > 1):
             if is_small(view, self._members):
                 entitled = self._find_entitlement(strict)
-                assert not isinstance(entitled, Refusal), "looked at when the search began, and on paper only since"
+                if isinstance(entitled, Refusal):
+                    return entitled  # Something has changed since the search began.
                 assert self._fence is not None, "set when the search began"
                 self._packing = Packing(
                     strict, self._whole, self._members, self._fence, entitled, self._refused, tools.victims, self._bound
@@ -406,7 +407,9 @@ class UnitSearch:
         after some work, as often as necessary."""
         assert self._fence is not None, "set when the search began"
         entitled = self._find_entitlement(view)
-        assert not isinstance(entitled, Refusal), "nothing has changed since the search began"
+        if isinstance(entitled, Refusal):
+            yield entitled  # Something has changed since the search began.
+            return
         ledger = _Freed(self._whole, self._fence, entitled, self._found)
         order = {
             victim: (reluctance_of(victim), adjusted, age_of(victim), victim.key)
