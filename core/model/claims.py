@@ -63,6 +63,18 @@ class Claims:
         self._end_claim(reservation)
         del self.reservations[reservation.ask.key]
 
+    def lift_saved(self, lifted: Collection[Reservation], free: Vector) -> None:
+        """Stop holding anything for the saved claims *lifted*, and for those behind them for which nothing of what is
+        *free* or leaves is kept beside these."""
+        left = [
+            max(0, room + leaves - taken) for room, leaves, taken in zip(free, self.leaving, self.held, strict=True)
+        ]
+        for claim in [claim for claim in self.in_order() if claim.comes_last]:
+            keeps = tuple([(t, min(amount, left[t])) for t, amount in claim.pairs])
+            unbook_amounts(left, keeps)
+            if claim in lifted or not any(amount for _, amount in keeps):
+                self.drop_claim(claim)
+
     def resize(self, reservation: Reservation, pairs: Pairs) -> None:
         """Hold *pairs* for *reservation* instead of what was held, or nothing; its place in the order stays."""
         self._end_claim(reservation)

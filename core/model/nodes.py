@@ -237,6 +237,12 @@ class Node:
         self._make_claims().add(reservation, behind)
         return self._claims_changed()
 
+    def lift_saved(self, claims: Collection[Reservation]) -> None:
+        """Stop holding anything for the saved *claims*, until :meth:`take_claims_back` restores those of now."""
+        self.claims = self._make_claims().copy()
+        self.claims.lift_saved(claims, self.free)
+        self._claims_changed()
+
     def unreserve(self, reservation: Reservation) -> bool:
         """Stop holding anything for *reservation*. Returns whether that changed the open room."""
         self._make_claims().drop_claim(reservation)

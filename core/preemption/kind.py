@@ -17,6 +17,7 @@ from kornel.core.laws.verdict import Violation
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
+from kornel.core.partition.gangs.gang_record import GangHold
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook
@@ -181,7 +182,7 @@ def leave_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
 
 
 def leave_gang(
-    state: PartitionState, unit: GangUnit, members: Sequence[Allocation], why: NotPlaced, now_ns: int
+    state: PartitionState, unit: GangUnit | GangHold, members: Sequence[Allocation], why: NotPlaced, now_ns: int
 ) -> tuple[int, bool]:
     """Returns that nothing was spent on *unit*, and that it has to be set aside."""
     return 0, False
@@ -241,9 +242,9 @@ class Driver:
     work_left: Callable[[PartitionState], int] = leaves_nothing
     serve_unplaced: Callable[[PartitionState, AskGroup, NotPlaced, int], tuple[int, bool]] = leave_unplaced
     take_over: Callable[[PartitionState, Allocation, int], bool] = takes_nothing
-    serve_unit: Callable[[PartitionState, GangUnit, Sequence[Allocation], NotPlaced, int], tuple[int, bool]] = (
-        leave_gang
-    )
+    serve_unit: Callable[
+        [PartitionState, GangUnit | GangHold, Sequence[Allocation], NotPlaced, int], tuple[int, bool]
+    ] = leave_gang
     serve_reserved: Callable[[PartitionState, Reservation, NotPlaced | None, int], bool] = leave_reserved
     end_slice: Callable[[PartitionState, int], None] = do_nothing
     note_arrival: Callable[[PartitionState, Allocation, int], None] = ignore_arrival

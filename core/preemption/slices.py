@@ -10,6 +10,7 @@ from typing import Final
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
+from kornel.core.partition.gangs.gang_record import GangHold
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.kind import Driver
 from kornel.core.preemption.registry import KINDS
@@ -95,7 +96,7 @@ def take_over_claim(state: PartitionState, group: AskGroup, now_ns: int) -> bool
 
 
 def serve_unit(
-    state: PartitionState, unit: GangUnit, members: Sequence[Allocation], why: NotPlaced, now_ns: int
+    state: PartitionState, unit: GangUnit | GangHold, members: Sequence[Allocation], why: NotPlaced, now_ns: int
 ) -> tuple[int, bool]:
     """Lets the kinds make room for all *members* of the gang of *unit*, which found no places.
 

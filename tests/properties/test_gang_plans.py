@@ -2,7 +2,8 @@
 
 The exact solver was written from the words of the rules (preemption.md B.10, B.11), by somebody who had not read the
 planner. Where it finds a lawful plan the engine finds one too, with victims of no worse class and none in vain; where
-it finds none nobody leaves. A walk may miss a plan only where a guarantee keeps some because of others.
+it finds none nobody leaves. A walk may miss a plan only where a guarantee keeps some because of others. Nobody leaves
+without whom all members would find places, though not the same ones.
 """
 
 from __future__ import annotations
@@ -110,12 +111,13 @@ def judge(world: GangWorld) -> None:
     assert not settled.preempted_again, f"more had to leave than the first plan said: {settled} in {world}"
     said = gang_units.complaints(books, unit, gangs, settled.spread, victims)
     assert said == [], f"{said}: {settled} in {world}"
+    assert not gang_units.could_stay(books, unit, gangs, victims), f"not all are needed: {settled} in {world}"
     assert told_devices(world, settled, settled.victims) == [], f"{settled} in {world}"
     assert best is not None
     whole = [gang_units.goes_below_minimum(books, gangs, each) for each in (victims, best[2])]
     assert whole != [True, False], f"a whole gang left where {best} is enough: {settled} in {world}"
-    found = gang_units.price_of(victims)
-    assert keeps_somebody(world) or found[:2] <= best[0][:2], f"{found}, not {best}: {settled} in {world}"
+    worst, least = (max((task.originator, task.opted_out) for task, _ in each) for each in (victims, best[2]))
+    assert keeps_somebody(world) or worst <= least, f"{worst}, not {best}: {settled} in {world}"
 
 
 def keeps_somebody(world: GangWorld) -> bool:

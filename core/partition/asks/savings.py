@@ -7,17 +7,20 @@ whenever one of them may have changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Vector, unbook_amounts
-from kornel.core.partition.asks import finding
+from kornel.core.partition.asks import finding, questions
 from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import activate_group
 
 
 def may_save(state: PartitionState, ask: Allocation) -> bool:
@@ -115,3 +118,44 @@ def has_slot(state: PartitionState, ask: Allocation) -> bool:
             if account.count_applications() + len(others) >= account.max_applications:
                 return False
     return True
+
+
+@contextmanager
+def lift_saved(state: PartitionState, members: Iterable[Allocation]) -> Iterator[Collection[Node]]:
+    """Takes what *members* of a gang save off the books for a while. Yields the nodes on which that changes something.
+
+    Who stands behind them keeps no more than he did beside them.
+    """
+    saved: dict[Node, list[Reservation]] = {}
+    for ask in members:
+        if ask.reservation is not None:
+            saved.setdefault(ask.reservation.node, []).append(ask.reservation)
+    former = {node: (node.claims, node.version) for node in saved}
+    for node, claims in saved.items():
+        node.lift_saved(claims)
+        state.node_order.room_changed(node)
+        for claim in claims:
+            claim.ask.reservation = None
+    try:
+        yield saved.keys()
+    finally:
+        for node, claims in saved.items():
+            node.take_claims_back(*former[node])
+            state.node_order.room_changed(node)
+            for claim in claims:
+                claim.ask.reservation = claim
+
+
+def give_back(state: PartitionState, unit_id: UnitId) -> None:
+    """Gives back all places that are saved for the gang *unit_id*, which waits as a unit again."""
+    hold = state.gangs.holds.pop(unit_id)
+    state.gangs.broken.pop(unit_id, None)
+    if unit_id in state.gangs.vetting:
+        questions.call_off_vetting(state, unit_id)
+    for ask in hold.members:
+        if ask.reservation is not None:
+            end_reservation(state, ask.reservation, requeue=True)
+    unit = unit_id.find_unit()
+    if unit is not None:
+        # Members that had lost their places were back in line before, and were to wait for the others there.
+        activate_group(unit)

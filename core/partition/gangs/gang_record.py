@@ -123,6 +123,21 @@ class GangHold:
         """Tells whether the places are saved because the gang has waited, and nobody leaves for them."""
         return self.kind == BY_AGE
 
+    @property
+    def id(self) -> UnitId:
+        """The gang for which the places are held."""
+        return unit_of(next(iter(self.members)))
+
+    @property
+    def due(self) -> bool:
+        """Tells whether an attempt to preempt is due for a member that holds its place."""
+        return any(ask.attempt_due for ask in self.members)
+
+    def no_attempt_is_due(self) -> None:
+        """Notes that no attempt of any member is due any more."""
+        for ask in self.members:
+            ask.attempt_due = False
+
     def victims_left(self) -> bool:
         """Tells whether a victim that was asked to leave for a member is still there."""
         return any(member.victims for member in self.members)

@@ -13,9 +13,11 @@ from kornel.core.model.gang_units import UnitId, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
+from kornel.core.partition.asks import savings
 from kornel.core.partition.gangs.gang_record import GangHold
 from kornel.core.partition.scheduling import gang_savings, gang_vetting, loans
 from kornel.core.partition.scheduling.gang_places import (
+    Places,
     add_up,
     choose_places,
     exceeded_limit,
@@ -26,6 +28,7 @@ from kornel.core.partition.scheduling.gang_places import (
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import covers_minimum
 from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota
+from kornel.core.preemption import slices
 
 MOST_AT_ONCE: Final = 64
 """The most members that are examined at once."""
@@ -65,8 +68,8 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
     application = unit_id.application
     if unit_id in state.gangs.broken or unit_id in state.gangs.vetting:
         return
-    if hold.by_age and not _may_stay(state, application, hold):
-        gang_savings.give_back(state, unit_id)
+    if hold.by_age and exceeded_limit(state, application, list(hold.members)) is not None:
+        savings.give_back(state, unit_id)
         return
     held: dict[Node, dict[Reservation, None]] = {}
     for ask in hold.members:
@@ -84,20 +87,13 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
     if hold.by_age and loans.is_outranked(state, gang_savings.find_least(hold)):
         state.reserved_ready.update(dict.fromkeys([ask.reservation for ask in members[:1] if ask.reservation]))
         return
-    nodes = {ask: ask.reservation.node for ask in members if ask.reservation is not None}
     if full:
-        # Whoever waits by age also takes open room that serves it elsewhere.
-        claims = [ask.reservation for ask in members if ask.reservation is not None]
-        lacking = [claim.ask for claim in claims if not claim.node.fits_holder(claim)]
-        # Most often one of them has no open room at all, which is much cheaper to see.
-        if any(state.node_order.first_fit(pairs) is None for pairs in {ask.shape.pairs: None for ask in lacking}):
-            return
-        others = choose_places(state, lacking)
-        if others is None:
-            return
-        nodes.update(others.nodes)
-    places = find_devices(list(nodes.items()))
+        places = _find_places(state, members)
+    else:
+        places = find_devices([(ask, ask.reservation.node) for ask in members if ask.reservation is not None])
     if places is None:
+        if hold.by_age and gang_savings.should_preempt(state, hold):
+            _make_room(state, hold, members, now_ns)
         return
     limited = _exceeded_limit(state, application, members)
     if limited is not None:
@@ -113,11 +109,23 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
     place_gang(state, application, places, now_ns)
 
 
-def _may_stay(state: PartitionState, application: Application, hold: GangHold) -> bool:
-    """Tells whether places may stay saved for a gang: no limit keeps it back, and it is not about to preempt."""
-    return exceeded_limit(state, application, list(hold.members)) is None and not gang_savings.should_preempt(
-        state, hold
-    )
+def _make_room(state: PartitionState, hold: GangHold, members: Sequence[Allocation], now_ns: int) -> None:
+    """Lets the gang of *hold*, all of whose *members* are owed their guarantee, try to preempt. It keeps its places
+    until there is a plan."""
+    cost, stays = slices.serve_unit(state, hold, members, NotPlaced(Unschedulable.GANG_INCOMPLETE), now_ns)
+    state.search_cost += cost
+    if stays and state.gangs.holds.get(hold.id) is hold:
+        state.reserved_ready.update(dict.fromkeys([ask.reservation for ask in members[:1] if ask.reservation]))
+
+
+def _find_places(state: PartitionState, members: Sequence[Allocation]) -> Places | None:
+    """Returns places for all *members* in the room that is saved for them and in room that nobody holds; ``None``: they
+    find none."""
+    with savings.lift_saved(state, members):
+        # Most often one of them has no room at all, which is much cheaper to see.
+        if any(state.node_order.first_fit(pairs) is None for pairs in {ask.shape.pairs: None for ask in members}):
+            return None
+        return choose_places(state, members)
 
 
 def _exceeded_limit(state: PartitionState, application: Application, members: Sequence[Allocation]) -> NotPlaced | None:

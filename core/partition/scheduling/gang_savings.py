@@ -13,14 +13,14 @@ from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts
-from kornel.core.partition.asks import questions, savings
-from kornel.core.partition.asks.reservations import end_reservation, reserve_node
+from kornel.core.partition.asks import savings
+from kornel.core.partition.asks.reservations import reserve_node
 from kornel.core.partition.books import ledger
 from kornel.core.partition.gangs.gang_record import BY_AGE, GangHold
 from kornel.core.partition.scheduling.gang_places import add_up, demand_of, exceeded_limit
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import covers_minimum, forms_unit
-from kornel.core.partition.waiting.rooms import UNSERVED, activate_group, look_again
+from kornel.core.partition.waiting.rooms import UNSERVED, look_again
 from kornel.core.policies.claim_order import comes_before, owing_queues
 
 SavedPlaces = Sequence[tuple[Allocation, Node]]
@@ -151,44 +151,35 @@ def mend_broken(state: PartitionState, now_ns: int) -> bool:
 
 
 def _mend_places(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: int) -> None:
-    """Saves other places for members that lost theirs, or gives all places back if that is not possible or the gang is
-    another one now."""
+    """Saves other places for members that lost theirs, or gives all places back if that is not possible, a limit keeps
+    the gang back, or it is another one now."""
     state.gangs.broken.pop(unit_id, None)
+    application, lost = unit_id.application, [ask for ask in hold.members if ask.reservation is None]
     gone = any(state.requests.get(ask.key) is not ask or not ask.pending for ask in hold.members)
-    whole = unit_id.application.state not in UNSERVED and forms_unit(state, unit_id)
-    if gone or not whole or not covers_minimum(unit_id, hold.members):
-        give_back(state, unit_id)
+    whole = application.state not in UNSERVED and forms_unit(state, unit_id)
+    places: SavedPlaces | None = None
+    if not gone and whole and covers_minimum(unit_id, hold.members) and _may_mend(state, application, hold, lost):
+        places = find_saved_places(state, lost, find_least(hold))
+    if places is not None:
+        save_places(state, unit_id, places, now_ns)
+    # Places that are lost as soon as they are saved would be lost again.
+    if places is None or unit_id in state.gangs.broken:
+        savings.give_back(state, unit_id)
         return
-    lost = [ask for ask in hold.members if ask.reservation is None]
-    places = find_saved_places(state, lost, find_least(hold)) if lost else []
-    if places is None:
-        give_back(state, unit_id)
-        return
-    save_places(state, unit_id, places, now_ns)
     hold.lost = ()
     for ask in hold.members:
         if ask.reservation is not None:
             look_again(state, ask.reservation)
 
 
-def give_back(state: PartitionState, unit_id: UnitId) -> None:
-    """Gives back all places that are saved for the gang *unit_id*, which waits as a unit again."""
-    hold = state.gangs.holds.pop(unit_id)
-    state.gangs.broken.pop(unit_id, None)
-    if unit_id in state.gangs.vetting:
-        questions.call_off_vetting(state, unit_id)
-    for ask in hold.members:
-        if ask.reservation is not None:
-            end_reservation(state, ask.reservation, requeue=True)
-    unit = unit_id.find_unit()
-    if unit is not None:
-        # Members that had lost their places were back in line before, and were to wait for the others there.
-        activate_group(unit)
+def _may_mend(state: PartitionState, application: Application, hold: GangHold, lost: Sequence[Allocation]) -> bool:
+    """Tells whether all limits would let all members of *hold* be placed now, and places be saved for those *lost*."""
+    if exceeded_limit(state, application, list(hold.members)) is not None:
+        return False
+    return not lost or may_save_gang(state, application, lost)
 
 
 def should_preempt(state: PartitionState, hold: GangHold) -> bool:
     """Tells whether an attempt to preempt is due for the gang of *hold* and may help, because every member is owed its
-    guarantee. The gang gives its places back for it."""
-    if not any(ask.attempt_due for ask in hold.members):
-        return False
-    return all(owing_queues(ask, state.guarantee_mode) for ask in hold.members)
+    guarantee."""
+    return hold.due and all(owing_queues(ask, state.guarantee_mode) for ask in hold.members)

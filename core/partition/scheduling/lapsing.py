@@ -17,9 +17,9 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.partition.asks.limit_claims import lapse_below
 from kornel.core.partition.asks.reservations import end_reservation
-from kornel.core.partition.asks.savings import can_save, saved_on
+from kornel.core.partition.asks.savings import can_save, give_back, saved_on
 from kornel.core.partition.gangs.gang_record import GangHold
-from kornel.core.partition.scheduling.gang_savings import find_least, give_back
+from kornel.core.partition.scheduling.gang_savings import find_least
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import look_again
 

@@ -24,7 +24,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
 from kornel.core.partition.asks import finding
 from kornel.core.partition.asks.reservations import reserve_node
-from kornel.core.partition.asks.savings import can_save, may_save, saved_on
+from kornel.core.partition.asks.savings import can_save, give_back, may_save, saved_on
 from kornel.core.partition.scheduling import gang_places, gang_savings, lapsing
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries, pausing
@@ -246,7 +246,7 @@ def _save_for_gang(state: PartitionState, unit: AskGroup, now_ns: int) -> int:
     places = gang_savings.find_saved_places(state, members, least)
     if places is not None:
         if saver is not None:
-            gang_savings.give_back(state, saver)
+            give_back(state, saver)
         lapsing.watch_gang(state, unit.id, gang_savings.save_places(state, unit.id, places, now_ns))
     return 1 + len(members) // NODES_PER_UNIT + len(state.node_order) // NODES_PER_UNIT
 

@@ -107,7 +107,11 @@ class UnitDialogue:
     def _resume_attempt(self) -> None:
         """Make the attempt continue in the next slice."""
         unit_id = self._unit_id
-        if unit_id in self._state.gangs.holds:
+        hold = self._state.gangs.holds.get(unit_id)
+        if hold is not None and hold.by_age:
+            offer_attempt(self._state, next(iter(hold.members)))
+            return
+        if hold is not None:
             self._state.gangs.broken[unit_id] = None
             return
         unit = unit_id.find_unit()

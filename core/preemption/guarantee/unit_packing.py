@@ -6,7 +6,7 @@ It is for small problems, and ends after a limited amount of work; its answer th
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -87,29 +87,39 @@ class Packing:
         self._given_up = view.given_up
         self._devices = _DevicesLeft(view.given_up) if want_devices(members) else None
         for node in sorted(view.nodes.values(), key=lambda node: node.node_id):
-            if any(can_take_claim(node, ask) for ask in members):
+            if any(can_take_claim(node, ask) and node.could_hold_shape(ask.shape) for ask in members):
                 room = node.beside
                 self._rooms[node] = {t: room[t] for t in self._types}
+        self._members: dict[str, dict[Allocation, int]] = {}
+        """The members of each gang that may leave as a whole, each with its order, by the key of its candidate."""
         self._pool: list[list[Candidate]] = [[] for _ in CLASSES]
         for node in view.nodes.values():
             for level, part in enumerate(candidates.on_node(node)):
-                self._pool[level] += part
-        self._members: dict[str, dict[Allocation, int]] = {}
-        """The members of each gang that may leave as a whole, each with its order, by the key of its candidate."""
+                self._pool[level] += filter(self._can_help, part)
         self._gangs: list[list[Candidate]] = [[] for _ in CLASSES]
         for gang, orders in _list_gangs(candidates, terms):
             self._members[gang[3]] = orders
-            self._gangs[max(map(reluctance_of, orders))].append(gang)
+            if self._can_help(gang):
+                self._gangs[max(map(reluctance_of, orders))].append(gang)
         self._room: Final = terms.room
         self._bound = bound
         self._best: tuple[list[Candidate], dict[Allocation, Node]] | None = None
         self._work = 0
         self._rested_at = 0
         self.exhaustive = True
+        self._search: Iterator[None] = iter(())
+
+    def walk(self) -> None:
+        """Begins the walk."""
         self._search = self._search_classes()
 
+    def give_back_from(self, victims: Collection[Allocation]) -> None:
+        """Begins to give back whoever of *victims*, single tasks of a plan that was found otherwise, is not needed if
+        members run elsewhere."""
+        self._search = self._try_walk([c for part in self._pool for c in sorted(part) if c[4] in victims])
+
     def take_steps(self) -> bool:
-        """Takes some steps. Returns whether the walk has ended."""
+        """Takes some steps. Returns whether the search has ended."""
         until = self._work + STEPS_AT_ONCE
         while self._work < until:
             if self._work >= MOST_WORK:
@@ -126,6 +136,13 @@ class Packing:
         victims, nodes = self._best
         return self._describe_plan(victims, nodes, mends=mends)
 
+    def _can_help(self, victim: Candidate) -> bool:
+        """Tells whether *victim* frees room on a node where a member may run, or something that has to be freed
+        wherever members run."""
+        if any(member.node in self._rooms for member in self._leaves_of(victim)):
+            return True
+        return any(self._needs.base[i] > 0 for i, _ in victim[5].gains)
+
     def _search_classes(self) -> Iterator[None]:
         """Walks over growing sets of classes, first without whole gangs, until all members have places. Pauses after
         some work."""
@@ -140,8 +157,8 @@ class Packing:
                     for candidate in sorted(part)
                 ]
                 plain = self._walk((), pool)
-                yield from self._try_walk(plain.taken)
-                for first in () if self._best is not None else list_firsts(plain.kept, _alike):
+                spare = yield from self._try_walk(plain.taken)
+                for first in () if self._best is not None else list_firsts([*plain.kept, *spare], _alike):
                     ahead = {candidate[3] for candidate in first}
                     again = self._walk(first, [candidate for candidate in pool if candidate[3] not in ahead])
                     yield from self._try_walk(again.taken)
@@ -156,9 +173,13 @@ class Packing:
         self._work += len(pool)
         return walk
 
-    def _try_walk(self, taken: Sequence[Candidate]) -> Iterator[None]:
+    def _try_walk(self, taken: Sequence[Candidate]) -> Generator[None, None, Sequence[Candidate]]:
         """Gives back who of *taken* is not needed, from the last one on, and notes the others with the places of the
-        members if there are any. Pauses after some work."""
+        members if there are any. Pauses after some work.
+
+        Returns those given back if one of the others would leave only for a type that no guarantee covers: it may be
+        justified where one of these leaves instead of another.
+        """
         kept = list(taken)
         nodes = yield from self._find_places(kept)
         for at in range(len(kept) - 1, -1, -1) if nodes is not None else ():
@@ -166,8 +187,12 @@ class Packing:
             without = yield from self._find_places(rest)
             if without is not None:
                 kept, nodes = rest, without
-        if nodes is not None and (all(self._needs.owed) or self._are_justified(kept, nodes)):
-            self._best = kept, nodes
+        if nodes is None:
+            return ()
+        if not all(self._needs.owed) and not self._are_justified(kept, nodes):
+            return [victim for victim in taken if victim not in kept]
+        self._best = kept, nodes
+        return ()
 
     def _find_places(self, victims: Sequence[Candidate]) -> Generator[None, None, dict[Allocation, Node] | None]:
         """Returns a node for each member once *victims* have left; ``None``: they do not make enough room. Pauses after

@@ -3,7 +3,8 @@
 The members get their places one after the other: first in room that is open for all of them together, then each by the
 search for one ask, in the room that the members before it leave. The fence and the entitlement of the gang are those of
 one ask with the size of all members. At the end, victims that later ones have made superfluous are dropped. If this
-finds no plan, or only one with reluctant victims, and the gang is small, :mod:`.unit_packing` walks for all members.
+finds no plan, or only one with reluctant victims, and the gang is small, :mod:`.unit_packing` walks for all members. Of
+a plan of a small gang, victims that would not be needed if members stood elsewhere are dropped too.
 
 If members require a domain, one way (:mod:`.unit_domains`) after the other is tried until no other way can be better,
 and the best one is used.
@@ -133,6 +134,8 @@ class UnitSearch:
         self._ties = MOST_TIES
         """The number of ways that are still tried although they have no fewer victims than the best one."""
         self._packing: Packing | None = None
+        self._walked = False
+        """Tells whether the walk for all members has begun."""
         self._cut_short = False
         self._anywhere = False
         """Tells whether victims on any node may help."""
@@ -174,17 +177,22 @@ class UnitSearch:
             return None
         if self._ways:
             return None
-        # Members found one after the other may need somebody worse than all of them together do.
-        if self._greedy is None or any(is_bound(v) or reluctance_of(v) for v in self._greedy.victims):
+        # Members found one after the other may need somebody worse, or more victims, than all of them together do.
+        if self._should_walk() or (self._greedy is not None and len(self._greedy.victims) > 1):
             if is_small(view, self._members):
                 entitled = self._find_entitlement(strict)
-                assert not isinstance(entitled, Refusal), "looked at when the search began, and on paper only since"
+                if isinstance(entitled, Refusal):
+                    return entitled  # Something has changed since the search began.
                 assert self._fence is not None, "set when the search began"
                 self._packing = Packing(
                     strict, self._whole, self._members, self._fence, entitled, self._refused, tools.victims, self._bound
                 )
+                if self._greedy is None or find_whole_gangs(self._greedy.victims):
+                    self._begin_walk(self._packing)
+                else:
+                    self._packing.give_back_from(self._greedy.victims)
                 return None
-            self._cut_short = True
+            self._cut_short = self._cut_short or self._should_walk()
         return self._give_answer()
 
     def _begin_search(self, view: UnitView) -> Refusal | None:
@@ -399,7 +407,9 @@ class UnitSearch:
         after some work, as often as necessary."""
         assert self._fence is not None, "set when the search began"
         entitled = self._find_entitlement(view)
-        assert not isinstance(entitled, Refusal), "nothing has changed since the search began"
+        if isinstance(entitled, Refusal):
+            yield entitled  # Something has changed since the search began.
+            return
         ledger = _Freed(self._whole, self._fence, entitled, self._found)
         order = {
             victim: (reluctance_of(victim), adjusted, age_of(victim), victim.key)
@@ -443,11 +453,25 @@ class UnitSearch:
         assert self._packing is not None, "the caller has looked"
         if not self._packing.take_steps():
             return None
-        self._cut_short = not self._packing.exhaustive
         other = self._packing.make_plan(mends=self.mends)
         if other is not None and (self._greedy is None or _key_of(other) < _key_of(self._greedy)):
-            return replace(other, places=tuple(self._walk_nodes(view, index, other.places)))
+            self._greedy = replace(other, places=tuple(self._walk_nodes(view, index, other.places)))
+        if not self._walked and self._should_walk():
+            self._begin_walk(self._packing)
+            return None
+        self._cut_short = not self._packing.exhaustive or (self._cut_short and not self._walked)
         return self._give_answer()
+
+    def _should_walk(self) -> bool:
+        """Tells whether one walk for all members may find a plan where none is known, or one of a milder class."""
+        if self._greedy is None:
+            return True
+        victims = self._greedy.victims
+        return any(map(reluctance_of, victims)) or bool(find_whole_gangs(victims))
+
+    def _begin_walk(self, packing: Packing) -> None:
+        self._walked = True
+        packing.walk()
 
     def _give_answer(self) -> UnitPlan | Refusal:
         if self._greedy is not None:

@@ -25,6 +25,7 @@ from kornel.core.model.gang_units import GangUnit, UnitId, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.asks import moves, questions, reservations
+from kornel.core.partition.asks.savings import give_back, lift_saved
 from kornel.core.partition.books import ledger
 from kornel.core.partition.gangs.gang_record import GangHold
 from kornel.core.partition.state import PartitionState
@@ -133,9 +134,10 @@ def _is_proposing(state: PartitionState) -> bool:
 
 
 def serve_unit(
-    state: PartitionState, unit: GangUnit, members: Sequence[Allocation], why: NotPlaced, now_ns: int
+    state: PartitionState, unit: GangUnit | GangHold, members: Sequence[Allocation], why: NotPlaced, now_ns: int
 ) -> tuple[int, bool]:
     """Makes the gang of *unit*, whose *members* find no open room for all of them, try to preempt if an attempt is due.
+    It keeps places that it saves by age until there is a plan.
 
     Returns the cost in decisions, and whether the unit may stay where it is because it has preempted or continues to
     try.
@@ -186,6 +188,8 @@ def serve_unit(
     unit.no_attempt_is_due()
     if isinstance(found, UnitPlan):
         unit.refusal = None
+        if unit.id in state.gangs.holds:
+            give_back(state, unit.id)
         if proposing:
             state.gangs.proposed[unit.id] = UnitProposal(found)
             return drive.ATTEMPT_COST, False
@@ -205,7 +209,7 @@ def serve_unit(
     return drive.ATTEMPT_COST, False
 
 
-def _may_begin(state: PartitionState, unit: GangUnit, members: Sequence[Allocation], now_ns: int) -> bool:
+def _may_begin(state: PartitionState, unit: GangUnit | GangHold, members: Sequence[Allocation], now_ns: int) -> bool:
     """Tells whether an attempt of *unit* may begin now. If not, it notes the reason and the time when it may."""
     first = members[0]
     refused = _check_preconditions(state, members, now_ns)
@@ -253,8 +257,17 @@ def _check_preconditions(state: PartitionState, members: Sequence[Allocation], n
 def _advance_search(
     state: PartitionState, attempt: UnitAttempt, members: Sequence[Allocation], now_ns: int, *, mends: bool
 ) -> UnitPlan | Refusal | None:
-    """Takes one step of *attempt*. Returns a plan that may be carried out now, the refusal if there is none, or
-    ``None`` if further steps are needed or the shim is being asked."""
+    """Takes one step of *attempt*, as if *members* held nothing. Returns a plan that may be carried out now, the
+    refusal if there is none, or ``None`` if further steps are needed or the shim is being asked."""
+    with lift_saved(state, members) as nodes:
+        found = _take_step(state, attempt, members, now_ns, mends=mends)
+    state.guarantee.prospects.doubt_nodes(nodes)
+    return found
+
+
+def _take_step(
+    state: PartitionState, attempt: UnitAttempt, members: Sequence[Allocation], now_ns: int, *, mends: bool
+) -> UnitPlan | Refusal | None:
     search, refused = attempt.search, _refused_nodes(members)
     if search is None or not search.is_about(members, refused):
         search = attempt.search = UnitSearch(members, state.changes, mends=mends, refused=refused)
@@ -631,7 +644,7 @@ def _one_of_each_size(members: Sequence[Allocation]) -> list[Allocation]:
 
 
 def _tell_refusal(
-    state: PartitionState, unit: GangUnit, members: Sequence[Allocation], refusal: Refusal, now_ns: int
+    state: PartitionState, unit: GangUnit | GangHold, members: Sequence[Allocation], refusal: Refusal, now_ns: int
 ) -> None:
     """Record that no victims leave for the gang of *unit*, if the last outcome was another one."""
     first, unit.refusal = members[0], refusal

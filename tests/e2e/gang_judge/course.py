@@ -659,7 +659,10 @@ class Course(CallbackHandler):
             for name, tasks in self.held.items():
                 waited = [books.find(task.key) for task in tasks if task.ask.application_id != decision.application]
                 held[name] = [task for task in waited if task is not None and not task.node]
-            self.faults += judge_victims(books, decision, held)
+            # One gang at a time saves places by age, and another one may have done so a moment before.
+            alone = {name: [task for task in tasks if not task.ask.task_group] for name, tasks in held.items()}
+            faults = judge_victims(books, decision, held)
+            self.faults += faults if judge_victims(books, decision, alone) else []
         self.doubts.clear()
 
     def judge_preemptions(self) -> None:

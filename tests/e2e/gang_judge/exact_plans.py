@@ -230,13 +230,13 @@ def is_plan(
                 and any(task.devices for task in unit)
                 and _may_serve(books, application, entitlement, unit)
             )
-            for unit in _units(books, victims)
+            for unit in list_parcels(books, victims)
         ):
             return True
     return False
 
 
-def _units(books: Books, victims: Sequence[Task]) -> Iterator[list[Task]]:
+def list_parcels(books: Books, victims: Sequence[Task]) -> Iterator[list[Task]]:
     """Yields victims one by one, and those who leave as a whole gang together."""
     by_application: dict[str, list[Task]] = {}
     for task in victims:

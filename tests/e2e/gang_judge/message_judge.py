@@ -13,6 +13,7 @@ from tests.e2e.gang_judge.exact_plans import (
     is_plan,
     keeps_guarantees,
     list_candidates,
+    list_parcels,
 )
 from tests.e2e.gang_judge.shim_books import WHOLE, Application, Books, Task, add_up, path_of
 
@@ -57,7 +58,8 @@ def judge_victims(books: Books, decision: Decision, held: Mapping[str, Iterable[
         faults.append(f"a queue ends below its guarantee (law 2) by {decision.victims}")
     faults += _judge_gangs_left(books, victims)
     if decision.is_unit and held is not None and not faults:
-        faults += _judge_choice(books, application, members, victims, held)
+        others = {name: [task for task in tasks if task not in members] for name, tasks in held.items()}
+        faults += _judge_choice(books, application, members, victims, others)
     return faults
 
 
@@ -86,6 +88,10 @@ def _judge_choice(
         return [f"{wrong} may not be victims of {application.name}"]
     if not is_plan(books, application, members, entitlement, victims, held):
         return [f"{[task.key for task in victims]} are not enough for {application.name}, or not all needed"]
+    for parcel in list_parcels(books, victims):
+        rest = [task for task in victims if task not in parcel]
+        if is_plan(books, application, members, entitlement, rest, held):
+            return [f"{[task.key for task in rest]} of {[task.key for task in victims]} do for {application.name}"]
     best = find_best(books, application, members, held)
     if best is None:
         return [f"{application.name} has a plan that the exact search does not find"]
@@ -95,10 +101,10 @@ def _judge_choice(
         and breaks_minimum(books.applications[name], [task for task in victims if task.ask.application_id == name])
         for name in {task.ask.application_id for task in victims}
     )
-    chosen, better = (whole, opted_out, len(victims)), (bool(best.gangs), best.opted_out, len(best.victims))
+    chosen, better = (whole, opted_out), (bool(best.gangs), best.opted_out)
     if chosen > better:
         theirs, ours = sorted(task.key for task in victims), sorted(task.key for task in best.victims)
-        return [f"{application.name} takes {theirs} {chosen}, and {ours} {better} would do (gang, opted out, number)"]
+        return [f"{application.name} takes {theirs} {chosen}, and {ours} {better} would do (gang, opted out)"]
     return []
 
 

@@ -343,6 +343,17 @@ def complaints(books: Books, unit: Unit, gangs: Sequence[RunningGang], spread: S
     return found
 
 
+def could_stay(books: Books, unit: Unit, gangs: Sequence[RunningGang], victims: Victims) -> bool:
+    """Tells whether one of *victims*, or a gang that goes as a whole, could stay if the members stood otherwise."""
+    chosen = as_parcels(books, gangs, victims)
+    for at in range(len(chosen)):
+        rest = [*chosen[:at], *chosen[at + 1 :]]
+        going = [one for parcel in rest for one in parcel.victims]
+        if _lawful_spread(books, unit, gangs, rest, going) is not None:
+            return True
+    return False
+
+
 def fits_idle(books: Books, unit: Unit) -> bool:
     """Tells whether all members find room at once without anybody leaving, and every max admits them together."""
     one = unit.as_one()
