@@ -19,6 +19,7 @@ LOWEST, HIGHEST = -(2**31), 2**31 - 1
 def may_use(state: PartitionState, ask: Allocation, holder: Allocation, *, before: bool = True) -> bool:
     """Whether *ask* may use what is saved for *holder*. Not *before*: after it has been placed, when what its queues
     held at the time is not known, and a guarantee that it fits counts as owed."""
+    holder = stands_for(state, holder)
     if is_ahead(state, ask, holder):
         return True
     if holder.spec.required_node:
@@ -26,6 +27,15 @@ def may_use(state: PartitionState, ask: Allocation, holder: Allocation, *, befor
     owing = owed_by(state, ask, before=before)
     apart = [path for path in owing if not f"{holder.queue.path}.".startswith(f"{path}.")]
     return bool(apart) and not owed_by(state, holder, before=True)
+
+
+def stands_for(state: PartitionState, holder: Allocation) -> Allocation:
+    """The ask by whose importance what is saved for *holder* is judged: of a gang that saves places for all its
+    members, the least important one."""
+    hold = state.gangs.hold_of(holder)
+    if hold is None or not hold.by_age:
+        return holder
+    return max(hold.members, key=lambda member: (-member.spec.priority, member.order))
 
 
 def is_kept_below(state: PartitionState, ask: Allocation, pairs: Pairs = ()) -> bool:
