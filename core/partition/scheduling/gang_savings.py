@@ -19,7 +19,7 @@ from kornel.core.partition.books import ledger
 from kornel.core.partition.gangs.gang_record import BY_AGE, GangHold
 from kornel.core.partition.scheduling.gang_places import add_up, demand_of, exceeded_limit
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.gathering import covers_minimum, forms_unit
+from kornel.core.partition.waiting.gathering import covers_minimum, describe_missing, forms_unit
 from kornel.core.partition.waiting.rooms import UNSERVED, activate_group, look_again
 from kornel.core.policies.claim_order import comes_before, owing_queues
 
@@ -155,7 +155,8 @@ def _mend_places(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns:
     another one now."""
     state.gangs.broken.pop(unit_id, None)
     gone = any(state.requests.get(ask.key) is not ask or not ask.pending for ask in hold.members)
-    whole = unit_id.application.state not in UNSERVED and forms_unit(state, unit_id)
+    served = unit_id.application.state not in UNSERVED and forms_unit(state, unit_id)
+    whole = served and not describe_missing(unit_id, now_ns)
     if gone or not whole or not covers_minimum(unit_id, hold.members):
         give_back(state, unit_id)
         return

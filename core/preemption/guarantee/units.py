@@ -31,7 +31,7 @@ from kornel.core.partition.books import ledger
 from kornel.core.partition.gangs.gang_record import GangHold
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import failing
-from kornel.core.partition.waiting.gathering import forms_unit, is_gathering, minimum_by_group, minimum_of
+from kornel.core.partition.waiting.gathering import describe_missing, forms_unit, minimum_by_group
 from kornel.core.partition.waiting.rooms import UNSERVED, activate_group, look_again
 from kornel.core.policies import user_limits
 from kornel.core.policies.view import PartitionView
@@ -495,18 +495,7 @@ def _why_not_whole(state: PartitionState, unit_id: UnitId, now_ns: int) -> str:
         return f"the topology has no level {level}"
     if not forms_unit(state, unit_id):
         return "its members are placed one by one now"
-    waiting = [ask for ask in application.asks.values() if unit_id.includes_ask(ask)]
-    if unit_id.task_group:
-        least = minimum_of(unit_id)
-        short = is_gathering(unit_id, len(waiting), now_ns)
-        return f"members are missing: {len(waiting)} of {least} were asked for" if short else ""
-    announced = application.spec.placeholder_ask
-    total: dict[str, int] = {}
-    for ask in waiting:
-        for name, amount in ask.shape.resources.items():
-            total[name] = total.get(name, 0) + amount
-    missing = {name: most for name, most in (announced or {}).items() if total.get(name, 0) < most}
-    return f"members are missing: {format_quantities(missing)} of the announced is short" if missing else ""
+    return describe_missing(unit_id, now_ns)
 
 
 def _find_lost(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: int) -> list[Allocation]:
