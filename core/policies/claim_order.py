@@ -126,7 +126,12 @@ def is_let_through(ask: Allocation, claim: LimitClaim, mode: GuaranteeMode) -> b
     group = ask.group
     if ask is holder or (group is not None and group is holder.group):
         return True
-    return stands_before(ask, holder) or may_pass(ask, claim, mode)
+    if stands_before(ask, holder) or may_pass(ask, claim, mode):
+        return True
+    # Of equal asks, the one that has waited longest counts, which is not the first any more once that has lapsed.
+    if not ask.lapsed_ns or group is None or group.is_unit:
+        return False
+    return any(stands_before(equal, holder) for equal in group.unordered_asks())
 
 
 def owing_queues(ask: Allocation, mode: GuaranteeMode) -> tuple[Queue, ...]:

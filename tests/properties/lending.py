@@ -19,6 +19,7 @@ LOWEST, HIGHEST = -(2**31), 2**31 - 1
 def may_use(state: PartitionState, ask: Allocation, holder: Allocation, *, before: bool = True) -> bool:
     """Whether *ask* may use what is saved for *holder*. Not *before*: after it has been placed, when what its queues
     held at the time is not known, and a guarantee that it fits counts as owed."""
+    holder = stands_for(state, holder)
     if is_ahead(state, ask, holder):
         return True
     if holder.spec.required_node:
@@ -28,19 +29,29 @@ def may_use(state: PartitionState, ask: Allocation, holder: Allocation, *, befor
     return bool(apart) and not owed_by(state, holder, before=True)
 
 
+def stands_for(state: PartitionState, holder: Allocation) -> Allocation:
+    """The ask by whose importance what is saved for *holder* is judged: of a gang that saves places for all its
+    members, the least important one."""
+    hold = state.gangs.hold_of(holder)
+    if hold is None or not hold.by_age:
+        return holder
+    return max(hold.members, key=lambda member: (-member.spec.priority, member.order))
+
+
 def is_kept_below(state: PartitionState, ask: Allocation, pairs: Pairs = ()) -> bool:
     """Whether what others save below limits keeps *ask* back, if it needs *pairs* (empty: its own amounts). Of equal
-    asks of one application, the first is the one that is tried."""
+    asks of one application the first is the one that is tried, in the turn of the one that has waited longest."""
+    equals = [ask]
     if not pairs and ask.group is not None:
         ask = ask.group.first_ask()
+        equals = [ask] if ask.group is None or ask.group.is_unit else ask.group.asks()
     for claim in state.reserving.at_limits:
         holder = claim.ask
         ours = ask is holder or (ask.group is not None and ask.group is holder.group)
         firm = ask.triggered or (ask.reservation is not None and not ask.reservation.comes_last)
         if ours or firm or may_use(state, ask, holder) or holder.place is AskPlace.HELD:
             continue
-        since = [(max(one.created_ns, one.lapsed_ns), one.order) for one in (ask, holder)]
-        if since[0] < since[1] and not is_ahead(state, holder, ask):
+        if any(_waits_longer(one, holder) and not is_ahead(state, holder, one) for one in equals):
             continue
         for limit in claim.limits:
             if isinstance(limit, Queue):
@@ -53,6 +64,11 @@ def is_kept_below(state: PartitionState, ask: Allocation, pairs: Pairs = ()) -> 
                 if binds and t in most and amount and used + dict(claim.pairs).get(t, 0) + amount > most[t]:
                     return True
     return False
+
+
+def _waits_longer(one: Allocation, other: Allocation) -> bool:
+    since = [(max(ask.created_ns, ask.lapsed_ns), ask.order) for ask in (one, other)]
+    return since[0] < since[1]
 
 
 def is_ahead(state: PartitionState, ask: Allocation, other: Allocation) -> bool:

@@ -359,6 +359,8 @@ def test_what_is_foretold_of_an_application_comes_true(seed: int) -> None:
 # Those that hold room by age are served before all others.
 @example(3305, False)
 @example(20000285, False)
+# An ask that waited at the max of its queue saves what the lost node leaves there.
+@example(1238, True)
 def test_what_is_foretold_of_a_lost_node_comes_true(seed: int, waiting: bool) -> None:
     """What ran there is lost and asked for again: that and what waits already goes where the forecast says."""
     cluster = Cluster(seed, waiting=waiting)

@@ -11,6 +11,7 @@ from typing import Final
 
 from kornel.core.domain.ask_places import AskMove, AskPlace
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.gang_units import unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
 from kornel.core.partition.asks.limit_claims import end_saving_below
@@ -135,6 +136,8 @@ def resize_request(state: PartitionState, request: Allocation, shape: Shape) -> 
     # The reservation holds another amount now, for which there may be room at once.
     if reserved is not None:
         state.reserved_ready[reserved] = None
+        if state.gangs.hold_of(request) is not None:
+            state.gangs.broken[unit_of(request)] = None  # What was announced for the gang may be short now.
 
 
 def regroup_ask(state: PartitionState, ask: Allocation) -> None:

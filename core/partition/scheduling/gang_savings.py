@@ -19,7 +19,7 @@ from kornel.core.partition.books import ledger
 from kornel.core.partition.gangs.gang_record import BY_AGE, GangHold
 from kornel.core.partition.scheduling.gang_places import add_up, demand_of, exceeded_limit
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.gathering import covers_minimum, forms_unit
+from kornel.core.partition.waiting.gathering import covers_minimum, describe_missing, forms_unit
 from kornel.core.partition.waiting.rooms import UNSERVED, look_again
 from kornel.core.policies.claim_order import comes_before, owing_queues
 
@@ -156,9 +156,10 @@ def _mend_places(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns:
     state.gangs.broken.pop(unit_id, None)
     application, lost = unit_id.application, [ask for ask in hold.members if ask.reservation is None]
     gone = any(state.requests.get(ask.key) is not ask or not ask.pending for ask in hold.members)
-    whole = application.state not in UNSERVED and forms_unit(state, unit_id)
+    served = application.state not in UNSERVED and forms_unit(state, unit_id)
+    whole = served and not describe_missing(unit_id, now_ns) and covers_minimum(unit_id, hold.members)
     places: SavedPlaces | None = None
-    if not gone and whole and covers_minimum(unit_id, hold.members) and _may_mend(state, application, hold, lost):
+    if not gone and whole and _may_mend(state, application, hold, lost):
         places = find_saved_places(state, lost, find_least(hold))
     if places is not None:
         save_places(state, unit_id, places, now_ns)

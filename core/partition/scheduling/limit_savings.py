@@ -48,25 +48,19 @@ def is_due(state: PartitionState, now_ns: int) -> bool:
 def choose_savers(state: PartitionState, now_ns: int) -> int:
     """Lets those save for whom too little came free lately, in the line in which room is saved. Returns the cost in
     decisions."""
-    round_ = state.reserving
+    round_, waiters = state.reserving, find_waiters(state, now_ns)
     short, round_.short = round_.short, {}
     if round_.delay_ns is None:
         return 1
     found: dict[Allocation, Pairs] = {}
-    looked, again_ns = 0, 0
-    for limit, shapes in short.items():
-        for shape in shapes:
-            for group in limit.parked.get(shape, ()):
-                looked += 1
-                if not isinstance(group, AskGroup) or limit.admits(shape.pairs):
-                    continue
-                ask, pairs = _stands_for(group, now_ns - round_.delay_ns)
-                due_ns = waits_since(ask) + round_.delay_ns + 1
-                if now_ns >= due_ns:
-                    found[ask] = pairs
-                else:
-                    round_.short[limit] = shapes
-                    again_ns = min(again_ns or due_ns, due_ns)
+    looked, again_ns = len(waiters), 0
+    for limit, ask, pairs in waiters:
+        due_ns = waits_since(ask) + round_.delay_ns + 1
+        if now_ns >= due_ns:
+            found[ask] = pairs
+        else:
+            round_.short[limit] = short[limit]
+            again_ns = min(again_ns or due_ns, due_ns)
     # Those at whose limit somebody before them in the line wants to save do not save anywhere meanwhile.
     wanted: set[Queue | Account] = set()
     for ask in sorted(found, key=line_key):
@@ -78,6 +72,19 @@ def choose_savers(state: PartitionState, now_ns: int) -> int:
     if again_ns or looked > WAITERS_PER_UNIT:
         state.run_at(round_.choose_at_ns, _do_nothing)
     return 1 + looked // WAITERS_PER_UNIT
+
+
+def find_waiters(state: PartitionState, now_ns: int) -> list[tuple[Queue | Account, Allocation, Pairs]]:
+    """Returns the asks that may begin to save because too little came free lately below a limit, each with this limit
+    and the amounts that it needs there, whether they have waited long enough or not."""
+    latest_ns = now_ns - (state.reserving.delay_ns or 0)
+    return [
+        (limit, *_stands_for(group, latest_ns))
+        for limit, shapes in state.reserving.short.items()
+        for shape in shapes
+        for group in limit.parked.get(shape, ())
+        if isinstance(group, AskGroup) and not limit.admits(shape.pairs)
+    ]
 
 
 def _do_nothing(_now_ns: int) -> None:

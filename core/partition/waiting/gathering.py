@@ -14,6 +14,7 @@ from itertools import chain
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.gangs import HARD, survives_losses
+from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.domain.resources import NOTHING
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -112,6 +113,24 @@ def covers_minimum(unit_id: UnitId, members: Collection[Allocation]) -> bool:
         unit_id.includes_ask(ask) and ask not in members and counts[ask.spec.task_group] < least[ask.spec.task_group]
         for ask in unit_id.application.asks.values()
     )
+
+
+def describe_missing(unit_id: UnitId, now_ns: int) -> str:
+    """Returns, in words, which members *unit_id* have still to be asked for before they can be placed, whether those
+    that were hold places or not; an empty text: none has."""
+    application, task_group = unit_id
+    waiting = [ask for ask in application.asks.values() if unit_id.includes_ask(ask)]
+    if task_group:
+        least = minimum_of(unit_id)
+        short = is_gathering(unit_id, len(waiting), now_ns)
+        return f"members are missing: {len(waiting)} of {least} were asked for" if short else ""
+    total: dict[str, int] = {}
+    for ask in waiting:
+        for name, amount in ask.shape.resources.items():
+            total[name] = total.get(name, 0) + amount
+    announced = application.spec.placeholder_ask or NOTHING
+    missing = {name: most for name, most in announced.items() if total.get(name, 0) < most}
+    return f"members are missing: {format_quantities(missing)} of the announced is short" if missing else ""
 
 
 def is_gathering(unit_id: UnitId, size: int, now_ns: int) -> bool:

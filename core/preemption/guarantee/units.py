@@ -20,18 +20,21 @@ from kornel.core.domain.readable_amounts import format_count, format_quantities
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import NO_VICTIMS, Allocation, sum_amounts
+from kornel.core.model.applications import Application
 from kornel.core.model.domains import Domain
 from kornel.core.model.gang_units import GangUnit, UnitId, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.users import Account
 from kornel.core.partition.asks import moves, questions, reservations
 from kornel.core.partition.asks.savings import give_back, lift_saved
 from kornel.core.partition.books import ledger
 from kornel.core.partition.gangs.gang_record import GangHold
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import failing
-from kornel.core.partition.waiting.gathering import forms_unit, is_gathering, minimum_by_group, minimum_of
+from kornel.core.partition.waiting.gathering import describe_missing, forms_unit, minimum_by_group
 from kornel.core.partition.waiting.rooms import UNSERVED, activate_group, look_again
+from kornel.core.policies import user_limits
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.attempts import RETRY_NS, set_due
@@ -468,6 +471,10 @@ def _mend_hold(state: PartitionState, unit_id: UnitId, now_ns: int) -> None:
     if proposal is not None and set(lost) == set(proposal.plan.members) and _can_carry_out(state, proposal.plan):
         del state.gangs.broken[unit_id]
         return
+    full = _exceeded_account(unit_id.application, lost)
+    if full is not None:
+        call_off(state, unit_id, f"the limit of {full} keeps it back", now_ns)
+        return
     attempt = state.guarantee.unit_attempts.get(unit_id)
     if attempt is None:
         attempt = state.guarantee.unit_attempts[unit_id] = UnitAttempt(UnitDialogue(state, unit_id))
@@ -501,18 +508,7 @@ def _why_not_whole(state: PartitionState, unit_id: UnitId, now_ns: int) -> str:
         return f"the topology has no level {level}"
     if not forms_unit(state, unit_id):
         return "its members are placed one by one now"
-    waiting = [ask for ask in application.asks.values() if unit_id.includes_ask(ask)]
-    if unit_id.task_group:
-        least = minimum_of(unit_id)
-        short = is_gathering(unit_id, len(waiting), now_ns)
-        return f"members are missing: {len(waiting)} of {least} were asked for" if short else ""
-    announced = application.spec.placeholder_ask
-    total: dict[str, int] = {}
-    for ask in waiting:
-        for name, amount in ask.shape.resources.items():
-            total[name] = total.get(name, 0) + amount
-    missing = {name: most for name, most in (announced or {}).items() if total.get(name, 0) < most}
-    return f"members are missing: {format_quantities(missing)} of the announced is short" if missing else ""
+    return describe_missing(unit_id, now_ns)
 
 
 def _find_lost(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: int) -> list[Allocation]:
@@ -527,6 +523,13 @@ def _find_lost(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: i
     for name, least in minimum_by_group(unit_id).items():
         lost += [ask for ask in others if ask.spec.task_group == name][: max(0, least - there[name])]
     return lost
+
+
+def _exceeded_account(application: Application, lost: Sequence[Allocation]) -> Account | None:
+    """Returns the user or group whose limit does not let the members *lost* run, for which places are to be found,
+    beside what others of theirs hold and claim by now; ``None``: all limits do."""
+    wanted = sum_amounts(ask for ask in lost if not ask.triggered)
+    return user_limits.find_exceeded(application.accounts, tuple(wanted.items()))
 
 
 def _find_misplaced(state: PartitionState, hold: GangHold) -> list[Allocation]:

@@ -38,7 +38,7 @@ from kornel.core.partition.asks import finding, moves, savings
 from kornel.core.partition.asks.reservations import end_reservation, reserve_node
 from kornel.core.partition.books import ledger
 from kornel.core.partition.books.fair_terms import refresh_fair_terms, refresh_fair_terms_below
-from kornel.core.partition.scheduling import gang_turns, loans, placement, reserved, vetting
+from kornel.core.partition.scheduling import gang_turns, limit_savings, loans, placement, reserved, vetting
 from kornel.core.partition.scheduling.cycle import first_group, set_aside
 from kornel.core.partition.scheduling.gang_places import Places, find_places
 from kornel.core.partition.scheduling.missing_shares import MissingShares
@@ -145,6 +145,8 @@ class Sandbox:
                 self._keep_groups(application)
         for reservation in self.state.reservations.values():
             self._keep_ask(reservation.ask)
+        for claim in self.state.reserving.at_limits:
+            self._keep_ask(claim.ask)
 
     def _empty_rooms(self) -> None:
         state = self.state
@@ -231,6 +233,9 @@ class Sandbox:
             if state.reserved_ready:
                 yield from self._place_holders()
                 continue
+            if state.reserving.short and limit_savings.is_due(state, self.now_ns):
+                self._choose_savers()
+                continue
             group = first_group(state.root)
             if group is None:
                 return
@@ -247,6 +252,12 @@ class Sandbox:
                 vetting.refused_everywhere(state, ask, self.now_ns)
             elif found.reason is not Unschedulable.REQUIRED_NODE or not self._insist_on_node(ask, self.now_ns):
                 set_aside(state, group, found, self.now_ns)
+
+    def _choose_savers(self) -> None:
+        """Lets those save below limits for whom too little came free there (preemption.md B.7)."""
+        for _, ask, _ in limit_savings.find_waiters(self.state, self.now_ns):
+            self._keep_ask(ask)
+        limit_savings.choose_savers(self.state, self.now_ns)
 
     def _place_gang(self, unit: GangUnit) -> Iterator[tuple[Allocation, Node]]:
         """Places the gang of *unit* as its turn in the cycle would, or makes it wait; yields the placed members with

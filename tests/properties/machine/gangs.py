@@ -314,7 +314,11 @@ def _short_of_minimum(partition: PartitionView, placed: list[RequestView], left:
 
 
 def _stated_minimum(members: list[Allocation], group: str) -> int:
-    """Returns how many of a task group have to run: all of a hard gang, unless its first placeholder says otherwise."""
-    task_group = members[0].application.task_groups[group]
+    """Returns how many of a task group have to run, as far as they have been asked for: all of a hard gang, and one of
+    another one, unless its first placeholder says otherwise."""
+    application = members[0].application
+    task_group = application.task_groups[group]
     number = sum(member.spec.task_group == group for member in members)
-    return number if task_group.stated_minimum is None else min(number, task_group.stated_minimum)
+    if task_group.stated_minimum is not None:
+        return min(number, task_group.stated_minimum)
+    return number if application.spec.gang_style == "Hard" else min(number, 1)

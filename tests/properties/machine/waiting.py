@@ -44,10 +44,13 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
             elif running := running_members(view, ask.application):
                 raise ContractBroken("forgotten", f"{ask} waits for others of its gang, and {running} run")
             continue
-        if ask.reservation is not None and ask.spec.placeholder and is_at_rest(view, ask.spec.application_id):
+        held = state.gangs.hold_of(ask) is not None
+        if ask.spec.placeholder and (
+            held or (ask.reservation is not None and is_at_rest(view, ask.spec.application_id))
+        ):
             check_held_gang(state, view, ask, limits)
             continue
-        if not ask.spec.placeholder and state.gangs.hold_of(ask) is not None:
+        if held:
             continue  # It holds its place until all others of its group can run.
         if _is_kept_back(state, ask, limits):
             continue

@@ -31,7 +31,7 @@ from kornel.core.domain.effects import (
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.partition.engine import Engine
 from kornel.core.partition.state import PartitionState
-from tests.properties.lending import may_use
+from tests.properties.lending import may_use, stands_for
 from tests.properties.machine import books, gangs, plans, waiting
 from tests.properties.machine.contract import Contract
 from tests.properties.machine.journal import APPLY, CYCLE, END, PREEMPT, Call
@@ -56,7 +56,7 @@ class _Before(NamedTuple):
     counted: dict[str, frozenset[str]]
     swaps: dict[str, dict[str, frozenset[str]]]
     saved: dict[str, Allocation]
-    """The asks for which room is saved, and nobody leaves."""
+    """The asks for which room is saved, and nobody leaves, each with the one by whose importance this is judged."""
 
 
 class World:
@@ -179,7 +179,7 @@ class World:
             frozenset(name for s in partitions for name, r in s.requests.items() if r.replaces is not None),
             {s.name: counted(s) for s in partitions},
             {s.name: swapping(s) for s in partitions},
-            {claim.ask.key: claim.ask for s in partitions for claim in s.reservations.values() if claim.comes_last},
+            {r.ask.key: stands_for(s, r.ask) for s in partitions for r in s.reservations.values() if r.comes_last},
         )
 
     def _known(self, before: _Before) -> Known:

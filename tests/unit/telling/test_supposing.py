@@ -14,7 +14,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.resources import Resources
 from kornel.core.partition.engine import Engine
-from kornel.core.telling.what_if.supposition import Forecast, SupposeQuota
+from kornel.core.telling.what_if.supposition import Forecast, SupposeNodeLost, SupposeQuota
 from tests.reading import read
 
 PARTITION = "[rm]default"
@@ -68,3 +68,26 @@ def test_one_whose_victims_are_leaving_speaks_for_itself_only() -> None:
     engine.cycle(6 * SECOND, 100)
     ask(engine, "k1", 6, may_preempt=True)
     assert reasons(foretold(engine, 7)) == [("k0", 1, "ALREADY_TRIGGERED"), ("k1", 1, "NOT_UNDER_GUARANTEE")]
+
+
+def test_who_waits_below_a_limit_saves_there_what_a_lost_node_leaves() -> None:
+    """The smaller ask that is lost comes again, but not before the older one, which saves what is free (B.7)."""
+    engine = Engine()
+    queues = "[{name: root, submitacl: '*', queues: [{name: a, resources: {max: {vcore: 4}}}, {name: idle}]}]"
+    engine.apply(RegisterManager("rm", f"partitions: [{{name: default, queues: {queues}}}]"), 0)
+    nodes = tuple(NodeSpec(name, NodeAction.CREATE, PARTITION, capacity=FOUR) for name in ("n1", "n2"))
+    engine.apply(UpdateNodes("rm", nodes), 0)
+    engine.apply(UpdateApplications("rm", (ApplicationSpec("a", "root.a", PARTITION, "ann"),)), 0)
+    for key, vcore in (("other", 1000), ("small", 3000), ("large", 4000)):
+        spec = AllocationSpec(key, "a", PARTITION, Resources({"vcore": vcore}), key == "large")
+        engine.apply(UpdateAllocations("rm", (spec,)), 0)
+        engine.cycle(0, 100)
+    state = engine.partition(PARTITION)
+    assert state is not None
+    node = state.requests["small"].node
+    assert node is not None
+    assert node is not state.requests["other"].node
+    forecast = read(engine, PARTITION, 10 * SECOND).suppose(SupposeNodeLost(node.node_id))
+    assert not forecast.placed
+    assert [wait.key for wait in forecast.waits] == ["large", "small"]
+    assert not state.reserving.at_limits
