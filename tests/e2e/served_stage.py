@@ -157,10 +157,13 @@ class ServedStage(WallClockStage):
 
     async def _decide(self, once: bool) -> None:
         await self._move_clock()
+        applied = self.engine.applied
         self.engine.may_decide, self.engine.once = True, once
-        # Any message wakes the loop of the core.
+        # Any message wakes the loop of the core. It may decide before that: whoever sends the next request would take
+        # this one, still on its way, for its own.
         await self._talks[si.AllocationRequest].send(si.AllocationRequest(rmID=RM))
-        await until(lambda: not self.engine.may_decide, "the core to come to an end of its decisions")
+        done = "the core to come to an end of its decisions"
+        await until(lambda: self.engine.applied > applied and not self.engine.may_decide, done)
 
     async def _move_clock(self) -> None:
         assert self._core is not None

@@ -7,11 +7,13 @@ from typing import Final
 
 from kornel.core.domain.reasons import Outcome
 from tests.oracles.rules import guarantee, lowered_max, monitor, required_node
-from tests.oracles.rules.arithmetic import admits, fits
-from tests.oracles.rules.world import Task
+from tests.oracles.rules.arithmetic import adjusted, admits, fits
+from tests.oracles.rules.world import Amounts, Books, Task, ancestors, lowest_common
 from tests.properties.preemption_course import Course
+from tests.properties.rules_worlds import START_S
 
 PLACED_WITHIN_S: Final = 5
+SAVES_AFTER_S: Final = 2
 BOUNDED: Final = {Outcome.BUDGET_SPENT, Outcome.COOLING_DOWN, Outcome.LOOP}
 
 
@@ -68,6 +70,8 @@ class WaitingJudge:
             if self.course.outcomes.get(ask.key) in BOUNDED:
                 continue
             waits = f"{ask.key} {dict(ask.amounts)} of {ask.queue}"
+            if ask.key not in books.claims and self.is_kept_below(ask):
+                continue
             if self.has_room(ask):
                 self.course.complain(f"room: {waits} waits although it has room")
             elif ask.required_node:
@@ -96,6 +100,35 @@ class WaitingJudge:
             and ask.required_node in ("", name)
             and fits(ask.amounts, lambda t, name=name: books.open(name, t, ask.key))
             for name, node in books.nodes.items()
+        )
+
+    def is_kept_below(self, ask: Task) -> bool:
+        """Whether a max on the path of *ask* has no room for it beside what is saved there for somebody who stands
+        before it in the line (preemption.md B.7, "Below limits")."""
+        books = self.course.promised()
+        for holder in books.asks.values():
+            if holder.key == ask.key or not self.may_save_below(books, holder) or not stands_before(books, holder, ask):
+                continue
+            if guarantee.is_lent(books, holder, ask):
+                continue
+            for path in refusing(books, holder):
+                kept = {t: amount + holder.amounts.get(t, 0) for t, amount in ask.amounts.items() if amount}
+                if path in ancestors(ask.queue) and exceeds(books, path, kept, but=ask.key):
+                    return True
+        return False
+
+    def may_save_below(self, books: Books, holder: Task) -> bool:
+        """Whether *holder* is old enough, and could be placed once everybody has ended below the maxima."""
+        if holder.key in books.claims or self.course.now_s - max(holder.created, START_S) <= SAVES_AFTER_S:
+            return False
+        if any(
+            amount > books.queues[path].maximum.get(t, amount)
+            for path in ancestors(holder.queue)
+            for t, amount in holder.amounts.items()
+        ):
+            return False
+        return any(
+            guarantee.is_usable(books, holder, name) for name in books.nodes if holder.required_node in ("", name)
         )
 
     def judge_quiet_required(self, ask: Task, waits: str) -> None:
@@ -131,8 +164,42 @@ class WaitingJudge:
         if books.holds:
             return
         for ask in books.asks.values():
-            if ask.required_node or not admits(books, ask, books.used):
+            if ask.required_node or not admits(books, ask, books.used) or self.is_kept_below(ask):
                 continue
-            if any(guarantee.is_usable(books, ask, name) for name in books.nodes):
+            if any(could_hold(books, ask, name) for name in books.nodes):
                 self.course.complain(f"first in line: nothing is held for {ask.key}, nor for anybody")
                 return
+
+
+def could_hold(books: Books, ask: Task, node: str) -> bool:
+    """Whether *node*, which is open, has room for *ask* once everybody has ended who may run elsewhere."""
+    staying = [task for task, where in books.running.values() if where == node and task.required_node]
+    return guarantee.is_usable(books, ask, node) and all(
+        amount <= books.nodes[node].capacity[t] - sum(task.amounts.get(t, 0) for task in staying)
+        for t, amount in ask.amounts.items()
+        if amount
+    )
+
+
+def refusing(books: Books, ask: Task) -> list[str]:
+    """The queues on the path of *ask* whose max has no room for it."""
+    return [path for path in ancestors(ask.queue) if exceeds(books, path, ask.amounts, but=ask.key)]
+
+
+def exceeds(books: Books, path: str, amounts: Amounts, *, but: str) -> bool:
+    """Whether *amounts* carry the queue at *path* above its max, beside what others than *but* have claimed there."""
+    maximum = books.queues[path].maximum
+    return any(
+        amount and t in maximum and books.used(path, t) + books.claimed(path, t, but=but) + amount > maximum[t]
+        for t, amount in amounts.items()
+    )
+
+
+def stands_before(books: Books, ask: Task, other: Task) -> bool:
+    """Whether *ask* comes before *other* where their ways to the root meet, or has come earlier as its equal."""
+    meeting = lowest_common(ask.queue, other.queue)
+    ranks = [adjusted(books, one, meeting) for one in (ask, other)]
+    if ranks[0] != ranks[1]:
+        return ranks[0] > ranks[1]
+    came = [(one.created, list(books.asks).index(one.key)) for one in (ask, other)]
+    return came[0] < came[1]

@@ -14,7 +14,7 @@ from typing import Final
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.settings import SortPolicy
-from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim
+from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
@@ -169,12 +169,26 @@ def _has_node(state: PartitionState, ask: Allocation) -> bool:
         node = state.nodes.get(required)
         return node is not None and node.could_hold_shape(ask.shape)
     refused = ask.refused or ()
-    return any(node.node_id not in refused and _could_hold(node, ask) for node in state.node_order)
+    saves = _is_within_bound(state, ask)
+    return any(
+        node.has_room_for(ask.shape) or (saves and can_save(node, ask, _saved_before(node, ask)))
+        for node in state.node_order
+        if node.node_id not in refused
+    )
 
 
-def _could_hold(node: Node, ask: Allocation) -> bool:
-    before = [claim for claim in saved_on(node) if line_key(claim.ask) < line_key(ask)]
-    return node.has_room_for(ask.shape) or can_save(node, ask, before)
+def _saved_before(node: Node, ask: Allocation) -> list[Reservation]:
+    return [claim for claim in saved_on(node) if line_key(claim.ask) < line_key(ask)]
+
+
+def _is_within_bound(state: PartitionState, ask: Allocation) -> bool:
+    """Tells whether the bound on claims by age lets *ask* save room on a node beside those before it in the line. A
+    gang saves its places beside this bound."""
+    if isinstance(ask.group, GangUnit):
+        return True
+    key = line_key(ask)
+    before = [claim for claim in state.reserving.saved if claim.by_age and claim.least is None]
+    return sum(line_key(claim.ask) < key for claim in before) < state.reserving.most_saved(len(state.nodes))
 
 
 def _is_in_turn(ask: Allocation, pairs: Pairs, limit: Queue | Account) -> bool:

@@ -37,7 +37,9 @@ def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> bool
 
 def _may_pass_to(state: PartitionState, claim: Reservation, ask: Allocation) -> bool:
     holder, node = claim.ask, claim.node
-    if claim.comes_last or holder.place is AskPlace.HELD or state.gangs.hold_of(holder) is not None:
+    if claim.comes_last or holder.place is AskPlace.HELD or holder.spec.required_node:
+        return False
+    if state.gangs.hold_of(holder) is not None:
         return False
     if not node.schedulable or node.node_id in (ask.refused or ()) or node.node_id in ask.stuck.values():
         return False
