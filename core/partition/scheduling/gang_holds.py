@@ -3,7 +3,7 @@ B.11)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from kornel.core.domain.reasons import Unschedulable
@@ -87,8 +87,7 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
     nodes = {ask: ask.reservation.node for ask in members if ask.reservation is not None}
     if full:
         # Whoever waits by age also takes open room that serves it elsewhere.
-        claims = [ask.reservation for ask in members if ask.reservation is not None]
-        lacking = [claim.ask for claim in claims if not claim.node.fits_holder(claim)]
+        lacking = [claim.ask for node in full for claim in _find_lacking(node, held[node])]
         # Most often one of them has no open room at all, which is much cheaper to see.
         if any(state.node_order.first_fit(pairs) is None for pairs in {ask.shape.pairs: None for ask in lacking}):
             return
@@ -111,6 +110,18 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
         return
     del state.gangs.holds[unit_id]
     place_gang(state, application, places, now_ns)
+
+
+def _find_lacking(node: Node, claims: Iterable[Reservation]) -> list[Reservation]:
+    """Returns those of *claims* on *node* for which it has no room now beside the other ones."""
+    served: dict[Reservation, None] = {}
+    lacking: list[Reservation] = []
+    for claim in claims:
+        served[claim] = None
+        if not (node.fits_holder(claim) and node.fits_holders(served)):
+            del served[claim]
+            lacking.append(claim)
+    return lacking
 
 
 def _may_stay(state: PartitionState, application: Application, hold: GangHold) -> bool:
