@@ -3,7 +3,7 @@ B.11)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from kornel.core.domain.reasons import Unschedulable
@@ -92,6 +92,9 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
         if any(state.node_order.first_fit(pairs) is None for pairs in {ask.shape.pairs: None for ask in lacking}):
             return
         others = choose_places(state, lacking)
+        if others is not None and not _have_room_now({**nodes, **dict(others.nodes)}):
+            # What victims are about to leave covers what is saved on their nodes, so the rest there is open to others.
+            others = choose_places(state, lacking, [node for node in state.node_order if node not in held])
         if others is None:
             return
         nodes.update(others.nodes)
@@ -122,6 +125,14 @@ def _find_lacking(node: Node, claims: Iterable[Reservation]) -> list[Reservation
             del served[claim]
             lacking.append(claim)
     return lacking
+
+
+def _have_room_now(nodes: Mapping[Allocation, Node]) -> bool:
+    """Tells whether what is free on each of the *nodes* of members is enough for all members there at once."""
+    together: dict[Node, list[Allocation]] = {}
+    for ask, node in nodes.items():
+        together.setdefault(node, []).append(ask)
+    return all(amount <= node.free[t] for node, asks in together.items() for t, amount in add_up(asks))
 
 
 def _may_stay(state: PartitionState, application: Application, hold: GangHold) -> bool:
