@@ -165,6 +165,10 @@ def _mend_places(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns:
         give_back(state, unit_id)
         return
     save_places(state, unit_id, places, now_ns)
+    if unit_id in state.gangs.broken:
+        # Some end at once, because a limit keeps the gang back now: other places would end likewise.
+        give_back(state, unit_id)
+        return
     hold.lost = ()
     for ask in hold.members:
         if ask.reservation is not None:
