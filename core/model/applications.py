@@ -35,6 +35,7 @@ NO_GROUPS: Final[dict[GroupKey, AskGroup]] = {}
 NO_TASK_GROUPS: Final[dict[str, TaskGroup]] = {}
 NO_MEMBERS: Final[dict[str, GroupMembers]] = {}
 NOTHING_LENT: Final[dict[int, int]] = {}
+NO_SAVERS: Final[dict[Allocation, None]] = {}
 NOTHING_SPENT: Final[dict[tuple[SpentKind, str], dict[int, int]]] = {}
 NOBODY_WAITS: Final[Room] = {}
 """Empty containers, shared by all applications that have nothing to put into them, and never changed. Of a hundred
@@ -89,6 +90,7 @@ class Application:
         "real",
         "recorded_held_by_queue",
         "recorded_held_by_quota",
+        "savers",
         "set_back",
         "spec",
         "spent",
@@ -155,6 +157,8 @@ class Application:
         """The groups that wait for the end of the back-off."""
         self.held_count = 0
         """The number of asks that are held on a node while the shim is asked about them."""
+        self.savers = NO_SAVERS
+        """The asks of it that save room on nodes by age."""
         self.accounts: tuple[Account, ...] = ()
         """The accounts in which its usage is counted for limits of its user and group, the root's first."""
         self.limit_group: str | None = None

@@ -28,7 +28,7 @@ from kornel.core.partition.history.events import Recorder
 from kornel.core.partition.history.past import Past
 from kornel.core.partition.history.recent_victims import RecentVictims
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
-from kornel.core.policies.application_order import application_key, application_turn_key
+from kornel.core.policies.application_order import application_turn_key, newcomer_key
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
 from kornel.core.policies.queue_order import queue_turn_key
@@ -265,7 +265,7 @@ class PartitionState:
             order_key=application_turn_key if leaf else queue_turn_key,
         )
         if leaf and properties.sort_policy is SortPolicy.STATE_AWARE:
-            queue.newcomers = KeyedHeap(application_key)
+            queue.newcomers = KeyedHeap(newcomer_key)
         if parent is not None:
             parent.children[name] = queue
         self.queues[queue.path] = queue

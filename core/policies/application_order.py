@@ -39,6 +39,14 @@ def application_turn_key(application: Application) -> tuple[Any, ...]:
     return (rank, application.submitted_ns, application.application_id)
 
 
+def newcomer_key(application: Application) -> tuple[Any, ...]:
+    """Returns the sort key of *application* among those of a ``stateaware`` leaf that may start: like
+    :func:`application_key`, with the priorities of asks that save room, which lend none."""
+    _, *policy = application_turn_key(application)
+    priority = max([application.priority, *(ask.spec.priority for ask in application.savers)])
+    return (-priority if application.queue.properties.sort_by_priority else 0, *policy)
+
+
 def application_key(application: Application) -> tuple[Any, ...]:
     """Returns the sort key of *application* among those of its leaf that wait or hold room, by the priority that it
     shows instead of its rank."""

@@ -174,7 +174,8 @@ CONSTANTS: Final = {
     **named_of(allocations, "NONE_REFUSED", "NONE_STUCK", "NO_VICTIMS", "_NOT_DUE"),
     **named_of(
         applications,
-        *("NOBODY_WAITS", "NOTHING_LENT", "NOTHING_SPENT", "NO_GROUPS", "NO_MEMBERS", "NO_REQUESTS", "NO_TASK_GROUPS"),
+        *("NOBODY_WAITS", "NOTHING_LENT", "NOTHING_SPENT", "NO_GROUPS", "NO_MEMBERS", "NO_REQUESTS", "NO_SAVERS"),
+        "NO_TASK_GROUPS",
     ),
     **named_of(domains, "NOTHING_COUNTED"),
     **named_of(gang_units, "UNIT_SHAPE"),
@@ -187,7 +188,7 @@ CONSTANTS: Final = {
 """Objects that are compared by identity, and empty containers that many records share."""
 
 FUNCTIONS: Final = {
-    **named_of(application_order, "application_key", "application_turn_key"),
+    **named_of(application_order, "application_key", "application_turn_key", "newcomer_key"),
     **named_of(approval, "_decide_pairs", "_drop_question", "_name_nodes"),
     **named_of(autoscaling, "_look_regularly"),
     **named_of(backoff, "_begin_anew"),
@@ -378,7 +379,7 @@ MODEL: Final = (
         " backoff_room backoff_until_ns entered groups held_at held_count held_groups leaves_whole"
         " limit_group members missing offered_by order peak pending placeholder placeholder_count"
         " placeholder_deadline_ns preempted_count priority queue rank real recorded_held_by_queue"
-        " recorded_held_by_quota set_back spec spent started_ns state submitted_ns task_groups"
+        " recorded_held_by_quota savers set_back spec spent started_ns state submitted_ns task_groups"
         " timer_ns unschedulable user",
         defaults={"missing": 0},
     ),

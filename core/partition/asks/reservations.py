@@ -11,7 +11,7 @@ from kornel.core.partition.books import device_books, ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
 from kornel.core.partition.waiting.places import move_ask, offer_to_others, wait_in_line
-from kornel.core.partition.waiting.rooms import forget_reservation, park_without_node
+from kornel.core.partition.waiting.rooms import forget_reservation, note_saver, note_saver_no_more, park_without_node
 from kornel.core.partition.waiting.waking import wake_for_node
 from kornel.core.policies.claim_order import comes_before
 
@@ -39,6 +39,7 @@ def reserve_node(
     reservation = Reservation(ask, node, now_ns, by_age=by_age, least=least)
     if by_age:
         ledger.book_saving(ask)
+        note_saver(ask)
         state.reserving.aged += least is None
     if reservation.comes_last:
         state.reserving.saved[reservation] = None
@@ -81,6 +82,7 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
         hold.lost = (*hold.lost, (ask, reservation.node.node_id))
     if reservation.by_age:
         ledger.unbook_saving(ask)
+        note_saver_no_more(ask)
         state.reserving.aged -= reservation.least is None
         state.reserving.call_round()
     ask.reservation = None

@@ -25,7 +25,7 @@ from kornel.core.partition.gangs import audit as gangs_audit
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.places import refused_asks
 from kornel.core.partition.waiting.rooms import UNSERVED, Gate
-from kornel.core.policies.application_order import application_key
+from kornel.core.policies.application_order import newcomer_key
 
 
 def check(state: PartitionState) -> list[Broken]:
@@ -422,7 +422,7 @@ def _check_newcomers(leaf: Queue, held: KeyedHeap[Application]) -> list[Broken]:
     """Checks that *leaf* does not hold back the one application that may start now (``stateaware``)."""
     if leaf.allocating or not leaf.open():
         return []
-    first = min((a for a in leaf.applications.values() if _could_start(a)), key=application_key, default=None)
+    first = min((a for a in leaf.applications.values() if _could_start(a)), key=newcomer_key, default=None)
     waits = first is not None and first in held
     return [Broken("W", repr(leaf), f"holds back {first}, whose turn it is")] if waits else []
 
@@ -430,7 +430,7 @@ def _check_newcomers(leaf: Queue, held: KeyedHeap[Application]) -> list[Broken]:
 def _could_start(application: Application) -> bool:
     return (
         application.state is AppState.ACCEPTED
-        and application.priority != NOTHING_WAITS
+        and (application.priority != NOTHING_WAITS or bool(application.savers))
         and not application.backoff_until_ns
         and not isinstance(application.held_at, Account)
     )

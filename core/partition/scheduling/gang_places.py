@@ -128,10 +128,12 @@ def _without_kept(node: Node, members: Sequence[Allocation]) -> NodeDevices:
     return devices
 
 
-def exceeded_limit(state: PartitionState, application: Application, members: Sequence[Allocation]) -> NotPlaced | None:
+def exceeded_limit(
+    state: PartitionState, application: Application, members: Sequence[Allocation], priority: int | None = None
+) -> NotPlaced | None:
     """Returns the limit that all *members* together would exceed now: of applications, then of user and group, then of
-    queues."""
-    gate = admission.may_run(state, application)
+    queues. *priority*: of the least important member, if none is to be placed now."""
+    gate = admission.may_run(state, application, priority)
     if isinstance(gate, Queue):
         return NotPlaced(Unschedulable.APPLICATION_LIMIT, queue=gate)
     if gate is not None:

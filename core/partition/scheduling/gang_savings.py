@@ -35,7 +35,7 @@ def may_save_gang(state: PartitionState, application: Application, members: Sequ
     """
     if any(ask.spec.required_node or ask.spec.topology is not None for ask in members):
         return False
-    if exceeded_limit(state, application, members) is not None:
+    if exceeded_limit(state, application, members, members[-1].spec.priority) is not None:
         return False
     return ledger.saving_is_sound(members[0], add_up(members)) and savings.has_slot(state, members[0])
 

@@ -24,8 +24,8 @@ _NOT_RUNNING_YET: Final = frozenset({_ACCEPTED, AppState.RESUMING})
 
 def may_run(_state: PartitionState, application: Application, priority: int | None = None) -> Gate | None:
     """Returns the queue, user or group that keeps *application* from starting: by a limit, the root first, or a leaf
-    sorted ``stateaware`` because it is the turn of another one; ``None``: it may run. With *priority*: whatever keeps it
-    from starting with an ask of this priority, amounts left out."""
+    sorted ``stateaware`` because it is the turn of another one; ``None``: it may run. With *priority*: what keeps it
+    from starting with asks of this priority once there is room for these."""
     if application.state is not _ACCEPTED:
         return None
     # An application that is allocating counts at its queues already and needs no other slot there. The limit of its

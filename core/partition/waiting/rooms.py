@@ -24,8 +24,8 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import WaitsFor
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.domain.settings import SortPolicy
-from kornel.core.model.allocations import AskGroup, Reservation, Room
-from kornel.core.model.applications import NOBODY_WAITS, Application
+from kornel.core.model.allocations import Allocation, AskGroup, Reservation, Room
+from kornel.core.model.applications import NO_SAVERS, NOBODY_WAITS, Application
 from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
@@ -33,7 +33,7 @@ from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
 from kornel.core.partition.gangs.gang_record import GangRoom
 from kornel.core.partition.state import PartitionState
-from kornel.core.policies.application_order import application_key, application_turn_key
+from kornel.core.policies.application_order import application_key, application_turn_key, newcomer_key
 
 Gate = Queue | Account
 """A queue, user or group that may limit how many applications run or hold something."""
@@ -379,7 +379,7 @@ def filter_newcomers(leaf: Queue) -> None:
     if filters and leaf.newcomers is not None:
         leaf.newcomers.renew_keys()
     elif filters:
-        leaf.newcomers = KeyedHeap(application_key)
+        leaf.newcomers = KeyedHeap(newcomer_key)
         for application in leaf.applications.values():
             review_newcomer(application)
     elif leaf.newcomers is not None:
@@ -391,8 +391,8 @@ def filter_newcomers(leaf: Queue) -> None:
 def review_newcomer(application: Application) -> None:
     """Decides again whether *application* is among those of which one may start in its leaf.
 
-    A new application does not take the turn of others if its asks cannot be placed now, or if a limit of its user or
-    group, or its back-off, keeps it from starting.
+    A new application does not take the turn of others if its asks cannot be placed now, and save no room on nodes
+    either, or if a limit of its user or group, or its back-off, keeps it from starting.
     """
     leaf = application.queue
     newcomers = leaf.newcomers
@@ -401,7 +401,7 @@ def review_newcomer(application: Application) -> None:
     held_alone = isinstance(application.held_at, Account)
     if (
         application.state is AppState.ACCEPTED
-        and application.priority != NOTHING_WAITS
+        and (application.priority != NOTHING_WAITS or application.savers)
         and not application.backoff_until_ns
         and not held_alone
     ):
@@ -414,9 +414,25 @@ def review_newcomer(application: Application) -> None:
             offer_application(first)
 
 
+def note_saver(ask: Allocation) -> None:
+    """Notes that room is saved on a node for *ask* by age, for which it waits although it lends no priority."""
+    application = ask.application
+    application.savers = {**application.savers, ask: None}
+    if application.queue.newcomers is not None:
+        review_newcomer(application)
+
+
+def note_saver_no_more(ask: Allocation) -> None:
+    """Notes that no room is saved for *ask* by age any more."""
+    application = ask.application
+    application.savers = {other: None for other in application.savers if other is not ask} or NO_SAVERS
+    if application.queue.newcomers is not None:
+        review_newcomer(application)
+
+
 def may_start_next(application: Application, priority: int | None = None) -> bool:
     """Tells whether *application*, which does not run yet, is the one of its leaf that may start now (``stateaware``).
-    With *priority*: whether it would be if an ask of it with this priority, which a limit refuses, could be placed.
+    With *priority*: whether it would be if asks of it with this priority, for which there is no room, could be placed.
 
     An application that has begun to start, such as a gang with some placeholders, goes on before another one begins.
     """
@@ -429,7 +445,7 @@ def may_start_next(application: Application, priority: int | None = None) -> boo
     if first is application or priority is None:
         return first is application
     shown = -max(priority, application.priority) if leaf.properties.sort_by_priority else 0
-    return first is None or (shown, *application_turn_key(application)[1:]) < application_key(first)
+    return first is None or (shown, *application_turn_key(application)[1:]) < newcomer_key(first)
 
 
 def look_again(state: PartitionState, reservation: Reservation) -> None:

@@ -27,7 +27,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members, minimum_of
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies import user_limits
-from kornel.core.policies.application_order import application_key
+from kornel.core.policies.application_order import newcomer_key
 from kornel.core.policies.claim_order import find_savers
 from kornel.core.policies.gang_domains import choose_nodes
 from kornel.core.policies.gang_nodes import Candidates, Shortfall
@@ -145,7 +145,7 @@ def _turn_blockers(application: Application) -> Iterator[Blocker]:
     leaf = application.queue
     if leaf.newcomers is None or application.held_at is not leaf or not leaf.open():
         return
-    first = next(iter(leaf.allocating), None) or min(leaf.newcomers, key=application_key)
+    first = next(iter(leaf.allocating), None) or min(leaf.newcomers, key=newcomer_key)
     detail = f"one new application at a time may start here (stateaware), and it is the turn of {first.application_id}"
     numbers = Shortage("new applications", 1, 1, 1, 1)
     yield Blocker(BlockerKind.QUEUE_APPLICATIONS, Level.APPLICATION, leaf.path, detail, (numbers,), distance=1.0)

@@ -430,10 +430,14 @@ def _unlent(scene: Scene, waiter: Waiter) -> set[str]:
 
 
 def _gathers(scene: Scene, waiter: Waiter) -> bool:
-    """Tells whether *waiter* is part of a group that waits for the others to come."""
+    """Tells whether *waiter* is part of a group that waits for the others to come.
+
+    Whether it waits from when the last member came or from when none ran any more is not said: the later one counts.
+    """
     task = waiter.tasks[0]
+    since = max(waiter.since, scene.ended.get((task.application, task.group), 0))
     least = scene.applications[task.application].minimums.get(task.group, 0)
-    return not waiter.repairs and len(waiter.tasks) < least and scene.now - waiter.since <= GATHER_S
+    return not waiter.repairs and len(waiter.tasks) < least and scene.now - since <= GATHER_S
 
 
 def _is_earlier(scene: Scene, one: Waiter, other: Waiter) -> bool:

@@ -143,6 +143,8 @@ class Scene:
     strict: bool = False
     still: bool = False
     """Tells whether nothing of it changes any more once it was looked at."""
+    ended: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By application and task group, when a running member of it left last."""
     known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was worked out from queues and applications alone; copies share it."""
     _found: list[Waiter] | None = field(default=None, init=False, repr=False, compare=False)
@@ -155,6 +157,7 @@ class Scene:
             running=dict(self.running),
             leaving=dict(self.leaving),
             waiting=dict(self.waiting),
+            ended=dict(self.ended),
             states=dict(self.states),
             applications=dict(self.applications),
             still=True,
@@ -186,13 +189,17 @@ class Scene:
         """Returns a test for tasks in the queue *path* and below."""
         return lambda task, _: is_inside(self.leaf(task.application), path)
 
-    def claimed(self, t: str, counts: Callable[[Task], bool], *, but: Iterable[str] = ()) -> int:
+    def claimed(
+        self, t: str, counts: Callable[[Task], bool], *, but: Iterable[str] = (), bound: bool | None = None
+    ) -> int:
         """Returns what is firmly claimed of *t* by tasks that *counts* accepts, without those of the keys *but*.
 
         A claim on a node that the shim refuses its holder counts nowhere, because nothing will be placed there.
+        *bound*: whether claims count of asks that must run somewhere and for which nobody leaves (any more); ``None``:
+        as built.
         """
         able = [claim for claim in self.claims if claim.firm and claim.key in self.waiting]
-        if not built.BOUND_COUNT:
+        if not (built.BOUND_COUNT if bound is None else bound):
             served = set(self.leaving.values())
             able = [c for c in able if not self.waiting[c.key].required_node or c.key in served]
         keys = {claim.key for claim in able if claim.node not in self.waiting[claim.key].refused} - set(but)

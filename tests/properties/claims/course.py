@@ -166,6 +166,9 @@ class Course:
         return self._apply(UpdateAllocations(RM, releases=(entry,)))
 
     def _forget(self, key: str) -> None:
+        if key in self.scene.running:
+            task, _ = self.scene.running[key]
+            self.scene.ended[task.application, task.group] = self.scene.now
         for known in (self.scene.running, self.scene.waiting, self.scene.leaving, self.allowed):
             known.pop(key, None)
         self.departures = [(at, other) for at, other in self.departures if other != key]
@@ -320,7 +323,8 @@ class Course:
             waiter = before.waiter(group[0].key)
             placed = Waiter(group, repairs=waiter is not None and waiter.repairs)
             allowed = {what: used for task in group for what, used in self.allowed.pop(task.key, {}).items()}
-            self._find(checks.find_limit_passed(before, placed, allowed))
+            # A claim that ended in this slice may have ended before the placement.
+            self._find(checks.find_limit_passed(replace(before, claims=kept), placed, allowed))
             self._find(checks.find_closed_node(before, placed, places))
             self._find(checks.find_kept_room(replace(before, claims=kept), placed, places))
             self._find(checks.find_split_gang(before, placed))
