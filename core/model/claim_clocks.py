@@ -27,8 +27,8 @@ class ClaimClock:
             self.stalled_ns += now_ns - self._looked_ns
         self._looked_ns = now_ns
 
-    def restart(self) -> None:
-        """Counts anew from the last look on, because others whose turn is before it were served."""
+    def count_anew(self) -> None:
+        """Counts the time without progress anew from the last look on, because others whose turn is before it were served."""
         self.stalled_ns = 0
 
     def find_end(self, timeout_ns: int) -> int:

@@ -194,7 +194,7 @@ def wake_admitted(state: PartitionState, limit: Queue | Account) -> None:
             if not is_let_through(ask, claim, state.guarantee_mode):
                 continue
             if not comes_before(ask, claim.ask):
-                claim.clock.restart()  # The line goes on, so the holder does not stand still: its turn has not come.
+                claim.clock.count_anew()  # The line goes on, so the holder does not stand still: its turn has not come.
             if isinstance(waiter, AskGroup):
                 activate_group(waiter)
             else:
