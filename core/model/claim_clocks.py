@@ -28,7 +28,7 @@ class ClaimClock:
         self._looked_ns = now_ns
 
     def count_anew(self) -> None:
-        """Counts the time without progress anew from the last look on, because others whose turn is before it were served."""
+        """Counts the time without progress anew, because others whose turn is before it were served."""
         self.stalled_ns = 0
 
     def find_end(self, timeout_ns: int) -> int:
