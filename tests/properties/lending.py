@@ -21,7 +21,9 @@ def may_use(state: PartitionState, ask: Allocation, holder: Allocation, *, befor
     held at the time is not known, and a guarantee that it fits counts as owed."""
     holder = stands_for(state, holder)
     if is_ahead(state, ask, holder):
-        return True
+        only_repairs = not is_ahead(state, ask, holder, repairs=False)
+        if not only_repairs or owed_by(state, ask, before=before) or not owed_by(state, holder, before=True):
+            return True
     if holder.spec.required_node:
         return False
     owing = owed_by(state, ask, before=before)
@@ -71,8 +73,9 @@ def _waits_longer(one: Allocation, other: Allocation) -> bool:
     return since[0] < since[1]
 
 
-def is_ahead(state: PartitionState, ask: Allocation, other: Allocation) -> bool:
-    """Whether *ask* is more important where its way to the root meets that of *other*."""
+def is_ahead(state: PartitionState, ask: Allocation, other: Allocation, *, repairs: bool = True) -> bool:
+    """Whether *ask* is more important where its way to the root meets that of *other*, or as important and the only
+    one that *repairs* a gang."""
     ways = ask.queue.path.split("."), other.queue.path.split(".")
     shared = 0
     while all(len(way) > shared for way in ways) and ways[0][shared] == ways[1][shared]:
@@ -81,7 +84,13 @@ def is_ahead(state: PartitionState, ask: Allocation, other: Allocation) -> bool:
     inside = ask.application is other.application
     if not inside and not meeting.properties.sort_by_priority:
         return False
-    return _seen_from(state, ask, ways[0], shared) > _seen_from(state, other, ways[1], shared)
+    own, others = _seen_from(state, ask, ways[0], shared), _seen_from(state, other, ways[1], shared)
+    return own > others or (repairs and own == others and _repairs(ask) and not _repairs(other))
+
+
+def _repairs(ask: Allocation) -> bool:
+    members = ask.application.members.get(ask.spec.task_group)
+    return members is not None and members.short > 0
 
 
 def _seen_from(state: PartitionState, ask: Allocation, way: list[str], shared: int) -> int:
