@@ -10,8 +10,8 @@ FIRM_LOOK_AROUND = False
 GANGS_BORROW = False
 """A gang that is placed as a whole uses room that is saved for others (rule 3)."""
 GANGS_SAVE_PLACES = True
-"""A gang that has waited saves places by age for all its missing members (rules 5 and 6). Judged where nobody saves room
-on nodes, because one gang of a partition does so at a time."""
+"""A gang that has waited saves places by age for all its missing members (rules 5 and 6). Judged where nobody saves
+room on nodes, because one gang of a partition does so at a time."""
 LIMITS_SAVE = True
 """A waiter that a limit refuses saves what comes free below it (rule 3)."""
 MEMBERS_REPAIR = True
