@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Final
 
 import grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from kornel.core.client.calls import CoreUnreachable, describe_failure
 from kornel.core.client.channels import open_channel
@@ -15,7 +16,7 @@ from kornel.v1.events_pb2 import WatchEventsRequest, WatchEventsResponse
 from kornel.v1.events_pb2_grpc import EventServiceStub
 
 _OPTIONS = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
-_READY: Final = grpc.ChannelConnectivity.READY
+_NOT_REACHED: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _WORTH_ANOTHER_TRY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
@@ -32,12 +33,8 @@ def watch(
     *timeout_s*: the time limit of the connection. With *patient*, it keeps trying, because the core may still be
     starting.
     """
-    settled = {_READY} if patient else {_READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE}
     with open_channel(address, _OPTIONS) as channel:
-        tried = threading.Event()
-        channel.subscribe(lambda state: tried.set() if state in settled else None, try_to_connect=True)
-        if not tried.wait(timeout_s):
-            raise CoreUnreachable(f"no answer from {address} within {timeout_s:g} s; --timeout gives it more")
+        _connect(channel, address, timeout_s, patient=patient)
         began = False
         try:
             for response in EventServiceStub(channel).WatchEvents(request):
@@ -48,3 +45,17 @@ def watch(
             if began and isinstance(error, grpc.Call) and error.code() in _WORTH_ANOTHER_TRY:
                 raise StreamBroken(str(failure)) from error
             raise failure from error
+
+
+def _connect(channel: grpc.Channel, address: str, timeout_s: float, *, patient: bool) -> None:
+    """Makes a call that any core answers, because the stream itself has no time limit.
+
+    The states of a channel would say when it is connected, but they are watched by a thread that fails when the channel
+    is closed soon afterwards.
+    """
+    ask = HealthStub(channel).Check  # type: ignore[attr-defined]  # the type stubs leave it out
+    try:
+        ask(HealthCheckRequest(), timeout=timeout_s, wait_for_ready=patient)
+    except grpc.RpcError as error:
+        if isinstance(error, grpc.Call) and error.code() in _NOT_REACHED:
+            raise describe_failure(address, error) from error

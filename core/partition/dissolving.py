@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kornel.core.model.allocations import Allocation
-from kornel.core.model.applications import Application
+from kornel.core.model.applications import NO_SAVERS, Application
 from kornel.core.model.group_order import GroupOrder
 from kornel.core.model.nodes import Node
 from kornel.core.partition.state import PartitionState
@@ -55,6 +55,7 @@ def _release_application(application: Application) -> None:
     for group in application.groups.values():
         group.parked_at = None
     application.groups.clear()
+    application.savers = NO_SAVERS
     application.order = GroupOrder()
     application.asks.clear()
     application.allocations.clear()

@@ -156,6 +156,7 @@ def _mend_places(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns:
     state.gangs.broken.pop(unit_id, None)
     application, lost = unit_id.application, [ask for ask in hold.members if ask.reservation is None]
     gone = any(state.requests.get(ask.key) is not ask or not ask.pending for ask in hold.members)
+    gone = gone or any(ask.held_on is not None for ask in lost)  # While the shim is asked, it can save nothing else.
     served = application.state not in UNSERVED and forms_unit(state, unit_id)
     whole = served and not describe_missing(unit_id, now_ns) and covers_minimum(unit_id, hold.members)
     places: SavedPlaces | None = None
