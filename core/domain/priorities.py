@@ -16,12 +16,6 @@ REPAIR: Final = 0.25
 """The part of 1 by which the turn of an ask that repairs a gang comes before those of the same priority."""
 
 
-def exposed_rank(rank: float, offset: int, *, fenced: bool) -> float:
-    """Returns the rank that a queue has for its parent when *rank* is the highest below it: the priority that it shows,
-    with the same part of 1 on top."""
-    return exposed_priority(int(rank // 1), offset, fenced=fenced) + rank % 1
-
-
 def exposed_priority(base: int, offset: int, *, fenced: bool) -> int:
     """Returns the priority that a queue shows its parent when *base* is the highest that is lent below it."""
     if base == NOTHING_WAITS:

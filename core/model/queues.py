@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kornel.core.domain.access import NOBODY, AccessList
-from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority, exposed_rank
+from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority
 from kornel.core.domain.settings import PriorityPolicy, QueueProperties
 from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
@@ -305,12 +305,11 @@ class Queue:
         )
 
     def expose_rank(self, ranks: Iterable[float]) -> float:
-        """Returns the rank of this queue for its parent if *ranks* are those below."""
-        return exposed_rank(
-            max(ranks, default=NOTHING_WAITS),
-            self.properties.priority_offset,
-            fenced=self.properties.priority_policy is PriorityPolicy.FENCE,
-        )
+        """Returns the rank of this queue for its parent if *ranks* are those below: the priority that it shows, and the
+        part of 1 by which the highest of them exceeds its own."""
+        rank = max(ranks, default=NOTHING_WAITS)
+        priority = int(rank // 1)
+        return self.expose_priority((priority,)) + rank - priority
 
 
 Number = TypeVar("Number", int, float)

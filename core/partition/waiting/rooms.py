@@ -64,9 +64,10 @@ def activate_group(group: AskGroup) -> None:
         _park_for_back_off(group)
         return
     order.offer_group(group)
-    rank = group.lent if not application.missing else group.first_ask().turn_priority
-    if rank > application.rank:
-        application.set_rank(rank)
+    if application.missing:
+        application.update_rank()
+    elif group.lent > application.rank:
+        application.set_rank(group.lent)
     leaf = application.queue
     leaf.order.add(application)
     for queue in leaf.lineage():
@@ -295,6 +296,8 @@ def lend_priority(group: AskGroup) -> None:
             application.update_rank()
         if application.queue.newcomers is not None:
             review_newcomer(application)
+    elif group.application.missing and group in group.application.order.groups:
+        group.application.update_rank()  # The first ask may repair a gang although the one before did not.
 
 
 def lend_nothing(group: AskGroup) -> None:

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from kornel.core.model.callbacks import Callbacks
+from kornel.core.model.claim_clocks import ClaimClock
 from kornel.core.model.claims import Claims
 from kornel.core.model.devices import Device, NodeDevices
 from kornel.core.model.failures import FailureLog
@@ -33,7 +34,7 @@ from kornel.core.preemption.registry import KINDS
 
 PARTS: Final = frozenset(
     {
-        Callbacks, Claims, Device, FailureLog, GangHold, GangRecord, GangRoom, GovernorBooks, GroupMembers,
+        Callbacks, ClaimClock, Claims, Device, FailureLog, GangHold, GangRecord, GangRoom, GovernorBooks, GroupMembers,
         GroupOrder, KeyedHeap, NodeDevices, NodeGroup, NodeOrder, Pace, PaceOfKind, ReservingRecord, TaskGroup, Totals,
         Vetting, Window,
         *(record for kind in KINDS for record in kind.records),
