@@ -28,16 +28,16 @@ export class ClaimTable {
 }
 
 const COLUMNS = [
-  { key: "ask", title: "For", value: (one) => one.allocationKey, draw: (cell, one) => inLink(cell, "ask", one.allocationKey), width: "minmax(80px, 1.2fr)" },
-  { key: "application", title: "Application", value: (one) => one.applicationId, draw: (cell, one) => inLink(cell, "application", one.applicationId), width: "minmax(80px, 1fr)", wide: true },
-  { key: "on", title: "On", value: placeWords, draw: drawPlace, width: "minmax(80px, 1.2fr)" },
-  { key: "why", title: "Why", value: (one) => `${words(one.reason)}, ${one.kind}`, width: "132px", wide: true },
-  { key: "held", title: "Kept", value: (one) => amounts(one.held), width: "minmax(90px, 1.2fr)", wide: true },
-  { key: "missing", title: "Missing", value: (one) => amounts(one.missing) || "nothing", width: "minmax(80px, 1.2fr)" },
+  { key: "ask", title: "For", value: (one) => one.allocationKey, draw: (cell, one) => inLink(cell, "ask", one.allocationKey), width: "minmax(64px, 1.2fr)" },
+  { key: "application", title: "Application", value: (one) => one.applicationId, draw: (cell, one) => inLink(cell, "application", one.applicationId), width: "minmax(64px, 1fr)", wide: true },
+  { key: "on", title: "On", value: placeWords, draw: drawPlace, width: "minmax(64px, 1.2fr)" },
+  { key: "why", title: "Why", value: (one) => `${words(one.reason)}, ${one.kind}`, width: "112px", wide: true },
+  { key: "held", title: "Kept", value: (one) => amounts(one.held), width: "minmax(64px, 1.2fr)", wide: true },
+  { key: "missing", title: "Missing", value: (one) => amounts(one.missing) || "nothing", width: "minmax(64px, 1.2fr)" },
   { key: "victims", title: "Victims", value: (one) => one.victims ?? 0, text: (one) => one.victims ?? "–", number: true, width: "58px", wide: true },
-  { key: "since", title: "Since", value: (one) => one.since, text: (one) => `${since(one.since)} ago`, number: true, width: "104px", wide: true },
-  { key: "idle", title: "No progress", value: (one) => one.idle ?? 0, text: (one) => span((one.idle ?? 0) / 1e6), number: true, width: "92px" },
-  { key: "lapses", title: "Lapses", value: (one) => one.lapses ?? Infinity, text: (one) => (one.lapses ? moment(one.lapses) : "–"), number: true, width: "148px", wide: true },
+  { key: "since", title: "Since", value: (one) => one.since, text: (one) => `${since(one.since)} ago`, number: true, width: "84px", wide: true },
+  { key: "idle", title: "No progress", value: (one) => one.idle ?? 0, text: (one) => span((one.idle ?? 0) / 1e6), number: true, width: "88px" },
+  { key: "lapses", title: "Lapses", value: (one) => one.lapses ?? Infinity, text: (one) => (one.lapses ? moment(one.lapses) : "–"), number: true, width: "140px", wide: true },
 ];
 
 /** Returns what a claim is on in words: a node without its kind. */
