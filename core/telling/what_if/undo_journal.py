@@ -17,6 +17,7 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any, Final
 
+from kornel.core.model.allocations import LimitClaim
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.claim_clocks import ClaimClock
 from kornel.core.model.claims import Claims
@@ -35,7 +36,7 @@ from kornel.core.preemption.registry import KINDS
 PARTS: Final = frozenset(
     {
         Callbacks, ClaimClock, Claims, Device, FailureLog, GangHold, GangRecord, GangRoom, GovernorBooks, GroupMembers,
-        GroupOrder, KeyedHeap, NodeDevices, NodeGroup, NodeOrder, Pace, PaceOfKind, ReservingRecord, TaskGroup, Totals,
+        GroupOrder, KeyedHeap, LimitClaim, NodeDevices, NodeGroup, NodeOrder, Pace, PaceOfKind, ReservingRecord, TaskGroup, Totals,
         Vetting, Window,
         *(record for kind in KINDS for record in kind.records),
     }
