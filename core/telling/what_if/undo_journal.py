@@ -35,9 +35,9 @@ from kornel.core.preemption.registry import KINDS
 
 PARTS: Final = frozenset(
     {
-        Callbacks, ClaimClock, Claims, Device, FailureLog, GangHold, GangRecord, GangRoom, GovernorBooks, GroupMembers,
-        GroupOrder, KeyedHeap, LimitClaim, NodeDevices, NodeGroup, NodeOrder, Pace, PaceOfKind, ReservingRecord, TaskGroup, Totals,
-        Vetting, Window,
+        Callbacks, ClaimClock, Claims, Device, FailureLog, GangHold, GangRecord, GangRoom, GovernorBooks,
+        GroupMembers, GroupOrder, KeyedHeap, LimitClaim, NodeDevices, NodeGroup, NodeOrder, Pace, PaceOfKind,
+        ReservingRecord, TaskGroup, Totals, Vetting, Window,
         *(record for kind in KINDS for record in kind.records),
     }
 )  # fmt: skip
