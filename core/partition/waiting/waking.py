@@ -122,7 +122,7 @@ def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
     """Tells whether *node* has room for *ask* if it uses what is saved there for those whom it may pass, whatever the
     shim has refused."""
     claims = node.claims
-    if claims is None:
+    if claims is None or any(node.free[t] < amount for t, amount in ask.shape.pairs):
         return False
     mode = state.guarantee_mode
     saved = [claim for claim in claims.reservations.values() if claim.comes_last]
