@@ -89,6 +89,12 @@ class Account:
         self.held_back: dict[Queue, KeyedHeap[Application]] = {}
         """The applications that may not start because too many hold something, by leaf."""
 
+    @property
+    def max(self) -> Mapping[int, int]:
+        """The amounts that the user or group may hold, by type index, as of a queue; types without limit are left
+        out."""
+        return self.limit.max
+
     def admits(self, pairs: Pairs) -> bool:
         """Tells whether *pairs* fit under this limit beside what is used and claimed. A type that is above its limit
         has no room; a type without limit always has."""

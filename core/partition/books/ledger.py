@@ -398,11 +398,10 @@ def saving_is_sound(ask: Allocation, pairs: Pairs) -> bool:
     under the limits of its user and group, if everything claimed and saved were placed."""
     # The root is left out: its max is the size of the cluster, and the ask waits precisely because too little of the
     # cluster is free.
-    bounds: list[tuple[Queue | Account, Mapping[int, int]]] = [(queue, queue.max) for queue in ask.queue.lineage()[:-1]]
-    bounds += [(account, account.limit.max) for account in ask.application.accounts]
+    limits: list[Queue | Account] = [*ask.queue.lineage()[:-1], *ask.application.accounts]
     return not any(
-        t in most and holder.used[t] + holder.claimed[t] + holder.saved[t] + amount > most[t]
-        for holder, most in bounds
+        t in limit.max and limit.used[t] + limit.claimed[t] + limit.saved[t] + amount > limit.max[t]
+        for limit in limits
         for t, amount in pairs
     )
 

@@ -145,8 +145,7 @@ def _can_come_true(state: PartitionState, ask: Allocation, pairs: Pairs, limits:
     if application.state in UNSERVED or application.backoff_until_ns or state.reserving.delay_ns is None:
         return False
     for limit in limits:
-        most = limit.max if isinstance(limit, Queue) else limit.limit.max
-        if any(amount > most.get(t, amount) for t, amount in pairs):
+        if any(amount > limit.max.get(t, amount) for t, amount in pairs):
             return False
     if application.state is AppState.ACCEPTED and admission.may_run(state, application, ask.spec.priority) is not None:
         return False
@@ -274,7 +273,7 @@ def _keeps_back(claim: LimitClaim) -> bool:
         return False
     group = claim.ask.group
     for limit in claim.limits:
-        most = limit.max if isinstance(limit, Queue) else limit.limit.max
+        most = limit.max
         for shape, room in limit.parked.items():
             free = any(limit.used[t] < most.get(t, 0) for t, _ in shape.pairs)
             if free and not shape.no_room and any(waiter is not group for waiter in room):

@@ -130,8 +130,7 @@ def note_short(state: PartitionState, limit: Gate, shapes: tuple[Shape, ...]) ->
     it is: they may begin to save there, because otherwise smaller asks would take it."""
     if state.reserving.delay_ns is None:
         return
-    most = limit.max if isinstance(limit, Queue) else limit.limit.max
-    left = {t: room - limit.used[t] for t, room in most.items() if limit.used[t] < room}
+    left = {t: room - limit.used[t] for t, room in limit.max.items() if limit.used[t] < room}
     short = [shape for shape in shapes if any(t in left and amount > left[t] for t, amount in shape.pairs)]
     if short:
         round_ = state.reserving
