@@ -254,6 +254,10 @@ class PartitionState:
         applies."""
         heappush(self.timers, (when_ns, self.next_number(), action))
 
+    def run_slice_at(self, when_ns: int) -> None:
+        """Has a slice run at or after *when_ns*, in which a step of the cycle is due."""
+        self.run_at(when_ns, _do_nothing)
+
     def new_queue(self, name: str, parent: Queue | None, *, leaf: bool, properties: QueueProperties) -> Queue:
         """Returns a new queue of this partition, added below *parent* and to the index by path."""
         queue = Queue(
@@ -291,3 +295,7 @@ class PartitionState:
         for application in self.applications.values():
             application.widen_amounts(width)
         self.node_order.widen_amounts(width)
+
+
+def _do_nothing(_now_ns: int) -> None:
+    """Stands for the slice that a timer brings about."""

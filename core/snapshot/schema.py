@@ -100,6 +100,7 @@ from kornel.core.model.shapes import ResourceTypes, Shape, estimate_size
 from kornel.core.model.task_groups import GroupMembers, TaskGroup
 from kornel.core.model.users import Account, AccountKind, FreedSlot, Limit, QueueLimits
 from kornel.core.partition import lifecycle
+from kornel.core.partition import state as partition_state
 from kornel.core.partition.configuration import configure
 from kornel.core.partition.gangs import approval, placeholders, shortfalls
 from kornel.core.partition.gangs.gang_record import GangHold, GangRecord, GangRoom, Vetting
@@ -114,7 +115,6 @@ from kornel.core.partition.scheduling import (
     gang_vetting,
     lapsing,
     limit_savings,
-    loans,
     reserving,
     vetting,
 )
@@ -202,8 +202,8 @@ FUNCTIONS: Final = {
     **named_of(inquiries, "_put_in_turn"),
     **named_of(lifecycle, "_end_state", "_expire_rejected"),
     **named_of(lapsing, "_look_at", "_look_at_gang"),
-    **named_of(limit_savings, "_do_nothing", "_look_at"),
-    **named_of(loans, "_do_nothing"),
+    **named_of(limit_savings, "_look_at"),
+    "partition.scheduling.loans._do_nothing": partition_state._do_nothing,
     **named_of(monitor_drive, "_begin_round", "_look_at_served"),
     **named_of(pacing, "_offer_again"),
     **named_of(pausing, "_look_at_refusals"),

@@ -86,11 +86,13 @@ def set_gang_aside(
     if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
         hold_back(unit.application, gate)
     elif why.account is not None:
-        park_below_limit(unit, shape_together(state, members), why.account)
-        note_short(state, why.account, (shape_together(state, members),))
+        together = shape_together(state, members)
+        park_below_limit(unit, together, why.account)
+        note_short(state, why.account, (together,))
     elif why.queue is not None:
-        park_below_quota(unit, shape_together(state, members), why.queue)
-        note_short(state, why.queue, (shape_together(state, members),))
+        together = shape_together(state, members)
+        park_below_quota(unit, together, why.queue)
+        note_short(state, why.queue, (together,))
     else:
         demand, _ = demand_of(members)
         room = state.gangs.rooms.get(demand)

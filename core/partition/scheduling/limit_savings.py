@@ -70,7 +70,7 @@ def choose_savers(state: PartitionState, now_ns: int) -> int:
     round_.choose_not_before_ns = now_ns + PAUSE_PER_WAITER_NS * max(0, looked - WAITERS_PER_UNIT)
     round_.choose_at_ns = max(again_ns, round_.choose_not_before_ns)
     if again_ns or looked > WAITERS_PER_UNIT:
-        state.run_at(round_.choose_at_ns, _do_nothing)
+        state.run_slice_at(round_.choose_at_ns)
     return 1 + looked // WAITERS_PER_UNIT
 
 
@@ -85,10 +85,6 @@ def find_waiters(state: PartitionState, now_ns: int) -> list[tuple[Queue | Accou
         for group in limit.parked.get(shape, ())
         if isinstance(group, AskGroup) and not limit.admits(shape.pairs)
     ]
-
-
-def _do_nothing(_now_ns: int) -> None:
-    """Stands for the slice that a timer brings about."""
 
 
 def _stands_for(group: AskGroup, latest_ns: int) -> tuple[Allocation, Pairs]:

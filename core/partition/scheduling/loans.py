@@ -68,12 +68,8 @@ def review_loans(state: PartitionState, now_ns: int) -> int:
     cost = 1 + len(nodes) // NODES_PER_UNIT + looked // WAITERS_PER_UNIT
     if cost > 1:
         round_.review_after_ns = now_ns + PAUSE_PER_UNIT_NS * cost
-        state.run_at(round_.review_after_ns, _do_nothing)
+        state.run_slice_at(round_.review_after_ns)
     return cost
-
-
-def _do_nothing(_now_ns: int) -> None:
-    """Stands for the slice that a timer brings about."""
 
 
 def _nodes(state: PartitionState) -> dict[Node, None]:
