@@ -117,6 +117,10 @@ class Stream(VirtualCluster):
             del self.waiting[large]
         return 20
 
+    def note_victim(self, spec: AllocationSpec) -> None:
+        """Fails, because no ask may preempt here."""
+        raise AssertionError(f"{spec.key} was preempted")
+
     def play(self) -> dict[str, int]:
         """Returns how many members of those that are large still wait in the end."""
         while self.now <= COME_AT_S or (self.waiting and self.now <= COME_AT_S + PLACED_WITHIN_S):

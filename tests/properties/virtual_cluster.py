@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
@@ -17,7 +18,7 @@ SECOND: Final = 10**9
 LEAVES_AFTER_S: Final = 3
 
 
-class VirtualCluster:
+class VirtualCluster(ABC):
     """An engine with its clock. Tasks end one by one, and the engine decides after each of them."""
 
     def __init__(self, configuration: str) -> None:
@@ -32,10 +33,11 @@ class VirtualCluster:
         """The second in which the cluster is."""
         return self.now_ns // SECOND
 
+    @abstractmethod
     def note_start(self, spec: AllocationSpec) -> int:
         """Returns for how many seconds the task that has been placed runs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def note_victim(self, spec: AllocationSpec) -> None:
         """Deals with a task that has left as a victim."""
 
