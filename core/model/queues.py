@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation, LimitClaim, Room
     from kornel.core.model.applications import Application
 
+Number = TypeVar("Number", int, float)
+
 
 @dataclass(frozen=True, slots=True)
 class DynamicTerms:
@@ -310,9 +312,6 @@ class Queue:
         rank = max(ranks, default=NOTHING_WAITS)
         priority = int(rank // 1)
         return self.expose_priority((priority,)) + rank - priority
-
-
-Number = TypeVar("Number", int, float)
 
 
 def _exchange_priority(counts: dict[Number, int], before: Number, now: Number) -> None:

@@ -13,6 +13,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import UnitId, unit_of
 from kornel.core.model.task_groups import TaskGroup
 from kornel.core.partition.asks import moves, questions
+from kornel.core.partition.gangs import shortfalls
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import forms_unit
 from kornel.core.preemption import attempts, eviction
@@ -133,22 +134,25 @@ def regroup_members(state: PartitionState, application: Application) -> None:
         attempts.watch(state, ask)
 
 
-def member_placed(state: PartitionState, member: Allocation) -> None:
-    """Makes waiting members ordinary asks if *member* is the first of their gang to run."""
+def member_placed(state: PartitionState, member: Allocation, now_ns: int) -> None:
+    """Makes waiting members ordinary asks if *member* is the first of their gang to run, and counts it if it was
+    missing."""
     application = member.application
     for unit_id in (UnitId(application, ""), UnitId(application, member.spec.task_group)):
         if unit_id.key in application.groups and not forms_unit(state, unit_id):
             regroup_members(state, application)
+    shortfalls.note_start(state, member, now_ns)
 
 
-def member_gone(state: PartitionState, member: Allocation) -> None:
-    """Makes waiting members be placed together again if *member* was the last of its gang, or task group, that ran."""
+def member_gone(state: PartitionState, member: Allocation, now_ns: int, *, lost: bool) -> None:
+    """Makes waiting members be placed together again if *member* was the last of its gang, or task group, that ran, and
+    counts it as missing if it was *lost*: to preemption, with its node, or because the shim could not start it."""
     application, members = member.application, member.application.members_in(member.spec.task_group)
-    if members.running:
-        return
-    members.gather_until_ns = None
-    if application.asks and (application.task_groups or application.spec.gang_style == HARD):
-        regroup_members(state, application)
+    if not members.running:
+        members.gather_until_ns = None
+        if application.asks and (application.task_groups or application.spec.gang_style == HARD):
+            regroup_members(state, application)
+    shortfalls.note_end(state, member, now_ns, lost=lost)
 
 
 def _regroup_asks(state: PartitionState, task_group: TaskGroup) -> None:

@@ -25,7 +25,7 @@ from kornel.core.partition.asks import instances, moves, questions
 from kornel.core.partition.asks.answers import answer_release
 from kornel.core.partition.asks.savings import review_savings
 from kornel.core.partition.configuration import offered_types
-from kornel.core.partition.gangs import pools, shortfalls
+from kornel.core.partition.gangs import pools
 from kornel.core.partition.intake import device_faults, handshake, removal
 from kornel.core.partition.scheduling import placement
 from kornel.core.partition.state import PartitionState
@@ -285,8 +285,7 @@ def _take_entry(state: PartitionState, spec: AllocationSpec, shape: Shape, now_n
             lifecycle.allocation_recovered(state, application, now_ns)
             placement.place_unchecked(state, request, state.nodes[spec.node_id], now_ns)
             if spec.task_group:
-                pools.member_placed(state, request)
-                shortfalls.note_start(state, request, now_ns)
+                pools.member_placed(state, request, now_ns)
             _note_unchecked(state, request, now_ns)
         else:
             _add_ask(state, application, spec, shape, now_ns)
@@ -306,8 +305,7 @@ def _take_entry(state: PartitionState, spec: AllocationSpec, shape: Shape, now_n
         request.devices = given
         placement.bind(state, request, state.nodes[spec.node_id], now_ns)
         if request.spec.task_group:
-            pools.member_placed(state, request)
-            shortfalls.note_start(state, request, now_ns)
+            pools.member_placed(state, request, now_ns)
     if resized or placed:
         _note_unchecked(state, request, now_ns)
     elif not changed:

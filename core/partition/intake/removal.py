@@ -11,7 +11,7 @@ from kornel.core.partition import lifecycle
 from kornel.core.partition.asks import instances, moves
 from kornel.core.partition.asks.answers import answer_release
 from kornel.core.partition.books import spent
-from kornel.core.partition.gangs import pools, replacement, shortfalls
+from kornel.core.partition.gangs import pools, replacement
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import pausing
 from kornel.core.partition.waiting.rooms import stop_offering
@@ -26,6 +26,7 @@ def remove_allocation(state: PartitionState, allocation: Allocation, termination
     *termination*: why it ends; ``None``: its node was removed.
     """
     was_victim = allocation.preempted
+    lost = was_victim or termination is None
     if allocation.replaced_by is not None:
         replacement.undo_replacement(state, allocation.replaced_by)
     node = allocation.node
@@ -33,10 +34,9 @@ def remove_allocation(state: PartitionState, allocation: Allocation, termination
     moves.free_allocation(state, allocation)
     instances.forget_request(state, allocation)
     if allocation.spec.placeholder:
-        pools.placeholder_gone(state, allocation, lost=was_victim or termination is None)
+        pools.placeholder_gone(state, allocation, lost=lost)
     if allocation.spec.task_group:
-        pools.member_gone(state, allocation)
-        shortfalls.note_end(state, allocation, now_ns, lost=was_victim or termination is None)
+        pools.member_gone(state, allocation, now_ns, lost=lost)
     if state.notices.open or state.notices.checkpoints:
         state.notices.allocation_left(allocation, by_us=was_victim)
     if was_victim:
@@ -72,8 +72,7 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
     allocation.scale_up = False
     moves.add_ask(state, allocation)
     if allocation.spec.task_group:
-        pools.member_gone(state, allocation)
-        shortfalls.note_end(state, allocation, now_ns, lost=True)
+        pools.member_gone(state, allocation, now_ns, lost=True)
     lifecycle.allocation_returned(state, application)
     attempts.watch(state, allocation)
     return True

@@ -20,7 +20,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.partition.asks import finding, moves, questions
 from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.books import device_books
-from kornel.core.partition.gangs import pools, shortfalls
+from kornel.core.partition.gangs import pools
 from kornel.core.partition.scheduling import placement
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission, dependence, inquiries, pausing
@@ -47,7 +47,7 @@ def place_vetted(state: PartitionState, ask: Allocation, node: Node, now_ns: int
     if not state.callbacks.predicates:
         placement.bind(state, ask, node, now_ns)
         if ask.spec.task_group:
-            _note_member(state, ask, now_ns)
+            pools.member_placed(state, ask, now_ns)
         return
     if ask.dependent:
         if dependence.is_line_full(state.callbacks):
@@ -172,14 +172,9 @@ def _apply_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, 
 
 def _note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     if ask.spec.task_group:
-        _note_member(state, ask, now_ns)
+        pools.member_placed(state, ask, now_ns)
     if ask.dependent:
         dependence.note_placement(state, ask, now_ns)
-
-
-def _note_member(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    pools.member_placed(state, ask)
-    shortfalls.note_start(state, ask, now_ns)
 
 
 def settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> None:
