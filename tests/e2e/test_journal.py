@@ -88,8 +88,8 @@ class Shim:
             assert await asyncio.wait_for(call.read(), PATIENCE_S) is not grpc.aio.EOF
             call.cancel()
 
-    async def place(self, channel: grpc.aio.Channel, seconds: float, each: int = 7) -> None:
-        """Sends asks without a pause, *each* of them with a message every millisecond, and notes what comes back."""
+    async def place(self, channel: grpc.aio.Channel, seconds: float, each: int = 7, *, pause_s: float = 0.001) -> None:
+        """Sends asks, *each* of them with a message after every pause, and notes what comes back."""
         scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
         call = scheduler.UpdateAllocation()
         reading = asyncio.create_task(self.listen(call))
@@ -100,7 +100,7 @@ class Shim:
                         allocation_request(*(ask(f"ask-{self.sent + n}", "app", vcore=1) for n in range(each)))
                     )
                     self.sent += each
-                    await asyncio.sleep(0.001)
+                    await asyncio.sleep(pause_s)
         except TimeoutError:
             pass
         reading.cancel()
