@@ -118,7 +118,8 @@ async def running_core(
         engine = standby.engine
     server = KornelServer(
         Engine() if engine is None else engine,
-        ServerSettings(**{"address": "127.0.0.1:0", "version": "test", **settings}),
+        # On a busy machine, streams take longer to end by themselves than a core in service would wait for them.
+        ServerSettings(**{"address": "127.0.0.1:0", "version": "test", "grace_s": PATIENCE_S, **settings}),
         clock=clock,
         metrics=metrics,
         logger=build_logger(LogFormat.CONSOLE, LogLevel.WARNING),
