@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kornel.core.model.queues import Queue
     from kornel.core.model.task_groups import TaskGroup
     from kornel.core.model.users import Account
+    from kornel.core.model.waiting_rooms import Branch
 
 GroupKey: TypeAlias = "tuple[Shape, str, bool, Together | None]"
 """Shape, required node, dependence and topology: they tell a group of asks from the others of its application."""
@@ -67,6 +68,7 @@ class Application:
         "asks_in_turn",
         "backoff_room",
         "backoff_until_ns",
+        "branches",
         "entered",
         "groups",
         "held_at",
@@ -129,6 +131,8 @@ class Application:
         self.groups = NO_GROUPS
         self.order = GroupOrder()
         """The groups that are active."""
+        self.branches: tuple[Branch, ...] = ()
+        """The branches that stand for it in the waiting rooms of its groups."""
         self.pending: Vector = [0] * width
         self.real: Vector = [0] * width
         self.peak: Vector = [0] * width
@@ -255,6 +259,15 @@ class Application:
         if rank != self.rank:
             self.queue.order.mark_changed(self)
             self.set_rank(rank)
+        for branch in self.branches:
+            branch.review_rank()
+
+    def mark_turn(self) -> None:
+        """Note that its place among the applications of its leaf may have changed, where it is tried and where it
+        waits."""
+        self.queue.order.mark_changed(self)
+        for branch in self.branches:
+            branch.mark()
 
     def set_rank(self, rank: float) -> None:
         """Rank its leaf by *rank* from now on. Its own place there is marked by the caller, as it usually comes or goes

@@ -15,8 +15,9 @@ from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
 from kornel.core.model.users import NO_LIMITS, Account, AccountKind, QueueLimits
 
 if TYPE_CHECKING:
-    from kornel.core.model.allocations import Allocation, LimitClaim, Room
+    from kornel.core.model.allocations import Allocation, LimitClaim
     from kornel.core.model.applications import Application
+    from kornel.core.model.waiting_rooms import QueueBranch, WaitingRoom
 
 Number = TypeVar("Number", int, float)
 
@@ -54,6 +55,7 @@ class Queue:
 
     __slots__ = (
         "_guaranteed_below", "_lineage", "_priorities", "_ranks", "accounts", "admin_acl", "allocating", "applications",
+        "branches",
         "ceilings", "children", "claimants", "claimed", "claims", "counted", "depth", "draining", "dynamic_terms",
         "fair_max", "fair_terms", "guaranteed", "held_back", "leaf", "limits", "managed", "max", "max_applications",
         "name", "newcomers", "order", "parent", "parked", "path", "pending", "preempted_count", "preempted_total",
@@ -118,10 +120,12 @@ class Queue:
         """The active children (or applications) in order, the first one first."""
         self.siblings: Final[KeyedHeap[Any] | None] = parent.order if parent is not None else None
         """The order of its parent, in which it is while something below is active; ``None`` for the root."""
+        self.branches: dict[QueueBranch, None] = {}
+        """The branches that stand for it in waiting rooms of those below it."""
         self.newcomers: KeyedHeap[Application] | None = None
         """The applications of a leaf sorted ``stateaware`` that could start but have not started. Only one of them may
         start at a time."""
-        self.parked: dict[Shape, Room] = {}
+        self.parked: dict[Shape, WaitingRoom] = {}
         """The groups that this queue's max keeps back, by shape."""
         self.saving: LimitClaim | None = None
         """The claim that saves what comes free below its max."""
@@ -167,13 +171,18 @@ class Queue:
         self.children.clear()
         self.applications.clear()
         self.with_due.clear()
+        for room in self.parked.values():
+            room.dissolve()
         self.parked.clear()
+        self.branches.clear()
         self.saving = None
         self.held_back.clear()
         self.allocating.clear()
         self.claimants.clear()
         for account in self.accounts.values():
             account.saving = None
+            for room in account.parked.values():
+                room.dissolve()
         self.accounts.clear()
         self.order.clear()
         if self.newcomers is not None:
@@ -231,7 +240,7 @@ class Queue:
         if self.counted == before or parent is None:
             return
         self.set_fair_max(dict(self.fair_max))
-        parent.order.mark_changed(self)
+        self.mark_turn()
         sums = parent._guaranteed_below
         below = {t: sums.get(t, 0) - before.get(t, 0) + self.counted.get(t, 0) for t in {**sums, **self.counted}}
         parent._guaranteed_below = {t: amount for t, amount in below.items() if amount}
@@ -253,6 +262,13 @@ class Queue:
             widen_vector(account.claimed, width)
             widen_vector(account.saved, width)
 
+    def mark_turn(self) -> None:
+        """Note that its place among its siblings may have changed, where it is tried and where it waits."""
+        if self.siblings is not None:
+            self.siblings.mark_changed(self)
+        for branch in self.branches:
+            branch.mark()
+
     def update_shown(self, before: int, now: int) -> None:
         """Update the priority that a child (or application) shows from *before* to *now*, and the priorities above as
         far as they change."""
@@ -263,7 +279,7 @@ class Queue:
         elif now == NOTHING_WAITS and counts.get(before, 0) > 1:
             counts[before] -= 1
         else:
-            _exchange_priority(counts, before, now)
+            exchange_priority(counts, before, now)
             self._refresh_shown()
 
     def update_rank(self, before: float, now: float) -> None:
@@ -275,13 +291,15 @@ class Queue:
         elif now == NOTHING_WAITS and counts.get(before, 0) > 1:
             counts[before] -= 1
         else:
-            _exchange_priority(counts, before, now)
+            exchange_priority(counts, before, now)
             self._refresh_rank()
 
     def refresh_priorities(self) -> None:
         """Compute the priority that is shown and the rank again, and those of ancestors as far as they change."""
         self._refresh_shown()
         self._refresh_rank()
+        for branch in self.branches:
+            branch.refresh_rank()
 
     def _refresh_shown(self) -> None:
         shown = self.expose_priority(self._priorities)
@@ -314,7 +332,7 @@ class Queue:
         return self.expose_priority((priority,)) + rank - priority
 
 
-def _exchange_priority(counts: dict[Number, int], before: Number, now: Number) -> None:
+def exchange_priority(counts: dict[Number, int], before: Number, now: Number) -> None:
     """Replaces one *before* by one *now* in *counts*, in which nothing is not counted."""
     if now != NOTHING_WAITS:
         counts[now] = counts.get(now, 0) + 1

@@ -27,6 +27,10 @@ def take_apart(state: PartitionState) -> Iterator[None]:
         reservation.parked_at = None
     state.reservations.clear()
     state.waiting_for_domain.clear()
+    state.awake.clear()
+    while state.no_room:
+        state.no_room.popitem()[1].dissolve()
+        yield
     while state.requests:
         _release_request(state.requests.popitem()[1])
         yield
@@ -55,6 +59,7 @@ def _release_application(application: Application) -> None:
     for group in application.groups.values():
         group.parked_at = None
     application.groups.clear()
+    application.branches = ()
     application.savers = NO_SAVERS
     application.order = GroupOrder()
     application.asks.clear()

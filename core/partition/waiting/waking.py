@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from kornel.core.domain.ask_places import AskMove
-from kornel.core.model.allocations import Allocation, AskGroup, Reservation, Room
+from kornel.core.domain.settings import GuaranteeMode
+from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation, Room
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
+from kornel.core.model.waiting_rooms import QueueBranch, WaitingRoom
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.places import move_ask, resume_waiting
 from kornel.core.partition.waiting.rooms import activate_group, look_again, note_short, offer_application, offer_slots
-from kornel.core.policies.claim_order import admits_beside, comes_before, is_let_through, may_pass
+from kornel.core.policies.claim_order import admits_beside, comes_before, is_let_through, may_pass, rank_below
 
 
 def wake_waiting(state: PartitionState) -> None:
@@ -78,7 +82,7 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
         state.reserving.call_round()
     for shape in [shape for shape in state.no_room if node.has_room(shape.pairs) and node.has_devices(shape.devices)]:
         shape.no_room = False
-        _wake_room(state, state.no_room.pop(shape))
+        _wake_in_turn(state, state.no_room, shape)
     if node.claims is not None:
         wake_borrowers(state, node)
 
@@ -96,7 +100,7 @@ def wake_borrowers(state: PartitionState, node: Node) -> bool:
         if any(most[t] < amount for t, amount in shape.pairs) or not node.has_devices(shape.devices):
             continue
         known: dict[tuple[Application, int], bool] = {}
-        for waiter in list(waiters):
+        for waiter in [*waiters.at_once, *_groups_that_may_pass(waiters, saved, state.guarantee_mode)]:
             ask = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
             rank = ask.application, ask.spec.priority
             lends = known.get(rank)
@@ -116,6 +120,37 @@ def wake_borrowers(state: PartitionState, node: Node) -> bool:
             resume_waiting(state, ask)
             found = True
     return found
+
+
+def _groups_that_may_pass(room: WaitingRoom, claims: list[Reservation], mode: GuaranteeMode) -> list[AskGroup]:
+    """Returns the groups that take their turn in *room*, without most of those that may pass none of *claims*: whole
+    leaves and subtrees in which nobody comes before a holder, and nobody is owed anything."""
+    leaves = dict.fromkeys(leaf for claim in claims for leaf in _leaves_that_may_pass(room, claim, mode))
+    return [group for leaf in leaves for branch in leaf.inner for group in branch.groups]
+
+
+def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation, mode: GuaranteeMode) -> Iterator[QueueBranch]:
+    holder = claim.waiter
+    around = holder.queue.lineage()
+    left = [(branch, False) for branch in (room.branches.get(around[-1]),) if branch is not None]
+    while left:
+        branch, comes_first = left.pop()
+        queue = branch.member
+        assert isinstance(queue, Queue)
+        if queue.leaf:
+            if queue is holder.queue:
+                comes_first = max(branch.ranks) > holder.turn_priority
+            # Asks of one size are owed the same in all of a leaf.
+            if comes_first or may_pass(next(iter(branch.inner)).first_group().first_ask(), claim, mode):
+                yield branch
+            continue
+        own = rank_below(holder, queue) if queue in around and queue.properties.sort_by_priority else math.inf
+        for inner in branch.inner:
+            assert isinstance(inner, QueueBranch)
+            assert isinstance(inner.member, Queue)
+            may_come_first = comes_first or inner.rank > own
+            if may_come_first or inner.member.counted or inner.member in around:
+                left.append((inner, may_come_first))
 
 
 def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
@@ -187,18 +222,30 @@ def wake_admitted(state: PartitionState, limit: Queue | Account) -> None:
     # Empty rooms are removed as well: an ask that leaves its room for another reason does not remove it.
     for shape in [shape for shape, room in rooms.items() if not room or limit.admits(shape.pairs)]:
         if claim is None or admits_beside(limit, shape.pairs, claim):
-            _wake_room(state, rooms.pop(shape))
+            _wake_in_turn(state, rooms, shape)
             continue
-        for waiter in list(rooms[shape]):
-            ask = _stands_for(waiter)
-            if not is_let_through(ask, claim, state.guarantee_mode):
-                continue
-            if not comes_before(ask, claim.ask):
-                claim.clock.count_anew()  # The line goes on, so the holder does not stand still: its turn has not come.
-            if isinstance(waiter, AskGroup):
-                activate_group(waiter)
-            else:
-                look_again(state, waiter)
+        _wake_let_through(state, rooms[shape], claim)
+
+
+def wake_others(state: PartitionState, limit: Queue | Account, shape: Shape) -> None:
+    """Wakes those who wait at *limit* for room for *shape* and are let through by whoever saves there, because one who
+    was tried in turn is not."""
+    claim = limit.saving
+    if claim is not None and limit.admits(shape.pairs):
+        _wake_let_through(state, limit.parked[shape], claim)
+
+
+def _wake_let_through(state: PartitionState, room: WaitingRoom, claim: LimitClaim) -> None:
+    for waiter in list(room):
+        ask = _stands_for(waiter)
+        if not is_let_through(ask, claim, state.guarantee_mode):
+            continue
+        if not comes_before(ask, claim.ask):
+            claim.clock.count_anew()  # The line goes on, so the holder does not stand still: its turn has not come.
+        if isinstance(waiter, AskGroup):
+            activate_group(waiter)
+        else:
+            look_again(state, waiter)
 
 
 def _stands_for(waiter: AskGroup | Reservation) -> Allocation:
@@ -241,6 +288,24 @@ def wake_for_domains(state: PartitionState) -> None:
             del state.gangs.rooms[demand]
             _wake_room(state, room.waiters)
     state.gangs.doubt_domains()
+
+
+def _wake_in_turn(state: PartitionState, rooms: dict[Shape, WaitingRoom], shape: Shape) -> None:
+    """Wakes those of *rooms* who wait for *shape*: the first of them is tried, and the next one as long as there is
+    enough."""
+    room = rooms[shape]
+    _wake_room(state, room.at_once)
+    if not room.groups:
+        del rooms[shape]
+        return
+    room.awake = True
+    state.awake[room] = None
+    if state.root.claims:
+        # Whoever comes before one who has preempted in its leaf may take over the claim, and with it less room.
+        for queue in [queue for queue in room.branches if queue.claimants]:
+            for inner in list(room.branches[queue].inner):
+                for group in list(inner.groups):
+                    activate_group(group)
 
 
 def _wake_room(state: PartitionState, room: Room) -> None:
