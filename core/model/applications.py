@@ -267,7 +267,7 @@ class Application:
         waits."""
         self.queue.order.mark_changed(self)
         for branch in self.branches:
-            branch.mark()
+            branch.mark_changed()
 
     def set_rank(self, rank: float) -> None:
         """Rank its leaf by *rank* from now on. Its own place there is marked by the caller, as it usually comes or goes

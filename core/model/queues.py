@@ -172,7 +172,7 @@ class Queue:
         self.applications.clear()
         self.with_due.clear()
         for room in self.parked.values():
-            room.dissolve()
+            room.take_apart()
         self.parked.clear()
         self.branches.clear()
         self.saving = None
@@ -182,7 +182,7 @@ class Queue:
         for account in self.accounts.values():
             account.saving = None
             for room in account.parked.values():
-                room.dissolve()
+                room.take_apart()
         self.accounts.clear()
         self.order.clear()
         if self.newcomers is not None:
@@ -267,7 +267,7 @@ class Queue:
         if self.siblings is not None:
             self.siblings.mark_changed(self)
         for branch in self.branches:
-            branch.mark()
+            branch.mark_changed()
 
     def update_shown(self, before: int, now: int) -> None:
         """Update the priority that a child (or application) shows from *before* to *now*, and the priorities above as

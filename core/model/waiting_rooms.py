@@ -37,7 +37,7 @@ class Branch:
         self.groups: tuple[AskGroup, ...] = ()
         """The groups of an application, in no order: nearly always there is one."""
 
-    def mark(self) -> None:
+    def mark_changed(self) -> None:
         """Note that the place of the branch among its siblings may have changed."""
         if self.above is not None:
             self.above.inner.marked[self] = None
@@ -134,7 +134,7 @@ class WaitingRoom:
         branch.groups = (*branch.groups, group)
         branch.review_rank()
 
-    def dissolve(self) -> None:
+    def take_apart(self) -> None:
         """Drop everything, so that reference counting frees the branches, which refer to each other."""
         for branch in self.groups.values():
             branch.above = None

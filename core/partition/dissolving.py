@@ -29,7 +29,7 @@ def take_apart(state: PartitionState) -> Iterator[None]:
     state.waiting_for_domain.clear()
     state.awake.clear()
     while state.no_room:
-        state.no_room.popitem()[1].dissolve()
+        state.no_room.popitem()[1].take_apart()
         yield
     while state.requests:
         _release_request(state.requests.popitem()[1])

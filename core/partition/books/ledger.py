@@ -41,7 +41,7 @@ def book_pending(ask: Allocation) -> None:
         if siblings is not None and queue in siblings.members:
             siblings.marked[queue] = None
         for branch in queue.branches:
-            branch.mark()
+            branch.mark_changed()
 
 
 def _remove_ask(ask: Allocation) -> None:
@@ -177,7 +177,7 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
     if application in order.members:
         order.marked[application] = None
     for branch in application.branches:
-        branch.mark()
+        branch.mark_changed()
     for queue in leaf.lineage():
         pending, used = queue.pending, queue.used
         for t, amount in pairs:
@@ -188,7 +188,7 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
         if siblings is not None and queue in siblings.members:
             siblings.marked[queue] = None
         for branch in queue.branches:
-            branch.mark()
+            branch.mark_changed()
 
 
 def _use_no_more(state: PartitionState, allocation: Allocation) -> None:

@@ -107,7 +107,7 @@ def test_one_end_offers_only_the_first_of_those_who_wait() -> None:
     assert state is not None
     before = waiters(state)
     tries = {key: ask.missed for key, ask in state.requests.items()}
-    stage.play(["release k STOPPED_BY_RM", "cycle"])
+    stage.play(["release k app=old STOPPED_BY_RM", "cycle"])
     assert waiters(state) == {key: waits for key, waits in before.items() if key != "w0"}
     assert state.requests["w0"].node is state.nodes["n1"]
     assert {key: ask.missed - tries[key] for key, ask in state.requests.items() if ask.pending} == dict.fromkeys(
