@@ -17,7 +17,7 @@ from kornel.core.model.users import NO_LIMITS, Account, AccountKind, QueueLimits
 if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation, LimitClaim
     from kornel.core.model.applications import Application
-    from kornel.core.model.waiting_rooms import QueueBranch, WaitingRoom
+    from kornel.core.model.waiting_rooms import WaitingRoom
 
 Number = TypeVar("Number", int, float)
 
@@ -54,13 +54,54 @@ class Queue:
     """
 
     __slots__ = (
-        "_guaranteed_below", "_lineage", "_priorities", "_ranks", "accounts", "admin_acl", "allocating", "applications",
-        "branches",
-        "ceilings", "children", "claimants", "claimed", "claims", "counted", "depth", "draining", "dynamic_terms",
-        "fair_max", "fair_terms", "guaranteed", "held_back", "leaf", "limits", "managed", "max", "max_applications",
-        "name", "newcomers", "order", "parent", "parked", "path", "pending", "preempted_count", "preempted_total",
-        "preempting", "priority", "properties", "rank", "running", "saved", "saving", "siblings", "submit_acl", "used",
-        "waiting", "with_due",
+        "_guaranteed_below",
+        "_lineage",
+        "_priorities",
+        "_ranks",
+        "accounts",
+        "admin_acl",
+        "allocating",
+        "applications",
+        "ceilings",
+        "children",
+        "claimants",
+        "claimed",
+        "claims",
+        "counted",
+        "depth",
+        "draining",
+        "dynamic_terms",
+        "fair_max",
+        "fair_terms",
+        "guaranteed",
+        "held_back",
+        "leaf",
+        "limits",
+        "managed",
+        "max",
+        "max_applications",
+        "name",
+        "newcomers",
+        "order",
+        "parent",
+        "parked",
+        "path",
+        "pending",
+        "preempted_count",
+        "preempted_total",
+        "preempting",
+        "priority",
+        "properties",
+        "rank",
+        "rooms",
+        "running",
+        "saved",
+        "saving",
+        "siblings",
+        "submit_acl",
+        "used",
+        "waiting",
+        "with_due",
     )  # fmt: skip
 
     def __init__(
@@ -120,8 +161,8 @@ class Queue:
         """The active children (or applications) in order, the first one first."""
         self.siblings: Final[KeyedHeap[Any] | None] = parent.order if parent is not None else None
         """The order of its parent, in which it is while something below is active; ``None`` for the root."""
-        self.branches: dict[QueueBranch, None] = {}
-        """The branches that stand for it in waiting rooms of those below it."""
+        self.rooms: dict[WaitingRoom, None] = {}
+        """The waiting rooms in which somebody below it takes turns."""
         self.newcomers: KeyedHeap[Application] | None = None
         """The applications of a leaf sorted ``stateaware`` that could start but have not started. Only one of them may
         start at a time."""
@@ -171,18 +212,14 @@ class Queue:
         self.children.clear()
         self.applications.clear()
         self.with_due.clear()
-        for room in self.parked.values():
-            room.take_apart()
         self.parked.clear()
-        self.branches.clear()
+        self.rooms.clear()
         self.saving = None
         self.held_back.clear()
         self.allocating.clear()
         self.claimants.clear()
         for account in self.accounts.values():
             account.saving = None
-            for room in account.parked.values():
-                room.take_apart()
         self.accounts.clear()
         self.order.clear()
         if self.newcomers is not None:
@@ -266,8 +303,10 @@ class Queue:
         """Note that its place among its siblings may have changed, where it is tried and where it waits."""
         if self.siblings is not None:
             self.siblings.mark_changed(self)
-        for branch in self.branches:
-            branch.mark_changed()
+        parent = self.parent
+        if parent is not None:
+            for room in self.rooms:
+                room.mark_changed(self, parent)
 
     def update_shown(self, before: int, now: int) -> None:
         """Update the priority that a child (or application) shows from *before* to *now*, and the priorities above as
@@ -279,7 +318,7 @@ class Queue:
         elif now == NOTHING_WAITS and counts.get(before, 0) > 1:
             counts[before] -= 1
         else:
-            exchange_priority(counts, before, now)
+            _exchange_priority(counts, before, now)
             self._refresh_shown()
 
     def update_rank(self, before: float, now: float) -> None:
@@ -291,15 +330,15 @@ class Queue:
         elif now == NOTHING_WAITS and counts.get(before, 0) > 1:
             counts[before] -= 1
         else:
-            exchange_priority(counts, before, now)
+            _exchange_priority(counts, before, now)
             self._refresh_rank()
 
     def refresh_priorities(self) -> None:
         """Compute the priority that is shown and the rank again, and those of ancestors as far as they change."""
         self._refresh_shown()
         self._refresh_rank()
-        for branch in self.branches:
-            branch.refresh_rank()
+        for room in self.rooms:
+            room.refresh_rank(self)
 
     def _refresh_shown(self) -> None:
         shown = self.expose_priority(self._priorities)
@@ -332,7 +371,7 @@ class Queue:
         return self.expose_priority((priority,)) + rank - priority
 
 
-def exchange_priority(counts: dict[Number, int], before: Number, now: Number) -> None:
+def _exchange_priority(counts: dict[Number, int], before: Number, now: Number) -> None:
     """Replaces one *before* by one *now* in *counts*, in which nothing is not counted."""
     if now != NOTHING_WAITS:
         counts[now] = counts.get(now, 0) + 1

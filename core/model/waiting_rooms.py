@@ -1,91 +1,72 @@
 """Waiting rooms of equal asks: who waits there for the same thing, and who of them would be tried first.
 
 When there may be room again, only the first in order is worth trying, and the next one only if enough is left. So a
-room keeps the groups in the order of the cycle: it is a tree of its own, with a branch for each queue and application
-in which somebody waits there. Waking it costs the same however many wait (scheduling.md 4.1).
+room keeps its groups in the order of the cycle, in a tree of its own with a branch for each queue below which somebody
+waits. Waking it costs the same however many wait (scheduling.md 4.1).
+
+Queues and applications know the rooms, but nothing in a room refers back to it, so that it is freed when it is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from kornel.core.domain.priorities import NOTHING_WAITS
-from kornel.core.model.applications import Application
 from kornel.core.model.keyed_heap import KeyedHeap
-from kornel.core.model.queues import Queue, exchange_priority
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import AskGroup, Reservation
+    from kornel.core.model.applications import Application
+    from kornel.core.model.queues import Queue
     from kornel.core.model.shapes import Shape
     from kornel.core.model.users import Account
 
-BranchKey = Callable[["Branch"], tuple[Any, ...]]
+TurnKey = Callable[[Mapping[Any, float], Any], tuple[Any, ...]]
+"""Returns the sort key of a queue or application among its siblings, with its rank from a mapping."""
 
 
 class Branch:
-    """A queue or an application, with those below it that wait in one room."""
+    """The children (or applications) of a queue below which somebody waits in a room."""
 
-    __slots__ = ("above", "groups", "member", "rank")
+    __slots__ = ("counts", "groups", "order", "ranks")
 
-    def __init__(self, member: Queue | Application, above: QueueBranch | None) -> None:
-        self.member = member
-        self.above = above
-        self.rank: float = NOTHING_WAITS
-        """The rank that the queue or application would have if exactly these were left to try."""
-        self.groups: tuple[AskGroup, ...] = ()
-        """The groups of an application, in no order: nearly always there is one."""
+    def __init__(self, key_of: TurnKey) -> None:
+        self.ranks: dict[Any, float] = {}
+        """The rank that each child (or application) would have if exactly those in the room were left to try."""
+        self.counts: dict[float, int] = {}
+        """The number of them by rank."""
+        self.order: KeyedHeap[Any] = KeyedHeap(partial(key_of, self.ranks))
+        self.groups: dict[Application, tuple[AskGroup, ...]] = {}
+        """The groups of each application of a leaf, in no order: nearly always there is one."""
 
-    def mark_changed(self) -> None:
-        """Note that the place of the branch among its siblings may have changed."""
-        if self.above is not None:
-            self.above.inner.marked[self] = None
-
-    def review_rank(self) -> None:
-        """Determine the rank of an application again, because its groups have changed."""
-        self.set_rank(self.first_group().first_ask().turn_priority)
-
-    def first_group(self) -> AskGroup:
-        """Returns the group of an application whose turn is first."""
-        groups = self.groups
+    def first_group(self, application: Application) -> AskGroup:
+        """Returns the group of *application* whose turn is first."""
+        groups = self.groups[application]
         return groups[0] if len(groups) == 1 else min(groups, key=turn_of_group)
 
-    def set_rank(self, rank: float) -> None:
-        """Change the rank, and those above as far as they change."""
-        before, above = self.rank, self.above
+    def set_rank(self, member: Queue | Application, rank: float) -> bool:
+        """Change the rank of *member* to *rank*; with ``NOTHING_WAITS``, remove it. Returns whether the rank of the
+        queue itself may have changed."""
+        before = self.ranks.get(member, NOTHING_WAITS)
         if rank == before:
-            return
-        self.rank = rank
-        if above is None:
-            return
-        above.inner.mark_changed(self)
-        ranks = above.ranks
-        if before == NOTHING_WAITS and rank in ranks:
-            ranks[rank] += 1
-        elif rank == NOTHING_WAITS and ranks.get(before, 0) > 1:
-            ranks[before] -= 1
+            return False
+        counts = self.counts
+        if rank == NOTHING_WAITS:
+            del self.ranks[member]
+            self.order.discard(member)
         else:
-            exchange_priority(ranks, before, rank)
-            above.refresh_rank()
-
-
-class QueueBranch(Branch):
-    """The branch of a queue."""
-
-    __slots__ = ("inner", "ranks")
-
-    def __init__(self, member: Queue, above: QueueBranch | None, key_of: BranchKey) -> None:
-        super().__init__(member, above)
-        self.inner: KeyedHeap[Branch] = KeyedHeap(key_of)
-        """The branches of its children or applications, in order."""
-        self.ranks: dict[float, int] = {}
-        """The number of branches below it by rank."""
-
-    def refresh_rank(self) -> None:
-        """Compute the rank again, because those below, or its offset or fence, may have changed, and those above."""
-        assert isinstance(self.member, Queue)
-        self.set_rank(self.member.expose_rank(self.ranks))
+            self.ranks[member] = rank
+            self.order.add(member)
+            counts[rank] = counts.get(rank, 0) + 1
+        if before != NOTHING_WAITS:
+            counts[before] -= 1
+            if not counts[before]:
+                del counts[before]
+                return True
+        return rank != NOTHING_WAITS and counts[rank] == 1
 
 
 def turn_of_group(group: AskGroup) -> tuple[int, ...]:
@@ -98,17 +79,17 @@ class WaitingRoom:
 
     __slots__ = ("_key_of", "at_once", "awake", "branches", "gate", "groups", "shape")
 
-    def __init__(self, shape: Shape, gate: Queue | Account | None, key_of: BranchKey) -> None:
+    def __init__(self, shape: Shape, gate: Queue | Account | None, key_of: TurnKey) -> None:
         self._key_of = key_of
         self.shape: Final = shape
         self.gate: Final = gate
         """The queue, user or group below whose limit they wait for room; ``None``: on nodes."""
         self.at_once: dict[AskGroup | Reservation, None] = {}
         """The waiters who are all woken when there may be room: reservations, gangs, groups whose tries are counted."""
-        self.groups: dict[AskGroup, Branch] = {}
-        """The others, each with the branch of its application."""
-        self.branches: dict[Queue, QueueBranch] = {}
-        """The branches of queues."""
+        self.groups: dict[AskGroup, None] = {}
+        """The others, who take turns."""
+        self.branches: dict[Queue, Branch] = {}
+        """The places of those who take turns, by queue on the path of any of them."""
         self.awake = False
         """Tells whether the first of ``groups`` is tried in its turn."""
 
@@ -118,83 +99,74 @@ class WaitingRoom:
     def __iter__(self) -> Iterator[AskGroup | Reservation]:
         return chain(self.at_once, self.groups)
 
-    def __contains__(self, waiter: object) -> bool:
-        return waiter in self.groups or waiter in self.at_once
-
     def enter_group(self, group: AskGroup) -> None:
         """Add *group*, which takes its turn among the others."""
         application = group.application
-        branch = self.branch_of(application)
-        if branch is None:
-            above = self._grow_queues(application.queue)
-            branch = Branch(application, above)
-            above.inner.add(branch)
-            application.branches = (*application.branches, branch)
-        self.groups[group] = branch
-        branch.groups = (*branch.groups, group)
-        branch.review_rank()
-
-    def take_apart(self) -> None:
-        """Drop everything, so that reference counting frees the branches, which refer to each other."""
-        for branch in self.groups.values():
-            branch.above = None
-        for above in self.branches.values():
-            above.inner.clear()
-            above.above = None
-        for known in (self.at_once, self.groups, self.branches):
-            known.clear()
-
-    def branch_of(self, member: Queue | Application) -> Branch | None:
-        """Returns the branch of *member*, or ``None`` if nobody below it takes turns here."""
-        if isinstance(member, Queue):
-            return self.branches.get(member)
-        above = self.branches.get(member.queue)
-        if above is None:
-            return None
-        return next((branch for branch in member.branches if branch.above is above), None)
-
-    def note_head(self, group: AskGroup) -> None:
-        """Note that *group*, which takes its turn here, may begin with another ask than before."""
-        branch = self.groups.get(group)
-        if branch is not None:
-            branch.review_rank()
+        self.groups[group] = None
+        leaf = self._branch_of(application.queue)
+        waiting = leaf.groups.get(application)
+        if waiting is None:
+            leaf.groups[application] = (group,)
+            application.rooms = (*application.rooms, self)
+        else:
+            leaf.groups[application] = (*waiting, group)
+        self.review_rank(application)
 
     def discard(self, waiter: AskGroup | Reservation) -> None:
         """Remove *waiter* if it is there."""
         if waiter in self.at_once:
             del self.at_once[waiter]
-            return
-        branch = self.groups.pop(waiter, None)  # type: ignore[arg-type]
-        if branch is None:
-            return
-        branch.groups = tuple(group for group in branch.groups if group is not waiter)
-        if branch.groups:
-            branch.review_rank()
-            return
-        application = branch.member
-        assert isinstance(application, Application)
-        application.branches = tuple(other for other in application.branches if other is not branch)
-        self._drop_branch(branch)
+        elif waiter in self.groups:
+            self._discard_group(waiter)
 
-    def _grow_queues(self, leaf: Queue) -> QueueBranch:
-        """Returns the branch of *leaf*, which is made with those above as far as they are missing."""
-        found = self.branches.get(leaf)
+    def review_rank(self, application: Application) -> None:
+        """Determine the rank of *application*, of which somebody waits here, again, and those of its queues as far as
+        they change."""
+        leaf = self.branches[application.queue]
+        if leaf.set_rank(application, leaf.first_group(application).first_ask().turn_priority):
+            self.refresh_rank(application.queue)
+
+    def refresh_rank(self, queue: Queue) -> None:
+        """Compute the rank of *queue* again, because ranks below it, or its offset or fence, may have changed, and
+        those above as far as they change."""
+        for below, above in pairwise(queue.lineage()):
+            branch = self._branch_of(above)
+            if not branch.set_rank(below, below.expose_rank(self.branches[below].counts)):
+                return
+
+    def mark_changed(self, member: Queue | Application, above: Queue) -> None:
+        """Note that the place of *member*, below which somebody waits here, among those of *above* may have changed."""
+        self.branches[above].order.marked[member] = None
+
+    def _branch_of(self, queue: Queue) -> Branch:
+        found = self.branches.get(queue)
         if found is None:
-            above = None if leaf.parent is None else self._grow_queues(leaf.parent)
-            found = self.branches[leaf] = QueueBranch(leaf, above, self._key_of)
-            leaf.branches[found] = None
-            if above is not None:
-                above.inner.add(found)
+            found = self.branches[queue] = Branch(self._key_of)
+            queue.rooms[self] = None
         return found
 
-    def _drop_branch(self, branch: Branch) -> None:
-        """Remove *branch*, in which nobody is left, and those above in which nobody is left then."""
-        branch.set_rank(NOTHING_WAITS)
-        above = branch.above
-        if isinstance(branch, QueueBranch):
-            assert isinstance(branch.member, Queue)
-            del self.branches[branch.member], branch.member.branches[branch]
-        if above is not None:
-            above.inner.discard(branch)
-            if not above.inner:
-                self._drop_branch(above)
+    def _discard_group(self, group: AskGroup) -> None:
+        application, leaf = group.application, group.application.queue
+        branch = self.branches[leaf]
+        del self.groups[group]
+        left = tuple(other for other in branch.groups[application] if other is not group)
+        if left:
+            branch.groups[application] = left
+            self.review_rank(application)
+            return
+        del branch.groups[application]
+        application.rooms = tuple(room for room in application.rooms if room is not self)
+        changed = branch.set_rank(application, NOTHING_WAITS)
+        for below, above in pairwise(leaf.lineage()):
+            if self.branches[below].ranks:
+                if changed:
+                    self.refresh_rank(below)
+                return
+            self._drop_branch(below)
+            changed = self.branches[above].set_rank(below, NOTHING_WAITS)
+        root = leaf.lineage()[-1]
+        if not self.branches[root].ranks:
+            self._drop_branch(root)
+
+    def _drop_branch(self, queue: Queue) -> None:
+        del self.branches[queue], queue.rooms[self]

@@ -28,9 +28,7 @@ def take_apart(state: PartitionState) -> Iterator[None]:
     state.reservations.clear()
     state.waiting_for_domain.clear()
     state.awake.clear()
-    while state.no_room:
-        state.no_room.popitem()[1].take_apart()
-        yield
+    state.no_room.clear()
     while state.requests:
         _release_request(state.requests.popitem()[1])
         yield
@@ -59,7 +57,7 @@ def _release_application(application: Application) -> None:
     for group in application.groups.values():
         group.parked_at = None
     application.groups.clear()
-    application.branches = ()
+    application.rooms = ()
     application.savers = NO_SAVERS
     application.order = GroupOrder()
     application.asks.clear()

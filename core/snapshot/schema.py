@@ -99,7 +99,7 @@ from kornel.core.model.recorded_events import RecordedEvents
 from kornel.core.model.shapes import ResourceTypes, Shape, estimate_size
 from kornel.core.model.task_groups import GroupMembers, TaskGroup
 from kornel.core.model.users import Account, AccountKind, FreedSlot, Limit, QueueLimits
-from kornel.core.model.waiting_rooms import Branch, QueueBranch, WaitingRoom
+from kornel.core.model.waiting_rooms import Branch, WaitingRoom
 from kornel.core.partition import lifecycle
 from kornel.core.partition import state as partition_state
 from kornel.core.partition.configuration import configure
@@ -213,7 +213,7 @@ FUNCTIONS: Final = {
     **named_of(quota_timers, "_look_at_queues", "_look_at_victims"),
     **named_of(required_cycle_limit, "_look_again"),
     **named_of(reserving, "_decide_reservation", "_drop_question"),
-    **named_of(rooms, "branch_key"),
+    **named_of(rooms, "turn_key"),
     **named_of(shortfalls, "_end_gang", "_look_at_members"),
     **named_of(task_groups, "_by_age", "by_order"),
     **named_of(unit_consulting, "_allow_open_questions", "_note_last_victim", "_note_refused_nodes"),
@@ -377,11 +377,11 @@ MODEL: Final = (
     ),
     Kept(
         Application,
-        "_group_numbers _priorities accounts allocating allocations application_id asks asks_in_turn branches"
+        "_group_numbers _priorities accounts allocating allocations application_id asks asks_in_turn"
         " backoff_room backoff_until_ns entered groups held_at held_count held_groups leaves_whole"
         " limit_group members missing offered_by order peak pending placeholder placeholder_count"
         " placeholder_deadline_ns preempted_count priority queue rank real recorded_held_by_queue"
-        " recorded_held_by_quota savers set_back spec spent started_ns state submitted_ns task_groups"
+        " recorded_held_by_quota rooms savers set_back spec spent started_ns state submitted_ns task_groups"
         " timer_ns unschedulable user",
         defaults={"missing": 0},
     ),
@@ -399,8 +399,7 @@ MODEL: Final = (
     Kept(FailureLog, "_entries"),
     Kept(GroupOrder, "_entries groups"),
     Kept(WaitingRoom, "_key_of at_once awake branches gate groups shape"),
-    Kept(Branch, "above groups member rank"),
-    Kept(QueueBranch, "above groups inner member rank ranks"),
+    Kept(Branch, "counts groups order ranks"),
     Kept(KeyedHeap, "_entries _key_of _pushes marked members"),
     Kept(Counted, "capacity free held"),
     Kept(Domain, "below capacity free held level nodes path", derived={"counted_rooms": _no_map}),
@@ -418,10 +417,11 @@ MODEL: Final = (
     ),
     Kept(
         Queue,
-        "_guaranteed_below _lineage _priorities _ranks accounts admin_acl allocating applications branches ceilings"
+        "_guaranteed_below _lineage _priorities _ranks accounts admin_acl allocating applications ceilings"
         " children claimants claimed claims counted depth draining dynamic_terms fair_max fair_terms guaranteed"
         " held_back leaf limits managed max max_applications name newcomers order parent parked path pending"
-        " preempted_count preempted_total preempting priority properties rank running saved saving siblings submit_acl used waiting",
+        " preempted_count preempted_total preempting priority properties rank rooms running saved saving siblings"
+        " submit_acl used waiting",
         derived={"with_due": _find_due},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),

@@ -53,8 +53,8 @@ def take_fair_terms_steps(top: Queue) -> Iterator[None]:
         inherited = {**above, **queue.max} if queue.max else above
         queue.set_fair_max(inherited)
         queue.order.mark_all()
-        for branch in queue.branches:
-            branch.inner.mark_all()
+        for room in queue.rooms:
+            room.branches[queue].order.mark_all()
         left.extend((child, inherited) for child in queue.children.values())
         yield
 

@@ -40,8 +40,9 @@ def book_pending(ask: Allocation) -> None:
         siblings = queue.siblings
         if siblings is not None and queue in siblings.members:
             siblings.marked[queue] = None
-        for branch in queue.branches:
-            branch.mark_changed()
+        if siblings is not None:
+            for room in queue.rooms:
+                room.mark_changed(queue, queue.parent)  # type: ignore[arg-type]
 
 
 def _remove_ask(ask: Allocation) -> None:
@@ -176,8 +177,8 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
     order = leaf.order
     if application in order.members:
         order.marked[application] = None
-    for branch in application.branches:
-        branch.mark_changed()
+    for room in application.rooms:
+        room.mark_changed(application, leaf)
     for queue in leaf.lineage():
         pending, used = queue.pending, queue.used
         for t, amount in pairs:
@@ -187,8 +188,9 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
         siblings = queue.siblings
         if siblings is not None and queue in siblings.members:
             siblings.marked[queue] = None
-        for branch in queue.branches:
-            branch.mark_changed()
+        if siblings is not None:
+            for room in queue.rooms:
+                room.mark_changed(queue, queue.parent)  # type: ignore[arg-type]
 
 
 def _use_no_more(state: PartitionState, allocation: Allocation) -> None:

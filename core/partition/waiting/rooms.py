@@ -18,6 +18,7 @@ shim refuses everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kornel.core.domain.application_states import AppState
@@ -31,7 +32,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
-from kornel.core.model.waiting_rooms import Branch, WaitingRoom
+from kornel.core.model.waiting_rooms import WaitingRoom
 from kornel.core.partition.gangs.gang_record import GangRoom
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.application_order import application_key, application_turn_key, newcomer_key
@@ -284,7 +285,7 @@ def _park_waiter(waiter: AskGroup | Reservation, room: Room, lacking: WaitsFor) 
 def _room_for(rooms: dict[Shape, WaitingRoom], shape: Shape, gate: Gate | None) -> WaitingRoom:
     room = rooms.get(shape)
     if room is None:
-        room = rooms[shape] = WaitingRoom(shape, gate, branch_key)
+        room = rooms[shape] = WaitingRoom(shape, gate, turn_key)
     return room
 
 
@@ -310,13 +311,11 @@ def _takes_turn(group: AskGroup, lacking: WaitsFor) -> bool:
     return lacking is WaitsFor.ROOM or leaf.newcomers is None
 
 
-def branch_key(branch: Branch) -> tuple[Any, ...]:
-    """Returns the sort key of the queue or application of *branch* among its siblings there, as if exactly those in the
-    branch were left to try."""
-    member = branch.member
+def turn_key(ranks: Mapping[Any, float], member: Queue | Application) -> tuple[Any, ...]:
+    """Returns the sort key of *member* among its siblings, with its rank from *ranks*."""
     if isinstance(member, Queue):
-        return queue_turn_key(member, branch.rank)
-    return application_turn_key(member, branch.rank)
+        return queue_turn_key(member, ranks[member])
+    return application_turn_key(member, ranks[member])
 
 
 def leave_room(waiter: AskGroup | Reservation) -> Room | WaitingRoom | None:
@@ -419,8 +418,8 @@ def renew_order(queue: Queue) -> None:
     """Sorts anew what *queue* keeps in order, because its policy may have changed, and with it the rule of the keys:
     its children or applications, and those of its applications that a limit of applications holds back."""
     queue.order.renew_keys()
-    for branch in queue.branches:
-        branch.inner.renew_keys()
+    for room in queue.rooms:
+        room.branches[queue].order.renew_keys()
     if queue.leaf:
         for gate in {application.held_at: None for application in queue.applications.values()}:
             if gate is not None:

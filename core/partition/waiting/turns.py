@@ -8,7 +8,7 @@ from typing import Any
 from kornel.core.model.allocations import AskGroup
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
-from kornel.core.model.waiting_rooms import Branch, QueueBranch, WaitingRoom, turn_of_group
+from kornel.core.model.waiting_rooms import Branch, WaitingRoom, turn_of_group
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import activate_group, find_no_room, note_short
 
@@ -19,23 +19,21 @@ def first_group(state: PartitionState) -> AskGroup | None:
     while True:
         rooms = _awake_rooms(state)
         queue = state.root
-        branches = _branches_below(rooms, queue)
+        branches = _branches_of(rooms, queue)
         while not queue.leaf:
             child = _first_below(queue, branches)
             if child is None:
                 return None
-            assert isinstance(child, Queue)
             queue = child
             if branches:
-                branches = _branches_below(rooms, queue)
-        application = _first_below(queue, branches)
+                branches = _branches_of(rooms, queue)
+        application: Application | None = _first_below(queue, branches)
         if application is None:
             return None
-        assert isinstance(application, Application)
-        if not branches:
-            return application.order.first_group()
-        groups = [branch.first_group() for branch in _branches_of(rooms, application)]
         offered = application.order.first_group()
+        groups = [branch.first_group(application) for branch in branches if application in branch.groups]
+        if not groups:
+            return offered
         group = min(groups if offered is None else [offered, *groups], key=turn_of_group)
         if group.parked_at is not None:
             activate_group(group)
@@ -45,8 +43,8 @@ def first_group(state: PartitionState) -> AskGroup | None:
 
 def rank_of(state: PartitionState, application: Application) -> float:
     """Returns the rank of *application* among those that are offered or wait in rooms that are awake."""
-    branches = _branches_of(_awake_rooms(state), application)
-    return max([application.rank, *(branch.rank for branch in branches)])
+    branches = _branches_of(_awake_rooms(state), application.queue)
+    return max([application.rank, *(branch.ranks[application] for branch in branches if application in branch.ranks)])
 
 
 def offered_below(state: PartitionState, queue: Queue) -> Iterator[tuple[Any, float]]:
@@ -54,23 +52,23 @@ def offered_below(state: PartitionState, queue: Queue) -> Iterator[tuple[Any, fl
     of several rooms may come again with another rank."""
     for member in queue.order:
         yield member, member.rank
-    for branch in _branches_below(_awake_rooms(state), queue):
-        for inner in branch.inner:
-            yield inner.member, inner.rank
+    for branch in _branches_of(_awake_rooms(state), queue):
+        yield from branch.ranks.items()
 
 
-def first_offered(state: PartitionState, queue: Queue) -> Iterator[tuple[Queue | Application, float]]:
+def first_offered(state: PartitionState, queue: Queue) -> Iterator[tuple[Any, float]]:
     """Yields the first child (or application) of *queue* with its rank: of those that are offered, and of each room."""
     first = queue.order.first_member()
     if first is not None:
         yield first, first.rank
-    for branch in _branches_below(_awake_rooms(state), queue):
-        inner = branch.inner.first_member()
-        if inner is not None:
-            yield inner.member, inner.rank
+    for branch in _branches_of(_awake_rooms(state), queue):
+        first = branch.order.first_member()
+        if first is not None:
+            yield first, branch.ranks[first]
 
 
 def _awake_rooms(state: PartitionState) -> list[WaitingRoom]:
+    """Returns the rooms of which the first waiter may be served, and puts the others to sleep."""
     awake = state.awake
     if not awake:
         return []
@@ -101,34 +99,26 @@ def _is_open(state: PartitionState, room: WaitingRoom) -> bool:
     return False
 
 
-def _branches_of(rooms: list[WaitingRoom], application: Application) -> list[Branch]:
-    branches = [room.branch_of(application) for room in rooms]
-    return [branch for branch in branches if branch is not None]
-
-
-def _branches_below(rooms: list[WaitingRoom], queue: Queue) -> list[QueueBranch]:
+def _branches_of(rooms: list[WaitingRoom], queue: Queue) -> list[Branch]:
     return [room.branches[queue] for room in rooms if queue in room.branches]
 
 
-def _first_below(queue: Queue, branches: list[QueueBranch]) -> Queue | Application | None:
-    """Returns the first child (or application) of *queue* among those offered and those in *branches* of it.
+def _first_below(queue: Queue, branches: list[Branch]) -> Any:
+    """Returns the first child (or application) of *queue* among those offered and those in *branches* of it, or
+    ``None``.
 
     A member in several of them has the smallest of its keys, since they differ in nothing but the rank, of which the
     highest counts.
     """
     if not branches:
-        first: Queue | Application | None = queue.order.first_member()
-        return first
+        return queue.order.first_member()
     if len(branches) == 1 and not queue.order.members:
-        found = branches[0].inner.first_member()
-        return None if found is None else found.member
-    entries = [branch.inner.first_entry() for branch in branches]
-    keyed = [(entry[0], entry[1].member) for entry in entries if entry is not None]
-    offered = queue.order.first_entry()
-    if offered is not None:
-        keyed.append(offered)
-    return min(keyed, key=_key_in_entry)[1] if keyed else None
+        return branches[0].order.first_member()
+    entries = [branch.order.first_entry() for branch in branches]
+    entries.append(queue.order.first_entry())
+    found = [entry for entry in entries if entry is not None]
+    return min(found, key=_key_in_entry)[1] if found else None
 
 
-def _key_in_entry(entry: tuple[tuple[object, ...], Queue | Application]) -> tuple[object, ...]:
+def _key_in_entry(entry: tuple[tuple[Any, ...], Any]) -> tuple[Any, ...]:
     return entry[0]

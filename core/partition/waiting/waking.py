@@ -14,7 +14,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
-from kornel.core.model.waiting_rooms import QueueBranch, WaitingRoom
+from kornel.core.model.waiting_rooms import WaitingRoom
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.places import move_ask, resume_waiting
@@ -123,34 +123,31 @@ def wake_borrowers(state: PartitionState, node: Node) -> bool:
 
 
 def _groups_that_may_pass(room: WaitingRoom, claims: list[Reservation], mode: GuaranteeMode) -> list[AskGroup]:
-    """Returns the groups that take their turn in *room*, without most of those that may pass none of *claims*: whole
-    leaves and subtrees in which nobody comes before a holder, and nobody is owed anything."""
+    """Returns the groups that take turns in *room*, without most of those that may pass none of *claims*: whole leaves
+    and subtrees in which nobody comes before a holder, and nobody is owed anything."""
     leaves = dict.fromkeys(leaf for claim in claims for leaf in _leaves_that_may_pass(room, claim, mode))
-    return [group for leaf in leaves for branch in leaf.inner for group in branch.groups]
+    return [group for leaf in leaves for groups in room.branches[leaf].groups.values() for group in groups]
 
 
-def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation, mode: GuaranteeMode) -> Iterator[QueueBranch]:
+def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation, mode: GuaranteeMode) -> Iterator[Queue]:
     holder = claim.waiter
     around = holder.queue.lineage()
-    left = [(branch, False) for branch in (room.branches.get(around[-1]),) if branch is not None]
+    left = [(queue, False) for queue in around[-1:] if queue in room.branches]
     while left:
-        branch, comes_first = left.pop()
-        queue = branch.member
-        assert isinstance(queue, Queue)
+        queue, comes_first = left.pop()
+        branch = room.branches[queue]
         if queue.leaf:
             if queue is holder.queue:
-                comes_first = max(branch.ranks) > holder.turn_priority
+                comes_first = max(branch.counts) > holder.turn_priority
             # Asks of one size are owed the same in all of a leaf.
-            if comes_first or may_pass(next(iter(branch.inner)).first_group().first_ask(), claim, mode):
-                yield branch
+            if comes_first or may_pass(next(iter(branch.groups.values()))[0].first_ask(), claim, mode):
+                yield queue
             continue
         own = rank_below(holder, queue) if queue in around and queue.properties.sort_by_priority else math.inf
-        for inner in branch.inner:
-            assert isinstance(inner, QueueBranch)
-            assert isinstance(inner.member, Queue)
-            may_come_first = comes_first or inner.rank > own
-            if may_come_first or inner.member.counted or inner.member in around:
-                left.append((inner, may_come_first))
+        for child, rank in branch.ranks.items():
+            may_come_first = comes_first or rank > own
+            if may_come_first or child.counted or child in around:
+                left.append((child, may_come_first))
 
 
 def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
@@ -302,9 +299,9 @@ def _wake_in_turn(state: PartitionState, rooms: dict[Shape, WaitingRoom], shape:
     state.awake[room] = None
     if state.root.claims:
         # Whoever comes before one who has preempted in its leaf may take over the claim, and with it less room.
-        for queue in [queue for queue in room.branches if queue.claimants]:
-            for inner in list(room.branches[queue].inner):
-                for group in list(inner.groups):
+        for leaf in [queue for queue in room.branches if queue.claimants]:
+            for groups in list(room.branches[leaf].groups.values()):
+                for group in groups:
                     activate_group(group)
 
 
