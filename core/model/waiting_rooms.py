@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kornel.core.model.applications import Application
     from kornel.core.model.queues import Queue
     from kornel.core.model.shapes import Shape
-    from kornel.core.model.users import Account
 
 TurnKey = Callable[[Mapping[Any, float], Any], tuple[Any, ...]]
 """Returns the sort key of a queue or application among its siblings, with its rank from a mapping."""
@@ -77,13 +76,11 @@ def turn_of_group(group: AskGroup) -> tuple[int, ...]:
 class WaitingRoom:
     """The groups and reservations that wait for room for asks of one shape."""
 
-    __slots__ = ("_key_of", "at_once", "awake", "branches", "gate", "groups", "shape")
+    __slots__ = ("_key_of", "at_once", "awake", "branches", "groups", "shape")
 
-    def __init__(self, shape: Shape, gate: Queue | Account | None, key_of: TurnKey) -> None:
+    def __init__(self, shape: Shape, key_of: TurnKey) -> None:
         self._key_of = key_of
         self.shape: Final = shape
-        self.gate: Final = gate
-        """The queue, user or group below whose limit they wait for room; ``None``: on nodes."""
         self.at_once: dict[AskGroup | Reservation, None] = {}
         """The waiters who are all woken when there may be room: reservations, gangs, groups whose tries are counted."""
         self.groups: dict[AskGroup, None] = {}

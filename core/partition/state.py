@@ -109,8 +109,9 @@ class PartitionState:
         self.no_room: Final[dict[Shape, WaitingRoom]] = {}
         """Shapes that no node had room for when an ask of them was tried last, each with the asks that wait for a
         node."""
-        self.awake: Final[dict[WaitingRoom, None]] = {}
-        """The waiting rooms of which the first waiters are tried, and perhaps others that went to sleep again."""
+        self.awake: Final[dict[WaitingRoom, Queue | Account | None]] = {}
+        """The waiting rooms of which the first are tried, each with the limit below which they wait for room, or
+        ``None`` if they wait for a node. Some may have gone to sleep again."""
         self.gained: Final[list[Node | Queue | Account | FreedSlot]] = []
         """The gains that the ledger has noted since waiters were last woken; empty between two commands or
         decisions."""

@@ -116,14 +116,14 @@ def stop_offering(application: Application) -> None:
 
 def park_below_quota(waiter: AskGroup | Reservation, shape: Shape, queue: Queue) -> None:
     """Parks *waiter* until *queue* has room for *shape* under its max."""
-    _park_in_turn(waiter, _room_for(queue.parked, shape, queue), WaitsFor.QUOTA)
+    _park_in_turn(waiter, _room_for(queue.parked, shape), WaitsFor.QUOTA)
     if isinstance(waiter, AskGroup):
         lend_nothing(waiter)
 
 
 def park_below_limit(waiter: AskGroup | Reservation, shape: Shape, account: Account) -> None:
     """Parks *waiter* until the user or group of *account* may hold *shape*."""
-    _park_in_turn(waiter, _room_for(account.parked, shape, account), WaitsFor.USER_LIMIT)
+    _park_in_turn(waiter, _room_for(account.parked, shape), WaitsFor.USER_LIMIT)
     if isinstance(waiter, AskGroup):
         lend_nothing(waiter)
 
@@ -211,7 +211,7 @@ def find_no_room(state: PartitionState, shape: Shape) -> WaitingRoom:
     """Notes that no node has room for *shape*, and returns the room of those who wait for some. From now on no ask of
     this shape searches the nodes until one of them gains room (:func:`wake_for_node`)."""
     shape.no_room = True
-    room = _room_for(state.no_room, shape, None)
+    room = _room_for(state.no_room, shape)
     room.awake = False
     return room
 
@@ -282,10 +282,10 @@ def _park_waiter(waiter: AskGroup | Reservation, room: Room, lacking: WaitsFor) 
     waiter.parked_at = room
 
 
-def _room_for(rooms: dict[Shape, WaitingRoom], shape: Shape, gate: Gate | None) -> WaitingRoom:
+def _room_for(rooms: dict[Shape, WaitingRoom], shape: Shape) -> WaitingRoom:
     room = rooms.get(shape)
     if room is None:
-        room = rooms[shape] = WaitingRoom(shape, gate, turn_key)
+        room = rooms[shape] = WaitingRoom(shape, turn_key)
     return room
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from kornel.core.model.allocations import AskGroup
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
+from kornel.core.model.users import Account
 from kornel.core.model.waiting_rooms import Branch, WaitingRoom, turn_of_group
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import activate_group, find_no_room, note_short
@@ -72,20 +73,20 @@ def _awake_rooms(state: PartitionState) -> list[WaitingRoom]:
     awake = state.awake
     if not awake:
         return []
-    found = [room for room in awake if room.awake and room.groups and _is_open(state, room)]
+    found = {room: gate for room, gate in awake.items() if room.awake and room.groups and _is_open(state, room, gate)}
     if len(found) < len(awake):
         for room in awake:
             room.awake = False
         awake.clear()
         for room in found:
             room.awake = True
-            awake[room] = None
-    return found
+        awake.update(found)
+    return list(found)
 
 
-def _is_open(state: PartitionState, room: WaitingRoom) -> bool:
+def _is_open(state: PartitionState, room: WaitingRoom, gate: Queue | Account | None) -> bool:
     """Tells whether an ask of the shape of *room* may find what those in it wait for, so that the first is tried."""
-    gate, shape = room.gate, room.shape
+    shape = room.shape
     if gate is not None:
         if gate.admits(shape.pairs):
             return True

@@ -82,7 +82,7 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
         state.reserving.call_round()
     for shape in [shape for shape in state.no_room if node.has_room(shape.pairs) and node.has_devices(shape.devices)]:
         shape.no_room = False
-        _wake_in_turn(state, state.no_room, shape)
+        _wake_in_turn(state, None, state.no_room, shape)
     if node.claims is not None:
         wake_borrowers(state, node)
 
@@ -132,9 +132,9 @@ def _groups_that_may_pass(room: WaitingRoom, claims: list[Reservation], mode: Gu
 def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation, mode: GuaranteeMode) -> Iterator[Queue]:
     holder = claim.waiter
     around = holder.queue.lineage()
-    left = [(queue, False) for queue in around[-1:] if queue in room.branches]
+    left = [(queue, False, False) for queue in around[-1:] if queue in room.branches]
     while left:
-        queue, comes_first = left.pop()
+        queue, comes_first, owes = left.pop()
         branch = room.branches[queue]
         if queue.leaf:
             if queue is holder.queue:
@@ -146,8 +146,9 @@ def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation, mode: Guarantee
         own = rank_below(holder, queue) if queue in around and queue.properties.sort_by_priority else math.inf
         for child, rank in branch.ranks.items():
             may_come_first = comes_first or rank > own
-            if may_come_first or child.counted or child in around:
-                left.append((child, may_come_first))
+            may_owe = owes or (child not in around and bool(child.counted))
+            if may_come_first or may_owe or child in around:
+                left.append((child, may_come_first, may_owe))
 
 
 def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
@@ -219,7 +220,7 @@ def wake_admitted(state: PartitionState, limit: Queue | Account) -> None:
     # Empty rooms are removed as well: an ask that leaves its room for another reason does not remove it.
     for shape in [shape for shape, room in rooms.items() if not room or limit.admits(shape.pairs)]:
         if claim is None or admits_beside(limit, shape.pairs, claim):
-            _wake_in_turn(state, rooms, shape)
+            _wake_in_turn(state, limit, rooms, shape)
             continue
         _wake_let_through(state, rooms[shape], claim)
 
@@ -287,16 +288,18 @@ def wake_for_domains(state: PartitionState) -> None:
     state.gangs.doubt_domains()
 
 
-def _wake_in_turn(state: PartitionState, rooms: dict[Shape, WaitingRoom], shape: Shape) -> None:
-    """Wakes those of *rooms* who wait for *shape*: the first of them is tried, and the next one as long as there is
-    enough."""
+def _wake_in_turn(
+    state: PartitionState, limit: Queue | Account | None, rooms: dict[Shape, WaitingRoom], shape: Shape
+) -> None:
+    """Wakes those of *rooms* who wait for *shape*, below *limit* or without a node: the first of them is tried, and the
+    next one as long as there is enough."""
     room = rooms[shape]
     _wake_room(state, room.at_once)
     if not room.groups:
         del rooms[shape]
         return
     room.awake = True
-    state.awake[room] = None
+    state.awake[room] = limit
     if state.root.claims:
         # Whoever comes before one who has preempted in its leaf may take over the claim, and with it less room.
         for leaf in [queue for queue in room.branches if queue.claimants]:

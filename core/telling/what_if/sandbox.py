@@ -125,6 +125,8 @@ class Sandbox:
     def _begin_cycle(self) -> None:
         state, journal = self.state, self.journal
         journal.keep_record(state, but=_LEFT_ALONE)
+        for room in state.awake:
+            journal.keep_record(room)
         # Rankings are kept for the next question; making prospects would take longer than a search without them.
         for record, name, value in (
             (state, "recording", False),
@@ -155,6 +157,7 @@ class Sandbox:
             self.journal.keep_record(shape)
             shape.no_room = False
         state.no_room.clear()
+        state.awake.clear()
         state.waiting_for_node.clear()
         state.waiting_for_domain.clear()
         state.gangs.without_room.clear()
