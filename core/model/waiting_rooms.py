@@ -68,6 +68,12 @@ class Branch:
         return rank != NOTHING_WAITS and counts[rank] == 1
 
 
+def is_asleep(group: AskGroup) -> bool:
+    """Tells whether *group* waits in a room and is not about to be tried, in its turn or otherwise."""
+    room = group.parked_at
+    return room is not None and not (isinstance(room, WaitingRoom) and room.awake and group in room.groups)
+
+
 def turn_of_group(group: AskGroup) -> tuple[int, ...]:
     """Returns the sort key of *group* among those of its application (scheduling.md 5.3)."""
     return (*group.head_order(), group.number)

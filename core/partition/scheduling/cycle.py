@@ -104,7 +104,9 @@ def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
         elif state.reserving.short and limit_savings.is_due(state, now_ns):
             budget -= limit_savings.choose_savers(state, now_ns)
         elif (group := first_group(state)) is not None:
-            budget -= _serve(state, group, now_ns)
+            # Some for whom there is too little now may have been put to sleep by that, and begin to save before it.
+            if not (state.reserving.short and limit_savings.is_due(state, now_ns)):
+                budget -= _serve(state, group, now_ns)
         elif reserving.is_due(state, now_ns):
             budget -= reserving.advance_round(state, now_ns)
         elif loans.is_due(state, now_ns):

@@ -243,6 +243,8 @@ class Sandbox:
             group = first_group(state)
             if group is None:
                 return
+            if state.reserving.short and limit_savings.is_due(state, self.now_ns):
+                continue
             if isinstance(group, GangUnit):
                 yield from self._place_gang(group)
                 continue
