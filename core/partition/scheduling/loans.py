@@ -88,10 +88,9 @@ def is_outranked(state: PartitionState, ask: Allocation) -> bool:
         return True
     below: Application | Queue = application
     for queue in ask.queue.lineage():
-        if queue.properties.sort_by_priority:
-            own = rank_below(ask, queue)
-            if any(first is not below and rank > own for first, rank in turns.first_offered(state, queue)):
-                return True
+        first, rank = turns.first_offered(state, queue)
+        if queue.properties.sort_by_priority and first is not below and rank > rank_below(ask, queue):
+            return True
         below = queue
     return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.allocations import AskGroup
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
@@ -57,15 +58,14 @@ def offered_below(state: PartitionState, queue: Queue) -> Iterator[tuple[Any, fl
         yield from branch.ranks.items()
 
 
-def first_offered(state: PartitionState, queue: Queue) -> Iterator[tuple[Any, float]]:
-    """Yields the first child (or application) of *queue* with its rank: of those that are offered, and of each room."""
-    first = queue.order.first_member()
-    if first is not None:
-        yield first, first.rank
-    for branch in _branches_of(_awake_rooms(state), queue):
-        first = branch.order.first_member()
-        if first is not None:
-            yield first, branch.ranks[first]
+def first_offered(state: PartitionState, queue: Queue) -> tuple[Any, float]:
+    """Returns the child (or application) of *queue* whose turn is first, with its rank; ``None`` if there is none."""
+    branches = _branches_of(_awake_rooms(state), queue)
+    first = _first_below(queue, branches)
+    ranks = [branch.ranks[first] for branch in branches if first in branch.ranks]
+    if first in queue.order:
+        ranks.append(first.rank)
+    return first, max(ranks, default=NOTHING_WAITS)
 
 
 def _awake_rooms(state: PartitionState) -> list[WaitingRoom]:
