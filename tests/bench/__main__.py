@@ -17,6 +17,7 @@ from pathlib import Path
 from tests.bench import (
     churn,
     costs,
+    ends,
     growth,
     journal,
     many_applications,
@@ -68,6 +69,7 @@ def main() -> int:
         "P15": [(many_applications.p15, min(3, runs))],
         "P16": [(units.p16, min(3, runs))],
         "P17": [(starting.p17, runs)],
+        "P18": [(ends.p18, min(2, runs))],
         "P20": [(partial(owed_queues.p20, options.trace), min(2, runs))],
     }
     wanted = options.only.split(",") if options.only else list(workloads)
