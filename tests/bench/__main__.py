@@ -29,6 +29,7 @@ from tests.bench import (
     preempting,
     record,
     responsiveness,
+    served_ends,
     shared_nodes,
     single_asks,
     standby,
@@ -69,7 +70,7 @@ def main() -> int:
         "P15": [(many_applications.p15, min(3, runs))],
         "P16": [(units.p16, min(3, runs))],
         "P17": [(starting.p17, runs)],
-        "P18": [(ends.p18, min(2, runs))],
+        "P18": [(ends.p18, min(2, runs)), (served_ends.p18_served, min(2, runs))],
         "P20": [(partial(owed_queues.p20, options.trace), min(2, runs))],
     }
     wanted = options.only.split(",") if options.only else list(workloads)
