@@ -93,6 +93,8 @@ class ServedCluster:
         self._left: dict[str, int] = {}
         self._made = self._asked = 0
         self._running: list[tuple[str, str]] = []
+        self._applications: Any = sender.stub.UpdateApplication()
+        """One stream for all applications: a connection has room for a hundred."""
 
     async def fill(self) -> None:
         """Registers, and has all nodes full."""
@@ -106,7 +108,7 @@ class ServedCluster:
             ]
         )
         owners = [self._application(f"run-{number}") for number in range(USERS)]
-        await sender.add_applications(owners)
+        await self._add(owners)
         self._running = [(owners[at % USERS].applicationID, f"task-{at}") for at in range(TASKS)]
         tasks = [
             si.Allocation(
@@ -125,11 +127,18 @@ class ServedCluster:
     def _size(self, number: int) -> si.Resource:
         return make_resource(vcore=1_000, memory=(1 + number % self._case.sizes) << 20)
 
+    async def _add(self, requests: list[si.AddApplicationRequest]) -> None:
+        await self._applications.write(si.ApplicationRequest(rmID=RM, new=requests))
+        accepted = 0
+        async with asyncio.timeout(PATIENCE_S):
+            while accepted < len(requests):
+                accepted += len((await self._applications.read()).accepted)
+
     async def wait(self, stream: Any, count: int) -> None:
         """Adds so many applications that wait."""
         for start in range(0, count, 1_000):
             added = [self._application(f"app-{self._made}") for _ in range(min(1_000, count - start))]
-            await self.sender.add_applications(added)
+            await self._add(added)
             asks = []
             for request in added:
                 self._left[request.applicationID] = ASKS_EACH

@@ -27,7 +27,7 @@ const (
 	seed     = 18
 )
 
-// observer hears what the core says. Fields that are unlisted have no answer.
+// observer hears what the core says.
 type observer struct {
 	placed   chan *si.Allocation
 	accepted atomic.Int64
@@ -219,7 +219,7 @@ func (c *cluster) wait(count int) {
 	}
 }
 
-// endOne ends a task and waits until its room is used, or not used for the time that *unused* gives.
+// endOne ends a task and waits until its room is used, or nobody has used it for the time *unused*.
 func (c *cluster) endOne(unused time.Duration) (served, placed int) {
 	at := c.dice.Intn(len(c.running))
 	ended := c.running[at]
