@@ -301,11 +301,20 @@ def _wake_in_turn(
     room.awake = True
     state.awake[room] = limit
     if state.root.claims:
-        # Whoever comes before one who has preempted in its leaf may take over the claim, and with it less room.
-        for leaf in [queue for queue in room.branches if queue.claimants]:
-            for groups in list(room.branches[leaf].groups.values()):
-                for group in groups:
-                    activate_group(group)
+        _wake_heirs(room)
+
+
+def _wake_heirs(room: WaitingRoom) -> None:
+    """Wakes those in *room* who come before one who has preempted in their leaf: they may take over the claim, and find
+    room where others find none."""
+    for leaf in [queue for queue in room.branches if queue.claimants]:
+        branch = room.branches[leaf]
+        least = min(holder.turn_priority for holder in leaf.claimants)
+        if max(branch.counts) <= least:
+            continue
+        for application in [application for application, rank in branch.ranks.items() if rank > least]:
+            for group in branch.groups[application]:
+                activate_group(group)
 
 
 def _wake_room(state: PartitionState, room: Room) -> None:
