@@ -97,7 +97,7 @@ rules: venv ## hold 20,000 random clusters against the rules of preemption (TREE
 fuzz: venv ## throw texts at the configuration loader (FUZZ=number of each kind)
 	FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/config/test_any_text.py
 
-bench: venv ## measure P1 to P20 (QUICK=1: five minutes; TRACE=dir, ONLY=P2,P6, CHURN=seconds, JSON=file, RECORD=1)
+bench: venv ## measure P1 to P21 (QUICK=1: five minutes; TRACE=dir, ONLY=P2,P6, CHURN=seconds, JSON=file, RECORD=1)
 	$(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(if $(TRACE),--trace $(TRACE)) $(if $(ONLY),--only $(ONLY)) \
 		$(if $(CHURN),--churn $(CHURN)) $(if $(JSON),--json $(JSON)) $(if $(RECORD),--record)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kornel.core.model.shapes import Pairs, Shape
     from kornel.core.model.task_groups import TaskGroup
     from kornel.core.model.users import Account
+    from kornel.core.model.waiting_rooms import WaitingRoom
 
 
 SEPARATOR: Final = "\uffff"
@@ -349,7 +350,7 @@ class Reservation:
         preempting there."""
         self.pairs: Pairs = ask.shape.pairs
         """The amounts held, which are those of the ask."""
-        self.parked_at: Room | None = None
+        self.parked_at: Room | WaitingRoom | None = None
         """The waiting room that it is in, as for an :class:`AskGroup`. Room on its own node wakes it in any waiting
         room."""
         self.clock: ClaimClock | None = None
@@ -454,7 +455,7 @@ class AskGroup:
         self.lent = NOTHING_WAITS
         """The priority that it lends its application: that of its first ask, unless none of its asks can be placed
         now."""
-        self.parked_at: Room | None = None
+        self.parked_at: Room | WaitingRoom | None = None
         """The waiting room in which the group is parked; ``None``: it is not parked."""
         self.waits_for: WaitsFor | None = None
         """The thing that it lacks while it is parked."""

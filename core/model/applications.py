@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kornel.core.model.queues import Queue
     from kornel.core.model.task_groups import TaskGroup
     from kornel.core.model.users import Account
+    from kornel.core.model.waiting_rooms import WaitingRoom
 
 GroupKey: TypeAlias = "tuple[Shape, str, bool, Together | None]"
 """Shape, required node, dependence and topology: they tell a group of asks from the others of its application."""
@@ -90,6 +91,7 @@ class Application:
         "real",
         "recorded_held_by_queue",
         "recorded_held_by_quota",
+        "rooms",
         "savers",
         "set_back",
         "spec",
@@ -129,6 +131,8 @@ class Application:
         self.groups = NO_GROUPS
         self.order = GroupOrder()
         """The groups that are active."""
+        self.rooms: tuple[WaitingRoom, ...] = ()
+        """The waiting rooms in which groups of it take turns."""
         self.pending: Vector = [0] * width
         self.real: Vector = [0] * width
         self.peak: Vector = [0] * width
@@ -255,6 +259,15 @@ class Application:
         if rank != self.rank:
             self.queue.order.mark_changed(self)
             self.set_rank(rank)
+        for room in self.rooms:
+            room.review_rank(self)
+
+    def mark_turn(self) -> None:
+        """Note that its place among the applications of its leaf may have changed, where it is tried and where it
+        waits."""
+        self.queue.order.mark_changed(self)
+        for room in self.rooms:
+            room.mark_changed(self, self.queue)
 
     def set_rank(self, rank: float) -> None:
         """Rank its leaf by *rank* from now on. Its own place there is marked by the caller, as it usually comes or goes

@@ -114,6 +114,13 @@ class KeyedHeap(Generic[T]):
             heappop(entries)
         return None
 
+    def first_entry(self) -> tuple[tuple[Any, ...], T] | None:
+        """Returns the smallest key with its member, or ``None`` when empty."""
+        first = self.first_member()
+        if first is None:
+            return None
+        return (self._key_of(first) if len(self.members) == 1 else self.members[first] or ()), first
+
     def sorted_members(self) -> list[T]:
         """Returns all members, sorted. This is for reports and reservations; a cycle only calls
         :meth:`first_member`."""

@@ -15,8 +15,9 @@ from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
 from kornel.core.model.users import NO_LIMITS, Account, AccountKind, QueueLimits
 
 if TYPE_CHECKING:
-    from kornel.core.model.allocations import Allocation, LimitClaim, Room
+    from kornel.core.model.allocations import Allocation, LimitClaim
     from kornel.core.model.applications import Application
+    from kornel.core.model.waiting_rooms import WaitingRoom
 
 Number = TypeVar("Number", int, float)
 
@@ -53,12 +54,54 @@ class Queue:
     """
 
     __slots__ = (
-        "_guaranteed_below", "_lineage", "_priorities", "_ranks", "accounts", "admin_acl", "allocating", "applications",
-        "ceilings", "children", "claimants", "claimed", "claims", "counted", "depth", "draining", "dynamic_terms",
-        "fair_max", "fair_terms", "guaranteed", "held_back", "leaf", "limits", "managed", "max", "max_applications",
-        "name", "newcomers", "order", "parent", "parked", "path", "pending", "preempted_count", "preempted_total",
-        "preempting", "priority", "properties", "rank", "running", "saved", "saving", "siblings", "submit_acl", "used",
-        "waiting", "with_due",
+        "_guaranteed_below",
+        "_lineage",
+        "_priorities",
+        "_ranks",
+        "accounts",
+        "admin_acl",
+        "allocating",
+        "applications",
+        "ceilings",
+        "children",
+        "claimants",
+        "claimed",
+        "claims",
+        "counted",
+        "depth",
+        "draining",
+        "dynamic_terms",
+        "fair_max",
+        "fair_terms",
+        "guaranteed",
+        "held_back",
+        "leaf",
+        "limits",
+        "managed",
+        "max",
+        "max_applications",
+        "name",
+        "newcomers",
+        "order",
+        "parent",
+        "parked",
+        "path",
+        "pending",
+        "preempted_count",
+        "preempted_total",
+        "preempting",
+        "priority",
+        "properties",
+        "rank",
+        "rooms",
+        "running",
+        "saved",
+        "saving",
+        "siblings",
+        "submit_acl",
+        "used",
+        "waiting",
+        "with_due",
     )  # fmt: skip
 
     def __init__(
@@ -118,10 +161,12 @@ class Queue:
         """The active children (or applications) in order, the first one first."""
         self.siblings: Final[KeyedHeap[Any] | None] = parent.order if parent is not None else None
         """The order of its parent, in which it is while something below is active; ``None`` for the root."""
+        self.rooms: dict[WaitingRoom, None] = {}
+        """The waiting rooms in which somebody below it takes turns."""
         self.newcomers: KeyedHeap[Application] | None = None
         """The applications of a leaf sorted ``stateaware`` that could start but have not started. Only one of them may
         start at a time."""
-        self.parked: dict[Shape, Room] = {}
+        self.parked: dict[Shape, WaitingRoom] = {}
         """The groups that this queue's max keeps back, by shape."""
         self.saving: LimitClaim | None = None
         """The claim that saves what comes free below its max."""
@@ -168,6 +213,7 @@ class Queue:
         self.applications.clear()
         self.with_due.clear()
         self.parked.clear()
+        self.rooms.clear()
         self.saving = None
         self.held_back.clear()
         self.allocating.clear()
@@ -231,7 +277,7 @@ class Queue:
         if self.counted == before or parent is None:
             return
         self.set_fair_max(dict(self.fair_max))
-        parent.order.mark_changed(self)
+        self.mark_turn()
         sums = parent._guaranteed_below
         below = {t: sums.get(t, 0) - before.get(t, 0) + self.counted.get(t, 0) for t in {**sums, **self.counted}}
         parent._guaranteed_below = {t: amount for t, amount in below.items() if amount}
@@ -252,6 +298,15 @@ class Queue:
             widen_vector(account.used, width)
             widen_vector(account.claimed, width)
             widen_vector(account.saved, width)
+
+    def mark_turn(self) -> None:
+        """Note that its place among its siblings may have changed, where it is tried and where it waits."""
+        if self.siblings is not None:
+            self.siblings.mark_changed(self)
+        parent = self.parent
+        if parent is not None:
+            for room in self.rooms:
+                room.mark_changed(self, parent)
 
     def update_shown(self, before: int, now: int) -> None:
         """Update the priority that a child (or application) shows from *before* to *now*, and the priorities above as
@@ -282,6 +337,8 @@ class Queue:
         """Compute the priority that is shown and the rank again, and those of ancestors as far as they change."""
         self._refresh_shown()
         self._refresh_rank()
+        for room in self.rooms:
+            room.refresh_rank(self)
 
     def _refresh_shown(self) -> None:
         shown = self.expose_priority(self._priorities)

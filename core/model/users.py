@@ -16,9 +16,10 @@ from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.shapes import Pairs, Shape, Vector
 
 if TYPE_CHECKING:
-    from kornel.core.model.allocations import LimitClaim, Room
+    from kornel.core.model.allocations import LimitClaim
     from kornel.core.model.applications import Application
     from kornel.core.model.queues import Queue
+    from kornel.core.model.waiting_rooms import WaitingRoom
 
 WILDCARD: Final = "*"
 
@@ -82,7 +83,7 @@ class Account:
         """All applications whose usage is booked here."""
         self.holders: dict[Application, None] = {}
         """The applications that hold an allocation."""
-        self.parked: dict[Shape, Room] = {}
+        self.parked: dict[Shape, WaitingRoom] = {}
         """The ask groups that this limit keeps back, by shape."""
         self.saving: LimitClaim | None = None
         """The claim that saves what comes free below this limit."""

@@ -27,6 +27,8 @@ def take_apart(state: PartitionState) -> Iterator[None]:
         reservation.parked_at = None
     state.reservations.clear()
     state.waiting_for_domain.clear()
+    state.awake.clear()
+    state.no_room.clear()
     while state.requests:
         _release_request(state.requests.popitem()[1])
         yield
@@ -55,6 +57,7 @@ def _release_application(application: Application) -> None:
     for group in application.groups.values():
         group.parked_at = None
     application.groups.clear()
+    application.rooms = ()
     application.savers = NO_SAVERS
     application.order = GroupOrder()
     application.asks.clear()

@@ -22,6 +22,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import ResourceTypes, Shape
 from kornel.core.model.task_groups import TaskGroup
 from kornel.core.model.users import Account, FreedSlot
+from kornel.core.model.waiting_rooms import WaitingRoom
 from kornel.core.partition.gangs.gang_record import GangRecord
 from kornel.core.partition.history.event_log import EventLog
 from kornel.core.partition.history.events import Recorder
@@ -105,8 +106,12 @@ class PartitionState:
         self.holders: Final[dict[Node, dict[Shape, None]]] = {}
         """For each of the other demands that wait or have waited for room, one open node that could hold it, by
         node."""
-        self.no_room: Final[dict[Shape, Room]] = {}
-        """Shapes that no node has room for now, each with the asks that wait for a node."""
+        self.no_room: Final[dict[Shape, WaitingRoom]] = {}
+        """Shapes that no node had room for when an ask of them was tried last, each with the asks that wait for a
+        node."""
+        self.awake: Final[dict[WaitingRoom, Queue | Account | None]] = {}
+        """The waiting rooms of which the first are tried, each with the limit below which they wait for room, or
+        ``None`` if they wait for a node. Some may have gone to sleep again."""
         self.gained: Final[list[Node | Queue | Account | FreedSlot]] = []
         """The gains that the ledger has noted since waiters were last woken; empty between two commands or
         decisions."""

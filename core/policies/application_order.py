@@ -29,11 +29,11 @@ def usage_shares(application: Application) -> tuple[float, ...]:
     return tuple(shares)
 
 
-def application_turn_key(application: Application) -> tuple[Any, ...]:
-    """Returns the sort key of *application* among those of its leaf that have asks left to try, by the policy of the
-    leaf; the smallest comes first."""
+def application_turn_key(application: Application, rank: float | None = None) -> tuple[Any, ...]:
+    """Returns the sort key of *application* among those of its leaf that have asks left to try, by its rank (or by
+    *rank*) and the policy of the leaf; the smallest comes first."""
     properties = application.queue.properties
-    rank = -application.rank if properties.sort_by_priority else 0
+    rank = -(application.rank if rank is None else rank) if properties.sort_by_priority else 0
     if properties.sort_policy is _FAIR:
         return (rank, usage_shares(application), application.submitted_ns, application.application_id)
     return (rank, application.submitted_ns, application.application_id)

@@ -37,17 +37,21 @@ def fair_share(queue: Queue) -> float:
     return base + share
 
 
-def queue_turn_key(queue: Queue) -> QueueKey:
-    """Returns the sort key of *queue* among its siblings with asks left to try: rank, fair share, larger pending
-    amounts, name. The smallest comes first. Of the same priority, queues below their guarantee come first, then those
-    in which a gang is repaired.
+def queue_turn_key(queue: Queue, rank: float | None = None) -> QueueKey:
+    """Returns the sort key of *queue* among its siblings with asks left to try: rank (*rank* instead of its own, if it
+    is given), fair share, larger pending amounts, name. The smallest comes first. Of the same priority, queues below
+    their guarantee come first, then those in which a gang is repaired.
 
     Pending amounts are compared by their sum over all types. The rule only orders two queues if one has more of every
     type; the sum agrees with that, and makes the order total.
     """
     parent = queue.parent
     by_priority = parent is None or parent.properties.sort_by_priority
-    rank, share = queue.rank if by_priority else 0, fair_share(queue)
+    if not by_priority:
+        rank = 0
+    elif rank is None:
+        rank = queue.rank
+    share = fair_share(queue)
     if rank % 1:
         # The gang that is repaired does not come before a queue that is below its guarantee.
         rank, share = rank // 1, min(share, 1.0)

@@ -99,6 +99,7 @@ from kornel.core.model.recorded_events import RecordedEvents
 from kornel.core.model.shapes import ResourceTypes, Shape, estimate_size
 from kornel.core.model.task_groups import GroupMembers, TaskGroup
 from kornel.core.model.users import Account, AccountKind, FreedSlot, Limit, QueueLimits
+from kornel.core.model.waiting_rooms import Branch, WaitingRoom
 from kornel.core.partition import lifecycle
 from kornel.core.partition import state as partition_state
 from kornel.core.partition.configuration import configure
@@ -121,7 +122,7 @@ from kornel.core.partition.scheduling import (
 from kornel.core.partition.scheduling.missing_shares import MissingShares
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import backoff, inquiries, pausing
+from kornel.core.partition.waiting import backoff, inquiries, pausing, rooms
 from kornel.core.policies import application_order, queue_order
 from kornel.core.policies.gang_nodes import Members
 from kornel.core.policies.node_score import NodeScore
@@ -212,6 +213,7 @@ FUNCTIONS: Final = {
     **named_of(quota_timers, "_look_at_queues", "_look_at_victims"),
     **named_of(required_cycle_limit, "_look_again"),
     **named_of(reserving, "_decide_reservation", "_drop_question"),
+    **named_of(rooms, "turn_key"),
     **named_of(shortfalls, "_end_gang", "_look_at_members"),
     **named_of(task_groups, "_by_age", "by_order"),
     **named_of(unit_consulting, "_allow_open_questions", "_note_last_victim", "_note_refused_nodes"),
@@ -379,7 +381,7 @@ MODEL: Final = (
         " backoff_room backoff_until_ns entered groups held_at held_count held_groups leaves_whole"
         " limit_group members missing offered_by order peak pending placeholder placeholder_count"
         " placeholder_deadline_ns preempted_count priority queue rank real recorded_held_by_queue"
-        " recorded_held_by_quota savers set_back spec spent started_ns state submitted_ns task_groups"
+        " recorded_held_by_quota rooms savers set_back spec spent started_ns state submitted_ns task_groups"
         " timer_ns unschedulable user",
         defaults={"missing": 0},
     ),
@@ -396,6 +398,8 @@ MODEL: Final = (
     Kept(Failure, "message times last_ns"),
     Kept(FailureLog, "_entries"),
     Kept(GroupOrder, "_entries groups"),
+    Kept(WaitingRoom, "_key_of at_once awake branches groups shape"),
+    Kept(Branch, "counts groups order ranks"),
     Kept(KeyedHeap, "_entries _key_of _pushes marked members"),
     Kept(Counted, "capacity free held"),
     Kept(Domain, "below capacity free held level nodes path", derived={"counted_rooms": _no_map}),
@@ -413,10 +417,11 @@ MODEL: Final = (
     ),
     Kept(
         Queue,
-        "_guaranteed_below _lineage _priorities _ranks accounts admin_acl allocating applications ceilings children"
-        " claimants claimed claims counted depth draining dynamic_terms fair_max fair_terms guaranteed held_back leaf"
-        " limits managed max max_applications name newcomers order parent parked path pending preempted_count"
-        " preempted_total preempting priority properties rank running saved saving siblings submit_acl used waiting",
+        "_guaranteed_below _lineage _priorities _ranks accounts admin_acl allocating applications ceilings"
+        " children claimants claimed claims counted depth draining dynamic_terms fair_max fair_terms guaranteed"
+        " held_back leaf limits managed max max_applications name newcomers order parent parked path pending"
+        " preempted_count preempted_total preempting priority properties rank rooms running saved saving siblings"
+        " submit_acl used waiting",
         derived={"with_due": _find_due},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
@@ -450,7 +455,7 @@ PARTITIONS: Final = (
         "name types preemption created_ns config resolver queues root nodes operator_drains"
         " node_order applications past recent_victims requests instances sharing_count foreign"
         " reservations effects callbacks recording allocation_count too_large holders"
-        " no_room gained waiting_for_node topology waiting_for_domain sharing waiting_for_turn autoscaling"
+        " no_room awake gained waiting_for_node topology waiting_for_domain sharing waiting_for_turn autoscaling"
         " held_count refused reserved_ready reserving gangs fair_terms_stale timers attempts_due"
         " _number guarantee notices changes rules moved stuck ignored unreported enforcement"
         " governor pace nodes_removed law_checks law_violations preemption_attempts search_cost"

@@ -1,4 +1,4 @@
-"""The table of the workloads P1 to P20: ``python -m tests.bench [--quick] [--only P2,P6] [--json FILE] [--record]``.
+"""The table of the workloads P1 to P21: ``python -m tests.bench [--quick] [--only P2,P6] [--json FILE] [--record]``.
 
 Every figure over gRPC stands beside that of a bare echo of the same messages in the same run. Exit status 1 when a
 target is missed. The benchmarks of single features are in ``python -m tests.bench.features``.
@@ -17,6 +17,7 @@ from pathlib import Path
 from tests.bench import (
     churn,
     costs,
+    ends,
     growth,
     journal,
     many_applications,
@@ -28,6 +29,8 @@ from tests.bench import (
     preempting,
     record,
     responsiveness,
+    saturated,
+    served_ends,
     shared_nodes,
     single_asks,
     standby,
@@ -68,7 +71,10 @@ def main() -> int:
         "P15": [(many_applications.p15, min(3, runs))],
         "P16": [(units.p16, min(3, runs))],
         "P17": [(starting.p17, runs)],
+        "P18": [(ends.p18, min(2, runs)), (served_ends.p18_served, min(2, runs))],
+        "P19": [(partial(saturated.p19, options.trace), min(2, runs))],
         "P20": [(partial(owed_queues.p20, options.trace), min(2, runs))],
+        "P21": [(saturated.p21, min(2, runs))],
     }
     wanted = options.only.split(",") if options.only else list(workloads)
     if unknown := set(wanted) - set(workloads):
@@ -143,7 +149,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, help=f"measurements per figure (default {RUNS}, quick {QUICK_RUNS})")
     parser.add_argument("--only", metavar="P1,P2", default="", help="only these workloads")
     parser.add_argument("--churn", metavar="S", type=float, help="seconds of P7 (default 60, quick 20, to record 600)")
-    parser.add_argument("--trace", metavar="DIR", type=Path, help="folder of the openb trace, for P9 and P20")
+    parser.add_argument("--trace", metavar="DIR", type=Path, help="folder of the openb trace, for P9, P19 and P20")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the table to this file too")
     parser.add_argument(
         "--record",

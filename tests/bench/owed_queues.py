@@ -24,8 +24,8 @@ from typing import Final, NamedTuple
 
 from kornel.core.domain.resources import Resources
 from kornel.core.preemption.guarantee import prospects
-from kornel.core.service.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD
 from kornel.shim_mock.trace import BEST_EFFORT, CLASS_OF_QUEUE, LATENCY, MIB, Trace, TraceNode, TracePod, load_trace
+from tests.bench.clocked import settle_garbage
 from tests.bench.processes import apart
 from tests.bench.table import Row
 from tests.owed_cluster import SECOND_NS, OwedCluster, Played, slices_for
@@ -114,7 +114,7 @@ def _measure(folder: Path | None, case: Case) -> Measured:
 def measure_waves(folder: Path | None, case: Case) -> Measured:
     """Returns what two equal waves of asks came to."""
     cluster, sizes = make_cluster(folder, case)
-    _settle_garbage()
+    settle_garbage()
     waves = [_play_wave(cluster, name, sizes, case) for name in "ab"]
     served = sum(len(wave.placed) for wave in waves)
     per_victim_s = waves[1].took_s / waves[1].victims if waves[1].victims else float("inf")
@@ -125,7 +125,7 @@ def measure_first(folder: Path | None) -> tuple[float, float]:
     """Returns the time from the first attempt for one ask on 1,000 nodes to its plan, and that of the longest slice."""
     case = Case(1_000, 1, 1, 1, 1)
     cluster, sizes = make_cluster(folder, case)
-    _settle_garbage()
+    settle_garbage()
     cluster.ask("a", sizes, 1, 1, [CLASS_OF_QUEUE[LATENCY].value])
     cluster.play(1_000, until_ns=cluster.now_ns + case.delay_s * SECOND_NS)
     found = cluster.play(1_000, until_victim=True)
@@ -232,10 +232,3 @@ def _play_wave(cluster: OwedCluster, name: str, sizes: Sequence[Resources], case
     cluster.ask(name, sizes, case.queues, case.asks, [CLASS_OF_QUEUE[LATENCY].value])
     most = slices_for(case.nodes, case.sizes * case.queues, case.asks)
     return cluster.play(most, until_placed=case.asks)
-
-
-def _settle_garbage() -> None:
-    """Handles the collector as the service does with what has settled."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG_THRESHOLD, *OLDER_THRESHOLDS)

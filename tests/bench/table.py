@@ -1,4 +1,4 @@
-"""The table of the workloads P1 to P20: value, target, ratio, and what a bare echo of the same messages gives."""
+"""The table of the workloads P1 to P21: value, target, ratio, and what a bare echo of the same messages gives."""
 
 from __future__ import annotations
 

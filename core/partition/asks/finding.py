@@ -21,6 +21,7 @@ from kornel.core.partition.asks import group_domains, node_devices
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
+from kornel.core.partition.waiting.rooms import find_no_room
 from kornel.core.policies import claim_order, user_limits
 
 _ACCEPTED: Final = AppState.ACCEPTED
@@ -110,9 +111,8 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
             return node if node is not None else NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
         if node is not None:
             return node
-        shape.no_room = True
         # The shape is entered there even while no ask of it waits, so that a node that gains room removes the mark.
-        state.no_room.setdefault(shape, {})
+        find_no_room(state, shape)
     return NotPlaced(Unschedulable.NO_FITTING_NODE)
 
 

@@ -397,8 +397,9 @@ def _check_waiting_for_limits(state: PartitionState) -> list[Broken]:
     held: dict[Application, Gate] = {}
     for queue in state.queues.values():
         for account in queue.accounts.values():
-            for shape, groups in account.parked.items():
-                if account.saving is None and groups and account.admits(shape.pairs):
+            for shape, room in account.parked.items():
+                asleep = room.at_once if room.awake else room
+                if account.saving is None and asleep and account.admits(shape.pairs):
                     broken.append(Broken("W", repr(account), f"keeps back {shape}, which fits"))
         gates: list[Gate] = [queue, *queue.accounts.values()]
         for gate in gates:

@@ -53,6 +53,8 @@ def take_fair_terms_steps(top: Queue) -> Iterator[None]:
         inherited = {**above, **queue.max} if queue.max else above
         queue.set_fair_max(inherited)
         queue.order.mark_all()
+        for room in queue.rooms:
+            room.branches[queue].order.mark_all()
         left.extend((child, inherited) for child in queue.children.values())
         yield
 
@@ -64,5 +66,5 @@ def _mark_fair_terms(top: Queue) -> dict[int, int]:
     for ancestor in reversed(top.lineage()[1:]):
         above.update(ancestor.max)
     if top.parent is not None:
-        top.parent.order.mark_changed(top)
+        top.mark_turn()
     return above

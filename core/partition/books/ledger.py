@@ -40,6 +40,9 @@ def book_pending(ask: Allocation) -> None:
         siblings = queue.siblings
         if siblings is not None and queue in siblings.members:
             siblings.marked[queue] = None
+        if siblings is not None:
+            for room in queue.rooms:
+                room.mark_changed(queue, queue.parent)  # type: ignore[arg-type]
 
 
 def _remove_ask(ask: Allocation) -> None:
@@ -81,8 +84,7 @@ def _wait_no_more(ask: Allocation) -> None:
     for queue in application.queue.lineage():
         unbook_amounts(queue.pending, pairs)
         queue.waiting -= 1
-        if queue.parent is not None:
-            queue.parent.order.mark_changed(queue)
+        queue.mark_turn()
 
 
 def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
@@ -154,13 +156,12 @@ def _end_hold(state: PartitionState, ask: Allocation) -> Node:
 
 def _book_usage(allocation: Allocation) -> None:
     application = allocation.application
-    application.queue.order.mark_changed(application)
+    application.mark_turn()
     if application.accounts:
         user_accounting.charge_accounts(application, allocation.shape.pairs)
     for queue in application.queue.lineage():
         book_amounts(queue.used, allocation.shape.pairs)
-        if queue.parent is not None:
-            queue.parent.order.mark_changed(queue)
+        queue.mark_turn()
 
 
 def _use_instead_of_waiting(ask: Allocation) -> None:
@@ -176,6 +177,8 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
     order = leaf.order
     if application in order.members:
         order.marked[application] = None
+    for room in application.rooms:
+        room.mark_changed(application, leaf)
     for queue in leaf.lineage():
         pending, used = queue.pending, queue.used
         for t, amount in pairs:
@@ -185,17 +188,19 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
         siblings = queue.siblings
         if siblings is not None and queue in siblings.members:
             siblings.marked[queue] = None
+        if siblings is not None:
+            for room in queue.rooms:
+                room.mark_changed(queue, queue.parent)  # type: ignore[arg-type]
 
 
 def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
     application = allocation.application
-    application.queue.order.mark_changed(application)
+    application.mark_turn()
     if application.accounts:
         user_accounting.refund_accounts(state, application, allocation.shape.pairs)
     for queue in application.queue.lineage():
         unbook_amounts(queue.used, allocation.shape.pairs)
-        if queue.parent is not None:
-            queue.parent.order.mark_changed(queue)
+        queue.mark_turn()
         if queue.parked:
             state.gained.append(queue)
 
@@ -338,8 +343,7 @@ def book_claim(state: PartitionState, ask: Allocation) -> None:
         for t, amount in pairs:
             claimed[t] += amount
         queue.claims += 1
-        if queue.parent is not None:
-            queue.parent.order.mark_changed(queue)
+        queue.mark_turn()
         if queue.ceilings and _over_max(queue, pairs):
             swaps_in.append(queue)
     for account in ask.application.accounts:
@@ -358,8 +362,7 @@ def unbook_claim(state: PartitionState, ask: Allocation) -> None:
     for queue in ask.queue.lineage():
         unbook_amounts(queue.claimed, ask.shape.pairs)
         queue.claims -= 1
-        if queue.parent is not None:
-            queue.parent.order.mark_changed(queue)
+        queue.mark_turn()
         if queue.parked:
             state.gained.append(queue)
     for account in ask.application.accounts:
@@ -419,8 +422,7 @@ def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
             _exchange_amounts(queue.claimed, before.pairs, shape.pairs)
         if reserved is not None and reserved.by_age:
             _exchange_amounts(queue.saved, before.pairs, shape.pairs)
-        if queue.parent is not None:
-            queue.parent.order.mark_changed(queue)
+        queue.mark_turn()
     for account in ask.application.accounts:
         if ask.triggered:
             _exchange_amounts(account.claimed, before.pairs, shape.pairs)
@@ -461,7 +463,7 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
     else:
         _note_peak(application, before.pairs)
         _exchange_amounts(application.real, before.pairs, shape.pairs)
-    application.queue.order.mark_changed(application)
+    application.mark_turn()
     if request.spec.placeholder:
         state.note_pairs(application, application.task_groups[request.spec.task_group])
     if application.accounts:
@@ -470,8 +472,7 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
         _exchange_amounts(queue.used, before.pairs, shape.pairs)
         if request.preempted:
             _exchange_amounts(queue.preempting, before.pairs, shape.pairs)
-        if queue.parent is not None:
-            queue.parent.order.mark_changed(queue)
+        queue.mark_turn()
         if queue.parked:
             state.gained.append(queue)
     # The room that the node expects from this victim has to be of its new size.
@@ -572,13 +573,12 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     application.allocations[ask.key] = ask  # It is the same member of its task group, so it is not counted again.
     _drop_placeholder(placeholder)
     book_amounts(application.real, after)
-    application.queue.order.mark_changed(application)
+    application.mark_turn()
     if application.accounts:
         user_accounting.exchange_amounts(state, application, before, after)
     for queue in application.queue.lineage():
         _exchange_amounts(queue.used, before, after)
-        if queue.parent is not None:
-            queue.parent.order.mark_changed(queue)
+        queue.mark_turn()
         if queue.parked:
             state.gained.append(queue)
     state.changes += 1

@@ -151,6 +151,6 @@ def _limit_leaf(state: PartitionState, leaf: Queue, wanted: Prospect) -> None:
     state.rules_changed()
     leaf.set_fair_max(find_fair_max(leaf))
     if leaf.parent is not None:
-        leaf.parent.order.mark_changed(leaf)
+        leaf.mark_turn()
     if leaf.applications:
         wake_for_queue(state, leaf)

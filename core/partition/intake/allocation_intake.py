@@ -334,7 +334,7 @@ def _record_request(
         pools.member_asked(state, request)
     if created_ns < application.submitted_ns:
         application.submitted_ns = created_ns
-        application.queue.order.mark_changed(application)
+        application.mark_turn()
     return request
 
 

@@ -17,6 +17,7 @@ from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
+from kornel.core.model.waiting_rooms import is_asleep
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.failing import describe_lack_of_room
 from kornel.core.partition.waiting.places import refused_asks
@@ -118,7 +119,7 @@ def _tried_asks(
             for ask in group.asks():
                 yield ask.order, ask, ask.shape.pairs, not ask.scale_up
             continue
-        waits = group.parked_at is not None and group.parked_at is state.no_room.get(group.shape)
+        waits = is_asleep(group) and group.parked_at is state.no_room.get(group.shape)
         waits = waits or group.parked_at is state.waiting_for_domain
         if waits and not group.required_node:
             yield group.head_order(), group, group.shape.pairs, group.scale_ups < group.size

@@ -39,6 +39,8 @@ from kornel.core.partition.waiting.rooms import (
     park_for_node,
     park_without_node,
 )
+from kornel.core.partition.waiting.turns import first_group
+from kornel.core.partition.waiting.waking import wake_others
 from kornel.core.preemption import slices
 
 QUEUES_PER_SLICE: Final = 1_000
@@ -79,7 +81,7 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
     for driver in slices.busy_drivers(state):
         driver.advance(state, now_ns, share)
         # A gang that had to give its places back waits in line again within this slice, not only from the next one on.
-        if slices.resume_waiting(state, now_ns) or (not driver.is_busy(state) and first_group(state.root) is not None):
+        if slices.resume_waiting(state, now_ns) or (not driver.is_busy(state) and first_group(state) is not None):
             more = _run_decisions(state, now_ns, half)
         if driver.is_busy(state):
             share = max(1, share // 2)
@@ -101,8 +103,10 @@ def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
             budget -= replacement.serve(state, now_ns, budget, settle=settle)
         elif state.reserving.short and limit_savings.is_due(state, now_ns):
             budget -= limit_savings.choose_savers(state, now_ns)
-        elif (group := first_group(state.root)) is not None:
-            budget -= _serve(state, group, now_ns)
+        elif (group := first_group(state)) is not None:
+            # Some for whom there is too little now may have been put to sleep by that, and begin to save before it.
+            if not (state.reserving.short and limit_savings.is_due(state, now_ns)):
+                budget -= _serve(state, group, now_ns)
         elif reserving.is_due(state, now_ns):
             budget -= reserving.advance_round(state, now_ns)
         elif loans.is_due(state, now_ns):
@@ -117,20 +121,6 @@ def run_timers(state: PartitionState, now_ns: int) -> None:
     timers = state.timers
     while timers and timers[0][0] <= now_ns:
         heappop(timers)[2](now_ns)
-
-
-def first_group(root: Queue) -> AskGroup | None:
-    """Returns the ask group whose turn it is: starting at the root, always the best child, then the best application,
-    then its first group."""
-    queue = root
-    while not queue.leaf:
-        child = queue.order.first_member()
-        if child is None:
-            return None
-        queue = child
-    application = queue.order.first_member()
-    group: AskGroup | None = application.order.first_group() if application is not None else None
-    return group
 
 
 def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
@@ -171,12 +161,16 @@ def set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: in
     gate = why.account or why.queue
     if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
         hold_back(group.application, gate)
-    elif why.account is not None:
-        park_below_limit(group, group.shape, why.account)
-        note_short(state, why.account, (group.shape,))
-    elif why.queue is not None:
-        park_below_quota(group, group.shape, why.queue)
-        note_short(state, why.queue, (group.shape,))
+    elif gate is not None:
+        room = gate.parked.get(group.shape)
+        others_wait = room is not None and room.awake
+        if isinstance(gate, Queue):
+            park_below_quota(group, group.shape, gate)
+        else:
+            park_below_limit(group, group.shape, gate)
+        note_short(state, gate, (group.shape,))
+        if others_wait:
+            wake_others(state, gate, group.shape)
     elif why.reason is Unschedulable.REQUIRED_NODE:
         park_for_node(state, group)
     elif why.reason is Unschedulable.NO_FITTING_DOMAIN:

@@ -8,6 +8,7 @@ or at none.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise
 from typing import Final
@@ -19,14 +20,14 @@ from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Pairs
+from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.model.users import Account
 from kornel.core.partition.asks.limit_claims import end_saving_below, find_lacking, lapse_below, save_below, sum_missing
 from kornel.core.partition.asks.savings import can_save, has_slot, saved_on
 from kornel.core.partition.scheduling.gang_places import add_up
 from kornel.core.partition.scheduling.lapsing import pause_of
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import admission
+from kornel.core.partition.waiting import admission, turns
 from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.partition.waiting.waking import wake_admitted
@@ -82,9 +83,18 @@ def find_waiters(state: PartitionState, now_ns: int) -> list[tuple[Queue | Accou
         (limit, *_stands_for(group, latest_ns))
         for limit, shapes in state.reserving.short.items()
         for shape in shapes
-        for group in limit.parked.get(shape, ())
-        if isinstance(group, AskGroup) and not limit.admits(shape.pairs)
+        if not limit.admits(shape.pairs)
+        for group in _asleep(limit, shape)
+        if isinstance(group, AskGroup)
     ]
+
+
+def _asleep(limit: Queue | Account, shape: Shape) -> Iterable[AskGroup | Reservation]:
+    """Returns who waits at *limit* for room for *shape* and has been tried since there was some."""
+    room = limit.parked.get(shape)
+    if room is None:
+        return ()
+    return room.at_once if room.awake else room
 
 
 def _stands_for(group: AskGroup, latest_ns: int) -> tuple[Allocation, Pairs]:
@@ -123,7 +133,7 @@ def _save_in_turn(
     if any(line_key(claim.ask) < line_key(ask) for claim in there):
         return True
     begins = [limit for limit in limits if own is None or limit not in own.limits]
-    if not all(_is_in_turn(ask, pairs, limit) for limit in begins):
+    if not all(_is_in_turn(state, ask, pairs, limit) for limit in begins):
         return False
     for claim in there:
         end_saving_below(state, claim.ask)
@@ -186,14 +196,14 @@ def _is_within_bound(state: PartitionState, ask: Allocation) -> bool:
     return sum(line_key(claim.ask) < key for claim in before) < state.reserving.most_saved(len(state.nodes))
 
 
-def _is_in_turn(ask: Allocation, pairs: Pairs, limit: Queue | Account) -> bool:
+def _is_in_turn(state: PartitionState, ask: Allocation, pairs: Pairs, limit: Queue | Account) -> bool:
     """Tells whether nobody whom *ask* does not come before, and who asks for less, is to be served first below *limit*
     because of a smaller share.
 
     Otherwise a queue with an old backlog of large asks would have the limit for itself, whatever the others have. This
     matters only when it begins to save: from then on it keeps its turn.
     """
-    if _comes_later(ask, limit):
+    if _comes_later(state, ask, limit):
         return False
     asked, seen = dict(pairs), set[tuple[Application, int]]()
     for shape, room in limit.parked.items():
@@ -208,23 +218,23 @@ def _is_in_turn(ask: Allocation, pairs: Pairs, limit: Queue | Account) -> bool:
     return True
 
 
-def _comes_later(ask: Allocation, limit: Queue | Account) -> bool:
+def _comes_later(state: PartitionState, ask: Allocation, limit: Queue | Account) -> bool:
     """Tells whether the cycle is about to try asks below *limit* that are to be served before *ask* because of a
     smaller share."""
     leaf, application = ask.queue, ask.application
     if leaf.properties.sort_policy is SortPolicy.FAIR:
         share = usage_shares(application)
         by_priority, rank = leaf.properties.sort_by_priority, ask.turn_priority
-        for other in leaf.order.members:
-            if not (by_priority and rank > other.rank) and usage_shares(other) < share:
+        for other, other_rank in turns.offered_below(state, leaf):
+            if not (by_priority and rank > other_rank) and usage_shares(other) < share:
                 return True
     top = limit if isinstance(limit, Queue) else limit.queue
     for queue, parent in pairwise(leaf.lineage()):
         if queue is top:
             break
         share_of_queue, rank = fair_share(queue), rank_below(ask, parent)
-        for sibling in parent.order.members:
-            first = parent.properties.sort_by_priority and rank > sibling.rank
+        for sibling, sibling_rank in turns.offered_below(state, parent):
+            first = parent.properties.sort_by_priority and rank > sibling_rank
             if not first and fair_share(sibling) < share_of_queue:
                 return True
     return False

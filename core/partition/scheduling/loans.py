@@ -20,6 +20,7 @@ from kornel.core.partition.asks.savings import review_savings
 from kornel.core.partition.scheduling import limit_savings
 from kornel.core.partition.scheduling.reserving import NODES_PER_UNIT
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import turns
 from kornel.core.partition.waiting.waking import lends_room, wake_borrowers
 from kornel.core.policies.claim_order import comes_before, rank_below
 
@@ -83,14 +84,12 @@ def _marks(state: PartitionState) -> tuple[int, int, int]:
 def is_outranked(state: PartitionState, ask: Allocation) -> bool:
     """Tells whether the cycle is about to try somebody who comes before *ask*, so that it has to wait for its turn."""
     application = ask.application
-    group = application.order.first_group()
-    if group is not None and group.first_ask().turn_priority > ask.turn_priority:
+    if turns.rank_of(state, application) > ask.turn_priority:
         return True
     below: Application | Queue = application
     for queue in ask.queue.lineage():
-        first = queue.order.first_member()
-        sorts = queue.properties.sort_by_priority
-        if sorts and first is not None and first is not below and first.rank > rank_below(ask, queue):
+        first, rank = turns.first_offered(state, queue)
+        if queue.properties.sort_by_priority and first is not below and rank > rank_below(ask, queue):
             return True
         below = queue
     return False

@@ -22,6 +22,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
+from kornel.core.model.waiting_rooms import is_asleep
 from kornel.core.partition.asks import finding
 from kornel.core.partition.asks.reservations import reserve_node
 from kornel.core.partition.asks.savings import can_save, give_back, may_save, saved_on
@@ -176,7 +177,7 @@ def _drop_question(ask: Allocation) -> None:
 
 def _waits_for_room(state: PartitionState, group: AskGroup | None) -> bool:
     """Tells whether no node has room for the asks of *group*, and whether nothing else keeps them waiting."""
-    if group is None or group.parked_at is None or group.application.backoff_until_ns:
+    if group is None or not is_asleep(group) or group.application.backoff_until_ns:
         return False
     return group.parked_at is state.no_room.get(group.shape)
 

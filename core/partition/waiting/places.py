@@ -137,6 +137,9 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
     # If an active group has an earlier ask, nothing changes, because the group is offered already.
     # Where somebody saves below a limit, it may pass him although its equals may not.
     may_pass = comes_first and bool(state.reserving.at_limits)
+    if comes_first:
+        for room in application.rooms:
+            room.review_rank(application)
     if comes_first if group.parked_at is None else may_pass or ask in group.due:
         activate_group(group)
     if comes_first and lent != NOTHING_WAITS:
@@ -177,6 +180,8 @@ def _leave_group(state: PartitionState, ask: Allocation) -> None:
         offer_slot(application.offered_by, application.queue)
     group.remove(ask)
     if group.size:
+        for room in application.rooms:
+            room.review_rank(application)
         if group.parked_at is state.waiting_for_domain:
             activate_group(group)  # A domain may have room for those that are left.
         elif ask.spec.priority == group.lent:
@@ -187,8 +192,8 @@ def _leave_group(state: PartitionState, ask: Allocation) -> None:
     if not application.groups:
         application.groups = NO_GROUPS
     if group.parked_at is not None:
-        room = leave_room(group)
-        if not room and state.no_room.get(group.shape) is room:
+        left = leave_room(group)
+        if not left and state.no_room.get(group.shape) is left:
             del state.no_room[group.shape]
             group.shape.no_room = False
     retract_group(group)

@@ -18,7 +18,8 @@ shim refuses everywhere.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import WaitsFor
@@ -31,9 +32,11 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
+from kornel.core.model.waiting_rooms import WaitingRoom
 from kornel.core.partition.gangs.gang_record import GangRoom
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.application_order import application_key, application_turn_key, newcomer_key
+from kornel.core.policies.queue_order import queue_turn_key
 
 Gate = Queue | Account
 """A queue, user or group that may limit how many applications run or hold something."""
@@ -113,14 +116,14 @@ def stop_offering(application: Application) -> None:
 
 def park_below_quota(waiter: AskGroup | Reservation, shape: Shape, queue: Queue) -> None:
     """Parks *waiter* until *queue* has room for *shape* under its max."""
-    _park_waiter(waiter, queue.parked.setdefault(shape, {}), WaitsFor.QUOTA)
+    _park_in_turn(waiter, _room_for(queue.parked, shape), WaitsFor.QUOTA)
     if isinstance(waiter, AskGroup):
         lend_nothing(waiter)
 
 
 def park_below_limit(waiter: AskGroup | Reservation, shape: Shape, account: Account) -> None:
     """Parks *waiter* until the user or group of *account* may hold *shape*."""
-    _park_waiter(waiter, account.parked.setdefault(shape, {}), WaitsFor.USER_LIMIT)
+    _park_in_turn(waiter, _room_for(account.parked, shape), WaitsFor.USER_LIMIT)
     if isinstance(waiter, AskGroup):
         lend_nothing(waiter)
 
@@ -199,11 +202,18 @@ def offer_slot(gate: Gate, leaf: Queue) -> None:
 
 def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, shape: Shape) -> None:
     """Parks *waiter* until a node that can hold *shape* gains room."""
-    # From now on no ask of this shape searches the nodes until one of them gains room (wake_for_node).
-    shape.no_room = True
-    _park_waiter(waiter, state.no_room.setdefault(shape, {}), WaitsFor.ROOM)
+    _park_in_turn(waiter, find_no_room(state, shape), WaitsFor.ROOM)
     if not shape.has_holder and isinstance(waiter, AskGroup) and not _some_node_holds(state, shape):
         lend_nothing(waiter)
+
+
+def find_no_room(state: PartitionState, shape: Shape) -> WaitingRoom:
+    """Notes that no node has room for *shape*, and returns the room of those who wait for some. From now on no ask of
+    this shape searches the nodes until one of them gains room (:func:`wake_for_node`)."""
+    shape.no_room = True
+    room = _room_for(state.no_room, shape)
+    room.awake = False
+    return room
 
 
 def park_for_node(state: PartitionState, group: AskGroup) -> None:
@@ -272,11 +282,50 @@ def _park_waiter(waiter: AskGroup | Reservation, room: Room, lacking: WaitsFor) 
     waiter.parked_at = room
 
 
-def leave_room(waiter: AskGroup | Reservation) -> Room | None:
+def _room_for(rooms: dict[Shape, WaitingRoom], shape: Shape) -> WaitingRoom:
+    room = rooms.get(shape)
+    if room is None:
+        room = rooms[shape] = WaitingRoom(shape, turn_key)
+    return room
+
+
+def _park_in_turn(waiter: AskGroup | Reservation, room: WaitingRoom, lacking: WaitsFor) -> None:
+    """Parks *waiter*, which was tried and lacks what *room* is about, as those in it do therefore."""
+    room.awake = False
+    if isinstance(waiter, AskGroup) and _takes_turn(waiter, lacking):
+        retract_group(waiter)
+        waiter.waits_for = lacking
+        room.enter_group(waiter)
+        waiter.parked_at = room
+        return
+    _park_waiter(waiter, room.at_once, lacking)
+    waiter.parked_at = room
+
+
+def _takes_turn(group: AskGroup, lacking: WaitsFor) -> bool:
+    """Tells whether *group* is woken in its turn: unless it is a gang, or the tries of its application are counted, or
+    it only becomes one of those of which one may start when it is woken."""
+    leaf = group.application.queue
+    if group.is_unit or leaf.properties.unschedulable_backoff:
+        return False
+    return lacking is WaitsFor.ROOM or leaf.newcomers is None
+
+
+def turn_key(ranks: Mapping[Any, float], member: Queue | Application) -> tuple[Any, ...]:
+    """Returns the sort key of *member* among its siblings, with its rank from *ranks*."""
+    if isinstance(member, Queue):
+        return queue_turn_key(member, ranks[member])
+    return application_turn_key(member, ranks[member])
+
+
+def leave_room(waiter: AskGroup | Reservation) -> Room | WaitingRoom | None:
     """Takes *waiter* out of its waiting room, and returns the room."""
     room = waiter.parked_at
     if room is not None:
-        room.pop(waiter, None)
+        if isinstance(room, WaitingRoom):
+            room.discard(waiter)
+        else:
+            room.pop(waiter, None)
         waiter.parked_at = None
         if isinstance(waiter, AskGroup):
             waiter.waits_for = None
@@ -361,14 +410,16 @@ def note_lost_capacity(state: PartitionState, node: Node) -> None:
 
 
 def _groups_without_room(state: PartitionState, shape: Shape) -> list[AskGroup]:
-    rooms = (state.no_room.get(shape, {}), state.root.parked.get(shape, {}))
-    return [waiter for room in rooms for waiter in room if isinstance(waiter, AskGroup)]
+    rooms = (state.no_room.get(shape), state.root.parked.get(shape))
+    return [waiter for room in rooms if room is not None for waiter in room if isinstance(waiter, AskGroup)]
 
 
 def renew_order(queue: Queue) -> None:
     """Sorts anew what *queue* keeps in order, because its policy may have changed, and with it the rule of the keys:
     its children or applications, and those of its applications that a limit of applications holds back."""
     queue.order.renew_keys()
+    for room in queue.rooms:
+        room.branches[queue].order.renew_keys()
     if queue.leaf:
         for gate in {application.held_at: None for application in queue.applications.values()}:
             if gate is not None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from kornel.core.domain.ask_places import AskMove
-from kornel.core.model.allocations import Allocation, AskGroup, Reservation, Room
+from kornel.core.domain.settings import GuaranteeMode
+from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation, Room
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
+from kornel.core.model.waiting_rooms import WaitingRoom
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.places import move_ask, resume_waiting
 from kornel.core.partition.waiting.rooms import activate_group, look_again, note_short, offer_application, offer_slots
-from kornel.core.policies.claim_order import admits_beside, comes_before, is_let_through, may_pass
+from kornel.core.policies.claim_order import admits_beside, comes_before, is_let_through, may_pass, rank_below
 
 
 def wake_waiting(state: PartitionState) -> None:
@@ -78,7 +82,7 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
         state.reserving.call_round()
     for shape in [shape for shape in state.no_room if node.has_room(shape.pairs) and node.has_devices(shape.devices)]:
         shape.no_room = False
-        _wake_room(state, state.no_room.pop(shape))
+        _wake_in_turn(state, None, state.no_room, shape)
     if node.claims is not None:
         wake_borrowers(state, node)
 
@@ -96,7 +100,7 @@ def wake_borrowers(state: PartitionState, node: Node) -> bool:
         if any(most[t] < amount for t, amount in shape.pairs) or not node.has_devices(shape.devices):
             continue
         known: dict[tuple[Application, int], bool] = {}
-        for waiter in list(waiters):
+        for waiter in [*waiters.at_once, *_groups_that_may_pass(waiters, saved, state.guarantee_mode)]:
             ask = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
             rank = ask.application, ask.spec.priority
             lends = known.get(rank)
@@ -116,6 +120,35 @@ def wake_borrowers(state: PartitionState, node: Node) -> bool:
             resume_waiting(state, ask)
             found = True
     return found
+
+
+def _groups_that_may_pass(room: WaitingRoom, claims: list[Reservation], mode: GuaranteeMode) -> list[AskGroup]:
+    """Returns the groups that take turns in *room*, without most of those that may pass none of *claims*: whole leaves
+    and subtrees in which nobody comes before a holder, and nobody is owed anything."""
+    leaves = dict.fromkeys(leaf for claim in claims for leaf in _leaves_that_may_pass(room, claim, mode))
+    return [group for leaf in leaves for groups in room.branches[leaf].groups.values() for group in groups]
+
+
+def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation, mode: GuaranteeMode) -> Iterator[Queue]:
+    holder = claim.waiter
+    around = holder.queue.lineage()
+    left = [(queue, False, False) for queue in around[-1:] if queue in room.branches]
+    while left:
+        queue, comes_first, owes = left.pop()
+        branch = room.branches[queue]
+        if queue.leaf:
+            if queue is holder.queue:
+                comes_first = max(branch.counts) > holder.turn_priority
+            # Asks of one size are owed the same in all of a leaf.
+            if comes_first or may_pass(next(iter(branch.groups.values()))[0].first_ask(), claim, mode):
+                yield queue
+            continue
+        own = rank_below(holder, queue) if queue in around and queue.properties.sort_by_priority else math.inf
+        for child, rank in branch.ranks.items():
+            may_come_first = comes_first or rank > own
+            may_owe = owes or (child not in around and bool(child.counted))
+            if may_come_first or may_owe or child in around:
+                left.append((child, may_come_first, may_owe))
 
 
 def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
@@ -187,18 +220,30 @@ def wake_admitted(state: PartitionState, limit: Queue | Account) -> None:
     # Empty rooms are removed as well: an ask that leaves its room for another reason does not remove it.
     for shape in [shape for shape, room in rooms.items() if not room or limit.admits(shape.pairs)]:
         if claim is None or admits_beside(limit, shape.pairs, claim):
-            _wake_room(state, rooms.pop(shape))
+            _wake_in_turn(state, limit, rooms, shape)
             continue
-        for waiter in list(rooms[shape]):
-            ask = _stands_for(waiter)
-            if not is_let_through(ask, claim, state.guarantee_mode):
-                continue
-            if not comes_before(ask, claim.ask):
-                claim.clock.count_anew()  # The line goes on, so the holder does not stand still: its turn has not come.
-            if isinstance(waiter, AskGroup):
-                activate_group(waiter)
-            else:
-                look_again(state, waiter)
+        _wake_let_through(state, rooms[shape], claim)
+
+
+def wake_others(state: PartitionState, limit: Queue | Account, shape: Shape) -> None:
+    """Wakes those who wait at *limit* for room for *shape* and are let through by whoever saves there, because one who
+    was tried in turn is not."""
+    claim = limit.saving
+    if claim is not None and limit.admits(shape.pairs):
+        _wake_let_through(state, limit.parked[shape], claim)
+
+
+def _wake_let_through(state: PartitionState, room: WaitingRoom, claim: LimitClaim) -> None:
+    for waiter in list(room):
+        ask = _stands_for(waiter)
+        if not is_let_through(ask, claim, state.guarantee_mode):
+            continue
+        if not comes_before(ask, claim.ask):
+            claim.clock.count_anew()  # The line goes on, so the holder does not stand still: its turn has not come.
+        if isinstance(waiter, AskGroup):
+            activate_group(waiter)
+        else:
+            look_again(state, waiter)
 
 
 def _stands_for(waiter: AskGroup | Reservation) -> Allocation:
@@ -241,6 +286,35 @@ def wake_for_domains(state: PartitionState) -> None:
             del state.gangs.rooms[demand]
             _wake_room(state, room.waiters)
     state.gangs.doubt_domains()
+
+
+def _wake_in_turn(
+    state: PartitionState, limit: Queue | Account | None, rooms: dict[Shape, WaitingRoom], shape: Shape
+) -> None:
+    """Wakes those of *rooms* who wait for *shape*, below *limit* or without a node: the first of them is tried, and the
+    next one as long as there is enough."""
+    room = rooms[shape]
+    _wake_room(state, room.at_once)
+    if not room.groups:
+        del rooms[shape]
+        return
+    room.awake = True
+    state.awake[room] = limit
+    if state.root.claims:
+        _wake_heirs(room)
+
+
+def _wake_heirs(room: WaitingRoom) -> None:
+    """Wakes those in *room* who come before one who has preempted in their leaf: they may take over the claim, and find
+    room where others find none."""
+    for leaf in [queue for queue in room.branches if queue.claimants]:
+        branch = room.branches[leaf]
+        least = min(holder.turn_priority for holder in leaf.claimants)
+        if max(branch.counts) <= least:
+            continue
+        for application in [application for application, rank in branch.ranks.items() if rank > least]:
+            for group in branch.groups[application]:
+                activate_group(group)
 
 
 def _wake_room(state: PartitionState, room: Room) -> None:

@@ -18,6 +18,7 @@ from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
+from kornel.core.model.waiting_rooms import is_asleep
 from kornel.core.policies.application_order import application_key
 from kornel.core.preemption.gang_losses import find_whole_gangs
 from kornel.core.preemption.monitor.candidates import (
@@ -284,8 +285,8 @@ class Planner:
             return False
         group = ask.group
         if group is not None:
-            # A group that is in no waiting room is about to be tried, so nothing is preempted for it yet.
-            return group.parked_at is not None and not group.kept_back
+            # For a group that is about to be tried, nothing is preempted yet.
+            return is_asleep(group) and not group.kept_back
         return ask.place is AskPlace.RESERVED or ask.place is AskPlace.REFUSED
 
     def _gather_asks(self, leaf: QueueFigures) -> Generator[int, None, None]:
@@ -297,11 +298,11 @@ class Planner:
         for ask in self._waiting_elsewhere().get(leaf, ()):
             others.setdefault(ask.application, []).append(ask)
         for application in sorted(leaf.queue.applications.values(), key=application_key):
-            # A group that is in no waiting room is about to be tried, so nothing is preempted for it yet.
+            # For a group that is about to be tried, nothing is preempted yet.
             lists = [
                 [ask for ask in group.asks() if ask.spec.allow_preempt_other]
                 for group in application.groups.values()
-                if not group.kept_back and not group.required_node and group.parked_at is not None
+                if not group.kept_back and not group.required_node and is_asleep(group)
             ]
             if application in others:
                 lists.append(sorted(others[application], key=_order_of))

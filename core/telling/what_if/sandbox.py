@@ -39,7 +39,7 @@ from kornel.core.partition.asks.reservations import end_reservation, reserve_nod
 from kornel.core.partition.books import ledger
 from kornel.core.partition.books.fair_terms import refresh_fair_terms, refresh_fair_terms_below
 from kornel.core.partition.scheduling import gang_turns, limit_savings, loans, placement, reserved, vetting
-from kornel.core.partition.scheduling.cycle import first_group, set_aside
+from kornel.core.partition.scheduling.cycle import set_aside
 from kornel.core.partition.scheduling.gang_places import Places, find_places
 from kornel.core.partition.scheduling.missing_shares import MissingShares
 from kornel.core.partition.scheduling.reserving import Turns
@@ -47,6 +47,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.places import refused_asks
 from kornel.core.partition.waiting.rooms import Gate, note_lost_capacity
+from kornel.core.partition.waiting.turns import first_group
 from kornel.core.partition.waiting.waking import wake_for_queue, wake_waiting
 from kornel.core.preemption import attempts, eviction
 from kornel.core.preemption.governor import governing
@@ -124,6 +125,8 @@ class Sandbox:
     def _begin_cycle(self) -> None:
         state, journal = self.state, self.journal
         journal.keep_record(state, but=_LEFT_ALONE)
+        for room in state.awake:
+            journal.keep_record(room)
         # Rankings are kept for the next question; making prospects would take longer than a search without them.
         for record, name, value in (
             (state, "recording", False),
@@ -154,6 +157,7 @@ class Sandbox:
             self.journal.keep_record(shape)
             shape.no_room = False
         state.no_room.clear()
+        state.awake.clear()
         state.waiting_for_node.clear()
         state.waiting_for_domain.clear()
         state.gangs.without_room.clear()
@@ -236,9 +240,11 @@ class Sandbox:
             if state.reserving.short and limit_savings.is_due(state, self.now_ns):
                 self._choose_savers()
                 continue
-            group = first_group(state.root)
+            group = first_group(state)
             if group is None:
                 return
+            if state.reserving.short and limit_savings.is_due(state, self.now_ns):
+                continue
             if isinstance(group, GangUnit):
                 yield from self._place_gang(group)
                 continue

@@ -27,6 +27,7 @@ from kornel.core.model.group_order import GroupOrder
 from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.node_order import NodeGroup, NodeOrder
 from kornel.core.model.task_groups import GroupMembers, TaskGroup
+from kornel.core.model.waiting_rooms import Branch, WaitingRoom
 from kornel.core.partition.gangs.gang_record import GangHold, GangRecord, GangRoom, Vetting
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.preemption.governor.books import GovernorBooks
@@ -35,9 +36,9 @@ from kornel.core.preemption.registry import KINDS
 
 PARTS: Final = frozenset(
     {
-        Callbacks, ClaimClock, Claims, Device, FailureLog, GangHold, GangRecord, GangRoom, GovernorBooks,
+        Branch, Callbacks, ClaimClock, Claims, Device, FailureLog, GangHold, GangRecord, GangRoom, GovernorBooks,
         GroupMembers, GroupOrder, KeyedHeap, LimitClaim, NodeDevices, NodeGroup, NodeOrder, Pace, PaceOfKind,
-        ReservingRecord, TaskGroup, Totals, Vetting, Window,
+        ReservingRecord, TaskGroup, Totals, Vetting, WaitingRoom, Window,
         *(record for kind in KINDS for record in kind.records),
     }
 )  # fmt: skip

@@ -9,6 +9,7 @@ from kornel.core.model.allocations import AskGroup
 from kornel.core.partition.asks import moves
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.turns import first_group
 from kornel.core.partition.waiting.waking import wake_waiting
 from tests.scenarios.stage import Stage
 
@@ -37,8 +38,10 @@ def test_a_refund_is_noted_and_wakes_whoever_waits_for_room() -> None:
     ledger.unbook_allocation(state, state.requests["k"])
     assert state.gained == [state.nodes["n1"]]
     assert group.waits_for is WaitsFor.ROOM
+    assert first_group(state) is None
     wake_waiting(state)
     assert state.gained == []
+    assert first_group(state) is group
     assert group.waits_for is None
     assert group in group.application.order
 
@@ -64,7 +67,7 @@ def test_a_user_gains_before_its_queues() -> None:
     assert group_of(state, "other").waits_for is WaitsFor.APPLICATION_SLOT
     moves.free_allocation(state, state.requests["k"])
     assert state.gained == []
-    assert group_of(state, "more").waits_for is None
+    assert first_group(state) is group_of(state, "more")
     assert group_of(state, "other").waits_for is None
 
 
@@ -84,4 +87,29 @@ def test_a_node_that_repeats_itself_wakes_nobody(repeated: str) -> None:
     assert group.waits_for is WaitsFor.ROOM
     stage.play(["resize n1 vcore=9"])
     assert state.changes > before[0]
-    assert group.waits_for is None
+    assert first_group(state) is group
+
+
+def waiters(state: PartitionState) -> dict[str, WaitsFor | None]:
+    """Returns what the group of each pending ask waits for, by key."""
+    groups = {key: request.group for key, request in state.requests.items() if request.pending}
+    return {key: None if group is None else group.waits_for for key, group in groups.items()}
+
+
+def test_one_end_offers_only_the_first_of_those_who_wait() -> None:
+    """The others are not tried, and wait on in their room, unless the first leaves enough."""
+    lines = ["queue root.a", "node n1 vcore=4", "app old", "ask k app=old vcore=2", "ask l app=old vcore=2", "cycle"]
+    for number in range(5):
+        lines += [f"app app{number}", f"ask w{number} app=app{number} vcore=2"]
+    stage = Stage()
+    stage.play([*lines, "cycle"])
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    before = waiters(state)
+    tries = {key: ask.missed for key, ask in state.requests.items()}
+    stage.play(["release k app=old STOPPED_BY_RM", "cycle"])
+    assert waiters(state) == {key: waits for key, waits in before.items() if key != "w0"}
+    assert state.requests["w0"].node is state.nodes["n1"]
+    assert {key: ask.missed - tries[key] for key, ask in state.requests.items() if ask.pending} == dict.fromkeys(
+        ["w1", "w2", "w3", "w4"], 0
+    )
