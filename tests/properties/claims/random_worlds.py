@@ -80,21 +80,6 @@ def small_worlds(count: int, numbers: Iterable[int]) -> list[World]:
     return sorted(map(random_world, numbers), key=lambda world: (world.steps, world.number))[:count]
 
 
-def tight_world(number: int) -> World:
-    """Returns the world of this number with one limit only: in the leaf that is owed most, one user has all
-    applications, and may hold no more than the largest ask there."""
-    world = random_world(number)
-    leaf = max(world.queues, key=lambda queue: (sum(queue.guaranteed.values()), queue.path.count("."), queue.path))
-    mine = [a.name for a in world.applications if a.queue == leaf.path]
-    tasks = [task for event in world.events for task in event.tasks if task.application in mine]
-    types = world.nodes[0].capacity
-    most = {t: max((task.amounts.get(t, 0) for task in tasks), default=1) for t in types}
-    limits = {leaf.path: (WrittenLimit(("*",), (), most),)}
-    queues = [replace(q, limits=limits.get(q.path, ()), applications=0, maximum={}) for q in world.queues]
-    owned = [replace(a, user="amy") if a.name in mine else a for a in world.applications]
-    return replace(world, queues=tuple(queues), applications=tuple(owned))
-
-
 class _Maker:
     """Draws one world. ``owed``: a leaf with a large guarantee, whose tasks are to preempt; empty: there is none."""
 
