@@ -285,8 +285,8 @@ def ignore_saved_below_limits(patch: pytest.MonkeyPatch) -> None:
 
 
 FAULTS = {
-    lend_nothing: 19, lend_to_everybody: 25, ignore_saved_room: 19, end_no_claim: 5, leave_firm_out_of_limits: 0,
-    leave_firm_out_of_applications: 0, ignore_saved_below_limits: 0,
+    lend_nothing: 19, lend_to_everybody: 25, ignore_saved_room: 19, end_no_claim: 5, leave_firm_out_of_limits: 101,
+    leave_firm_out_of_applications: 5, ignore_saved_below_limits: 1,
 }  # fmt: skip
 """Faults, each with the number of a world in which it shows."""
 

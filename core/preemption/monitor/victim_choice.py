@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from operator import attrgetter
 from typing import Final
 
 from kornel.core.model.allocations import Allocation, sum_amounts
@@ -77,70 +76,83 @@ class VictimChoice:
         chosen = self._walk(case, candidates, anywhere=anywhere)
         if chosen is None:
             return None
-        freed = sum_amounts(member for candidate in chosen for member in candidate.members)
+        freed: Amounts = {}
+        for candidate in chosen:
+            for t, amount in candidate.pairs:
+                freed[t] = freed.get(t, 0) + amount
         wanted = {t for t, _ in want.pairs} if not served else {*lack, *(t for _, need in want.needs for t in need)}
         return chosen if self._run.selection.fits(freed, wanted) else None
 
     def _walk(self, case: _Case, candidates: Iterable[Candidate], *, anywhere: bool) -> list[Candidate] | None:
         """Returns the victims of the walk over *candidates*, on growing sets of classes (preemption.md B.6)."""
-        want, node, needs, rooms = case.want, case.node, case.needs, case.rooms
 
-        def lacks(victims: Sequence[Walked]) -> bool:
-            return not self.has_devices(want, node, [of[victim[3]] for victim in victims])
+        def lacks_devices(victims: Sequence[Walked]) -> bool:
+            return not self.has_devices(case.want, case.node, [of[victim[3]] for victim in victims])
 
         of: dict[str, Candidate] = {}
-        asks = lacks if case.devices is not None else None
-        walk = Walk(needs, rooms, lacks=asks)
         pool: list[Walked] = []
-        for _, alike in groupby(candidates, key=attrgetter("kind")):
-            here = (
-                candidate
-                for candidate in alike
-                if not candidate.taken
-                and (anywhere or candidate.node is node)
-                and (
-                    candidate.kind < ORIGINATORS
-                    or self._may_lose(candidate, case.whom, [of[victim[3]] for victim in walk.taken])
-                )
-            )
-            known = len(pool)
-            met = walk.take_from(self._collect(case, here, pool, of))
-            if met:
+        lacks = lacks_devices if case.devices is not None else None
+        walk = Walk(case.needs, case.rooms, lacks=lacks)
+        met = walk.take_from(self._collect(case, candidates, walk, pool, of, anywhere=anywhere))
+        if not walk.kept:
+            return [of[victim[3]] for victim in walk.give_back()] if met else None
+        # A milder class may be enough if it begins again.
+        part: list[Walked] = []
+        for _, alike in groupby(pool, key=lambda walked: of[walked[3]].kind):
+            part += alike
+            walk = Walk(case.needs, case.rooms, lacks=lacks)
+            if walk.take_from(part):
                 return [of[victim[3]] for victim in walk.give_back()]
-            if walk.kept and len(pool) > known:
-                most = self._again // len(pool)
-                turns = iter(range(most))
-                found = walk_again(needs, rooms, pool, lacks=asks, turns=turns)
-                self._again -= next(turns, most) * len(pool)
-                if found is not None:
-                    return [of[victim[3]] for victim in found]
+            most = self._again // len(part)
+            turns = iter(range(most))
+            found = walk_again(case.needs, case.rooms, part, lacks=lacks, turns=turns)
+            self._again -= next(turns, most) * len(part)
+            chosen = [of[victim[3]] for victim in found or ()]
+            if chosen and all(self._is_spare(one, case.whom, chosen[:at]) for at, one in enumerate(chosen)):
+                return chosen
         return None
 
     def _collect(
-        self, case: _Case, candidates: Iterable[Candidate], pool: list[Walked], of: dict[str, Candidate]
+        self,
+        case: _Case,
+        candidates: Iterable[Candidate],
+        walk: Walk,
+        pool: list[Walked],
+        of: dict[str, Candidate],
+        *,
+        anywhere: bool,
     ) -> Iterator[Walked]:
-        """Yields those of *candidates* who may leave for the ask of *case*, and adds them to *pool*."""
-        want, highest = case.want, self._run.passage.highest_priority
+        """Yields those of *candidates* who may leave for the ask of *case* after those that *walk* has taken, and adds
+        them to *pool*."""
+        want, node, highest = case.want, case.node, self._run.passage.highest_priority
         limits: dict[QueueFigures, int | None] = {}
         for candidate in candidates:
+            if candidate.taken or (candidate.node is not node and not anywhere):
+                continue
             leaf, allocation = candidate.leaf, candidate.allocation
             if leaf not in limits:
                 limits[leaf] = highest(want.leaf, want.ask.spec.priority, leaf)
             limit = limits[leaf]
             if limit is None or allocation.spec.priority > limit:
                 continue
-            effects = case.effects_of(candidate, frees=self._frees_devices(case, candidate))
-            if effects is not None:
-                walked = (0, 0, 0, allocation.key, allocation, effects)
-                of[allocation.key] = candidate
-                pool.append(walked)
-                yield walked
+            effects = case.effects_of(
+                candidate, frees=case.devices is not None and self._frees_devices(case, candidate)
+            )
+            if effects is None or (
+                candidate.kind >= ORIGINATORS
+                and not self._is_spare(candidate, case.whom, [of[victim[3]] for victim in walk.taken])
+            ):
+                continue
+            walked = (0, 0, 0, allocation.key, allocation, effects)
+            of[allocation.key] = candidate
+            pool.append(walked)
+            yield walked
 
-    def _may_lose(self, candidate: Candidate, whom: Whom, taken: Iterable[Candidate]) -> bool:
-        """Tells whether the leaf of *candidate*, an originator, has more originators than it keeps for itself, besides
-        those *taken*."""
-        if whom is not Whom.GIVING:
-            return False
+    def _is_spare(self, candidate: Candidate, whom: Whom, taken: Iterable[Candidate]) -> bool:
+        """Tells whether *candidate* is no originator, or its leaf has more originators than it keeps for itself,
+        besides those *taken*."""
+        if candidate.kind < ORIGINATORS or whom is not Whom.GIVING:
+            return candidate.kind < ORIGINATORS
         spare = dict(self._spare.get(candidate.leaf, {}))
         for other in taken:
             if other.leaf is candidate.leaf and other.kind >= ORIGINATORS:
@@ -236,7 +248,7 @@ class _Case:
         self.node: Final = node
         self.whom: Final = whom
         self.devices: Final = None if served else want.ask.shape.devices
-        needs = [((None, t), amount) for t, amount in lack.items()]
+        needs: list[tuple[tuple[QueueFigures | None, int], int]] = [((None, t), amount) for t, amount in lack.items()]
         needs += [((queue, t), amount) for queue, need in want.needs for t, amount in need.items()]
         self._freed_in: Final = [key for key, _ in needs]
         """Of each need, the queue, or ``None`` for the node, and the type."""

@@ -443,16 +443,30 @@ def test_nobody_is_told_to_leave_where_a_milder_class_would_do(monkeypatch: pyte
     assert not stage.state.notices.entries
 
 
-def test_a_walk_that_a_guarantee_stops_begins_again() -> None:
-    """a is guaranteed 1 and runs 1, newer, and 4; an ask of 4 takes the 4 instead of waiting for ever (B.6)."""
-    stage = Stage(guaranteed(a=1, b=4), **AT_ONCE)
+@pytest.mark.parametrize("originator", [False, True])
+def test_a_walk_that_a_guarantee_stops_begins_again(originator: bool) -> None:
+    """J-Y52: a is guaranteed 1 and runs 1, newer, and 4; an ask of 4 takes the 4 instead of waiting for ever."""
+    stage = Stage(guaranteed(a=1, b=4), originator_reserve=0, **AT_ONCE)
     stage.node("n", {"f": 5})
     for name in "ab":
         stage.application(f"app-{name}", name)
-    stage.submit("app-a", ["four"], {"f": 4}, node_id="n")
-    stage.submit("app-a", ["one"], ONE, node_id="n")
+    stage.submit("app-a", ["four"], {"f": 4}, node_id="n", originator=originator)
+    stage.submit("app-a", ["one"], ONE, node_id="n", originator=originator)
     stage.submit("app-b", ["b"], {"f": 4})
     assert killed(stage.run_to(30)) == ["four"]
+
+
+def test_no_more_than_two_stand_in_front_of_a_walk() -> None:
+    """J-Y53: three leaves may lose 4 each, and each runs 1, newer, and 4; no walk ends with the three of 4."""
+    stage = Stage(guaranteed(u=1, v=1, w=1, b=12), **AT_ONCE)
+    stage.node("n", {"f": 15})
+    for name in "uvwb":
+        stage.application(f"app-{name}", name)
+    for name in "uvw":
+        stage.submit(f"app-{name}", [f"four-{name}"], {"f": 4}, node_id="n")
+        stage.submit(f"app-{name}", [f"one-{name}"], ONE, node_id="n")
+    stage.submit("app-b", ["b"], {"f": 12})
+    assert killed(stage.run_to(30)) == []
 
 
 def test_the_same_places_are_planned_round_after_round() -> None:
