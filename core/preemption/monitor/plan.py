@@ -48,7 +48,8 @@ class ProposedUnit(Protocol):
 
 
 class Choice(Protocol):
-    """What a round goes by when it chooses victims, and laws do not work out again (preemption.md E.3, E.5)."""
+    """The amounts that a round goes by when it chooses victims, which laws do not work out again (preemption.md E.3,
+    E.5)."""
 
     def gives(self, task: Allocation, t: int) -> bool:
         """Tells whether *task* may be taken because its leaf has yet to give up something of type *t*."""

@@ -234,8 +234,8 @@ class VictimChoice:
 
 
 class _Case:
-    """What has to be freed on a node and inside queues that are full so that an ask runs there, what the laws leave to
-    be taken, and what each candidate contributes.
+    """The needs of an ask on a node and inside queues that are full, the amounts that the laws leave to be taken, and
+    the contribution of each candidate.
 
     needs    the amounts to be freed: by type on the node, by type in queues, and 1 for devices that are lacking
     rooms    the amounts that may still leave queues, found as candidates need them
