@@ -204,10 +204,10 @@ class Everybody:
         self.some = some
         self.most = most
 
-    def gives(self, task: Allocation, t: int) -> bool:
+    def gives_amount(self, task: Allocation, t: int) -> bool:
         return not self.some or task.key in self.some
 
-    def allows(self, tasks: Sequence[Allocation]) -> bool:
+    def allows_loss(self, tasks: Sequence[Allocation]) -> bool:
         return len(tasks) <= self.most
 
 

@@ -101,10 +101,10 @@ class MildestPlaces:
         def may_go(keys: Sequence[str]) -> bool:
             nonlocal refused
             leaving = [tasks[key] for key in keys]
-            refused = refused or not choice.allows(leaving)
+            refused = refused or not choice.allows_loss(leaving)
             return _find_trespass(ask, leaving[-1]) is None and after.may_leave(ask, leaving, names)
 
-        needs = list(after.list_needs(ask, node, list(tasks.values()), names, choice.gives))
+        needs = list(after.list_needs(ask, node, list(tasks.values()), names, choice.gives_amount))
         broken = list(plain_walk.check(needs, {key: order_of(tasks[key]) for key in tasks}, may_go, going))
         # What the pace or a derived guarantee refuses once is not tried in another way.
         yield from () if refused else broken

@@ -51,10 +51,10 @@ class Choice(Protocol):
     """The amounts that a round goes by when it chooses victims, which laws do not work out again (preemption.md E.3,
     E.5)."""
 
-    def gives(self, task: Allocation, t: int) -> bool:
+    def gives_amount(self, task: Allocation, t: int) -> bool:
         """Tells whether *task* may be taken because its leaf has yet to give up something of type *t*."""
 
-    def allows(self, tasks: Sequence[Allocation]) -> bool:
+    def allows_loss(self, tasks: Sequence[Allocation]) -> bool:
         """Tells whether the pace, derived guarantees and the reserve of originators let *tasks* leave together."""
 
 

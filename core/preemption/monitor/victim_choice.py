@@ -174,14 +174,14 @@ class VictimChoice:
             broken = judge.judge_place(selection.places, place, tasks, self)
             selection.broken.update((want.ask, violation) for violation in broken)
 
-    def gives(self, task: Allocation, t: int) -> bool:
+    def gives_amount(self, task: Allocation, t: int) -> bool:
         """Tells whether *task* may be taken because its leaf has yet to give up something of type *t*."""
         run, leaf = self._run, self._run.picture.of.get(task.queue)
         if leaf is None or leaf.disabled or leaf.queue in run.spared:
             return False
         return run.gives_up(leaf, t) and run.may_go(task)
 
-    def allows(self, tasks: Sequence[Allocation]) -> bool:
+    def allows_loss(self, tasks: Sequence[Allocation]) -> bool:
         """Tells whether the pace, derived guarantees and the reserve of originators let *tasks* leave together."""
         run, of = self._run, self._run.picture.of
         if not run.selection.has_room(tuple(sum_amounts(tasks).items())):
