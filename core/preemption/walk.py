@@ -9,7 +9,7 @@ with one of the others, or two of them, in front. No other search for victims ex
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from itertools import combinations, islice
+from itertools import combinations, islice, repeat
 from typing import Final, TypeVar
 
 from kornel.core.model.allocations import Allocation
@@ -160,14 +160,20 @@ def walk_over(
 
 
 def walk_again(
-    needs: list[int], rooms: list[int], candidates: Sequence[Candidate], *, all_served: bool = True
+    needs: list[int],
+    rooms: list[int],
+    candidates: Sequence[Candidate],
+    *,
+    all_served: bool = True,
+    lacks: Callable[[Sequence[Candidate]], bool] | None = None,
+    turns: Iterable[object] = repeat(None),
 ) -> list[Candidate] | None:
     """Returns victims out of *candidates*, in order, where the plain walk over them has failed; ``None``: there are
-    none."""
-    plain = Walk(needs, rooms, all_served=all_served)
+    none. It begins again as often as *turns* allows, and takes one of these for each time."""
+    plain = Walk(needs, rooms, all_served=all_served, lacks=lacks)
     plain.take_from(candidates)
-    for first in list_firsts(plain.kept, _effects_of):
-        walk = Walk(needs, rooms, all_served=all_served)
+    for first, _ in zip(list_firsts(plain.kept, _effects_of), turns, strict=False):
+        walk = Walk(needs, rooms, all_served=all_served, lacks=lacks)
         ahead = {candidate[3] for candidate in first}
         if walk.take_from(first) or walk.take_from(c for c in candidates if c[3] not in ahead):
             victims = walk.give_back()

@@ -146,7 +146,7 @@ class DecisionJudge:
             for key in keys:
                 if not self.watch.is_told(key, self.course.now_s):
                     self.course.complain(f"notice: {key} is taken without one that is old enough")
-        self.watch.follow(str(outcome), keys, self.course.now_s)
+        self.watch.follow(str(outcome), keys, self.course.books, self.course.now_s)
 
     def judge_round(self, before: Books, keys: list[str]) -> None:
         """Everybody whom the monitor takes at this second is judged together, by the books *before* it began."""
@@ -162,6 +162,19 @@ class DecisionJudge:
         ]
         for said in monitor.complaints(books, victims, served):
             self.course.complain(said)
+        # At its own pace, a round may take small ones only. For several asks, who goes for whom is not known.
+        chosen = {id(self.watch.then.get(key)): self.watch.then.get(key) for key in keys}
+        then = next(iter(chosen.values()))
+        if (
+            len(served) == len(chosen) == len({node for _, node in victims}) == 1
+            and then
+            and not self.course.world.gentle
+        ):
+            milder = monitor.milder_choice(then, victims, served[0])
+            if milder is not None:
+                self.course.complain(
+                    f"milder: {', '.join(task.key for task, _ in milder)} would do for {served[0].key}"
+                )
         needs = [Need(t, amount) for t, amount in monitor.served(books, victims, served).items()]
         self.count("monitor", victims, needs)
 

@@ -292,6 +292,20 @@ def test_the_monitor_takes_no_more_than_an_ask_needs() -> None:
     assert {said.partition(":")[0] for said in monitor.complaints(books, first(books, 10), [ask])} == {"futile"}
 
 
+def test_the_monitor_takes_the_mildest_that_would_do() -> None:
+    """An opted-out task stays where ordinary ones of its leaf on the node do, but not where a guarantee keeps these."""
+    books = stage(Queue("root.a", {"vcore": 10}), Queue("root.v"), running=crowd("root.v", 3), vcore=3)
+    reluctant = replace(books.running["v0"][0], opted_out=True)
+    books.running["v0"] = (reluctant, "n1")
+    assert (
+        monitor.milder_choice(books, first(books, 1), ask_of(books, "root.a", vcore=1))
+        == list(books.running.values())[1:]
+    )
+    assert monitor.milder_choice(books, first(books, 3), ask_of(books, "root.a", vcore=3)) is None
+    books.queues["root.v"] = Queue("root.v", {"vcore": 2})
+    assert monitor.milder_choice(books, first(books, 1), ask_of(books, "root.a", vcore=1)) is None
+
+
 def test_the_monitor_takes_for_those_alone_to_whom_it_gives_places() -> None:
     """Another ask that could use the room as well is no excuse for a victim too many."""
     books = stage(Queue("root.a", {"vcore": 10}), Queue("root.v"), running=crowd("root.v", 10), vcore=10)

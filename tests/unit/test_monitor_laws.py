@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -195,6 +195,54 @@ def test_a_victim_elsewhere_makes_no_room_on_the_node() -> None:
     built.node("m", {"f": 1})
     built.submit("app-a", ["a4"], {"f": 1}, node_id="m")
     assert Law.ON_NODE in broken(built, plan(built, "a4"))
+
+
+class Everybody:
+    """A choice from everybody, or from *some*, of whom the pace lets at most *most* go together."""
+
+    def __init__(self, some: Sequence[str] = (), most: int = 9) -> None:
+        self.some = some
+        self.most = most
+
+    def gives_amount(self, task: Allocation, t: int) -> bool:
+        return not self.some or task.key in self.some
+
+    def allows_loss(self, tasks: Sequence[Allocation]) -> bool:
+        return len(tasks) <= self.most
+
+
+def chosen(built: Stage, *keys: str, ask: str = "q0", choice: Everybody | None = None) -> set[Law]:
+    """What a place breaks for which *keys* leave, where a1, a2 and a3 are looked at before a0, which opted out."""
+    requests = built.state.requests
+    judged = Place(requests[ask], built.state.nodes["n"], tuple([requests[key] for key in keys]))
+    order = [requests[key] for key in ("a1", "a2", "a3", "a0")]
+    law = monitor_laws.MildestPlaces(built.state)
+    return {violation.law for violation in law.judge_place((), judged, order, choice or Everybody())}
+
+
+def with_reluctant(owed: int = 2) -> Stage:
+    """As :func:`stage`, with a0 opted out."""
+    built = stage(owed=owed)
+    built.release("app-a", "a0")
+    built.submit("app-a", ["a0"], {"f": 1}, node_id="n", allow_preempt_self=False)
+    return built
+
+
+def test_nobody_leaves_where_a_milder_class_would_do() -> None:
+    built = with_reluctant()
+    assert chosen(built, "a1") == set()
+    assert chosen(built, "a0") == {Law.MILDEST}
+    assert chosen(built, "a2") == {Law.MILDEST}
+    assert chosen(built, "a0", choice=Everybody(["a0"])) == set()
+    assert chosen(built, "a0", choice=Everybody(most=0)) == set()
+
+
+def test_a_class_that_is_not_enough_may_be_left() -> None:
+    """Three of the four are ordinary, and the ask wants all four; or a guarantee keeps everybody."""
+    built = with_reluctant(owed=0)
+    built.submit("app-q", ["all"], {"f": 4})
+    assert chosen(built, "a1", "a2", "a3", "a0", ask="all") == set()
+    assert chosen(with_reluctant(owed=4), "a0") == set()
 
 
 def _mark_released(victim: Allocation) -> None:

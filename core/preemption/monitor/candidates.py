@@ -3,7 +3,7 @@ freed for each ask (preemption.md E.5)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
@@ -105,36 +105,3 @@ class Want:
         self.leaf: Final = leaf
         self.pairs: Final = ask.shape.pairs
         self.needs: Final = needs
-
-
-def is_met(lack: Lack, needs: Needs) -> bool:
-    """Tells whether nothing is lacking any more, on the node and inside the queues."""
-    for amount in lack.values():
-        if amount > 0:
-            return False
-    return not any(amount > 0 for _, need in needs for amount in need.values())
-
-
-def leave_out(
-    chosen: list[Candidate], lack: Lack, needs: Needs, have_devices: Callable[[Sequence[Candidate]], bool]
-) -> None:
-    """Leaves out those of *chosen* whose room is not needed besides that of the others, tried from the last one on.
-    *have_devices* tells whether some of them leave the devices that the ask wants."""
-    for candidate in reversed(list(chosen)):
-        count_freed(candidate, lack, needs, -1)
-        if is_met(lack, needs) and have_devices([other for other in chosen if other is not candidate]):
-            chosen.remove(candidate)
-        else:
-            count_freed(candidate, lack, needs, 1)
-
-
-def count_freed(candidate: Candidate, lack: Lack, needs: Needs, times: int) -> None:
-    """Subtracts what *candidate* frees from what is lacking; with *times* -1, adds it back."""
-    for t, amount in candidate.here:
-        if t in lack:
-            lack[t] -= amount * times
-    if needs:
-        for t, amount in candidate.pairs:
-            for queue, need in needs:
-                if t in need and queue in candidate.leaf.lineage:
-                    need[t] -= amount * times

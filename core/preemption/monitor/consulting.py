@@ -88,7 +88,7 @@ def consult_shim(state: PartitionState, selection: Selection) -> Generator[int, 
         if asked % QUESTIONS_A_PIECE == 0 or callbacks.full or asked == len(questions):
             yield QUESTIONS_A_PIECE
     notices.consultation = None
-    selection.drop_places(_list_affected(selection.places, consultation.refused))
+    selection.drop_places(list_affected(selection.places, consultation.refused))
 
 
 def _is_at_turn(state: PartitionState, place: Place, now_ns: int) -> bool:
@@ -99,7 +99,7 @@ def _is_at_turn(state: PartitionState, place: Place, now_ns: int) -> bool:
     )
 
 
-def _list_affected(places: Sequence[Place], refused: Sequence[Place]) -> list[Place]:
+def list_affected(places: Sequence[Place], refused: Sequence[Place]) -> list[Place]:
     """Returns *refused* and the later ones of *places* that may use what their victims would have left over."""
     touched: set[Node | None] = set()
     found: list[Place] = []

@@ -141,10 +141,14 @@ def _run_round(state: PartitionState, settings: MonitorSettings) -> Generator[in
     accepted = {key for notice in notices.open.values() if notice.accepted for key in notice.entries}
     units = tuple(state.gangs.proposed.values())
     memory = Memory(notices.entries, accepted, notices.offered, notices.checkpoints, notices.places, units)
-    selection = yield from select_victims(state, settings, notices.now_ns, memory=memory, spared=state.enforcement)
+    judge = monitor_laws.MildestPlaces(state)
+    selection = yield from select_victims(
+        state, settings, notices.now_ns, memory=memory, spared=state.enforcement, judge=judge
+    )
     yield len(selection.places) // 4  # The records of the search have just been freed, which takes time.
     notices.rounds += 1
     notices.lacking = selection.lacking
+    _drop_broken(state, selection)
     if settings.observe_only:
         _note_observed(state, selection)
         return
@@ -211,6 +215,17 @@ def _carry_out(
     # Later places may use what the victims of earlier ones leave over, so they may not stand alone if these stay for
     # now.
     yield from _take_due(state, settings, selection, due, None if partial else began)
+
+
+def _drop_broken(state: PartitionState, selection: Selection) -> None:
+    """Leaves out the places of *selection* that break a law, and those that may use what their victims leave over."""
+    broken = selection.broken
+    for ask, violation in broken.items():
+        state.law_violations += 1
+        _record_decision(state, ask.queue, (), Outcome.LAW_BROKEN, f"{violation.law}: {ask.key}: {violation.detail}")
+    if broken:
+        places = selection.places
+        selection.drop_places(consulting.list_affected(places, [place for place in places if place.ask in broken]))
 
 
 def _drop_fallen(state: PartitionState, selection: Selection, now_ns: int) -> None:

@@ -15,11 +15,10 @@ from typing import Final, NamedTuple
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
-from kornel.core.preemption.gang_losses import can_leave_whole, find_whole_gangs, is_bound, members_of
-from kornel.core.preemption.monitor.candidates import Candidate, GangCandidate, Want, Whom
+from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
+from kornel.core.preemption.monitor.candidates import Candidate, GangCandidate, Want
 from kornel.core.preemption.monitor.figures import QueueFigures
 from kornel.core.preemption.monitor.places import Planner
-from kornel.core.preemption.monitor.plan import Place
 from kornel.core.preemption.monitor.round import Round
 from kornel.core.preemption.victim_index import age_of, reluctance_of
 
@@ -34,6 +33,8 @@ class _Gang(NamedTuple):
     """A gang all of whose members may leave. The smallest one in the order of the fields leaves first."""
 
     reluctance: int
+    untold: bool
+    """Tells whether a member has no notice yet."""
     priority: int
     size: int
     age: int
@@ -53,8 +54,6 @@ class GangPlanner:
         """The last class of which gangs may leave now."""
         self.several = False
         """Tells whether several gangs may leave for one ask, because no single one is enough."""
-        self._last: Final = [place for place in run.memory.places if find_whole_gangs(place.victims)]
-        """The places of the last round for which a gang was to leave."""
 
     def list_classes(self) -> Generator[int, None, list[int]]:
         """Returns the classes of the gangs that run in leaves that the monitor may take from, the mildest first."""
@@ -85,9 +84,7 @@ class GangPlanner:
             wants = yield from self._planner.list_wants()
             served = False
             for want in wants:
-                served = self._place_again(want, on_nodes) or (
-                    yield from self._place_want(want, gangs, ranked, on_nodes)
-                )
+                served = yield from self._place_want(want, gangs, ranked, on_nodes)
                 if served:
                     break
             if not served:
@@ -105,7 +102,7 @@ class GangPlanner:
                     gang = self._make_gang(application, leaf)
                     if gang is not None and gang.reluctance <= self.level:
                         found.append(gang)
-        return sorted(found, key=lambda gang: gang[:5])
+        return sorted(found, key=lambda gang: gang[:6])
 
     def _make_gang(self, application: Application, leaf: QueueFigures) -> _Gang | None:
         members = members_of(application)
@@ -115,6 +112,7 @@ class GangPlanner:
             return None
         return _Gang(
             max(map(reluctance_of, members)),
+            any(member.key not in self._run.memory.notified for member in members),
             max(member.spec.priority for member in members),
             len(members),
             max(map(age_of, members)),
@@ -122,28 +120,6 @@ class GangPlanner:
             leaf,
             tuple(members),
         )
-
-    def _place_again(self, want: Want, on_nodes: dict[Node, list[Candidate]]) -> bool:
-        """Gives *want* the place for which a gang was to leave already in the last round, if nothing forbids it."""
-        for place in self._last:
-            if place.ask is want.ask:
-                gangs = self._gangs_of(place)
-                if (
-                    gangs
-                    and (self.several or len(gangs) == 1)
-                    and self._try_node(want, place.node, gangs, on_nodes.get(place.node, ()))
-                ):
-                    return True
-        return False
-
-    def _gangs_of(self, place: Place) -> list[_Gang]:
-        found: list[_Gang] = []
-        for application in find_whole_gangs(place.victims):
-            leaf = self._run.picture.of.get(application.queue)
-            gang = None if leaf is None or leaf not in self._run.left else self._make_gang(application, leaf)
-            if gang is not None and gang.reluctance <= self.level:
-                found.append(gang)
-        return found
 
     def _place_want(
         self, want: Want, gangs: Sequence[_Gang], ranked: Sequence[Candidate], on_nodes: dict[Node, list[Candidate]]
@@ -157,7 +133,7 @@ class GangPlanner:
                 candidate = GangCandidate(gang.members, gang.leaf, full)
                 self._tries -= 1
                 yield LOOKS_PER_TRY + len(ranked) // LOOKS_PER_TRY
-                if self._try_candidates(want, full, [candidate, *ranked], anywhere=True):
+                if self._try_candidates(want, full, [*ranked, candidate], anywhere=True):
                     return True
             for node in _nodes_of(gang.members):
                 there.setdefault(node, []).append(gang)
@@ -183,7 +159,7 @@ class GangPlanner:
         needed."""
         self._tries -= 1
         together = [GangCandidate(gang.members, gang.leaf, node) for gang in gangs]
-        return self._try_candidates(want, node, [*together, *single])
+        return self._try_candidates(want, node, [*single, *together])
 
     def _try_candidates(
         self, want: Want, node: Node, candidates: Sequence[Candidate], *, anywhere: bool = False
@@ -197,11 +173,7 @@ class GangPlanner:
             or candidate.allocation.application not in whole
             or not is_bound(candidate.allocation)
         ]
-        chosen = self._planner.choice.choose_victims(want, node, usable, Whom.GIVING, anywhere=anywhere)
-        if not chosen:
-            return False
-        self._planner.commit(want, node, chosen)
-        return True
+        return self._planner.place_on(want, node, usable, anywhere=anywhere)
 
 
 def _nodes_of(members: Iterable[Allocation]) -> list[Node]:

@@ -7,12 +7,12 @@ and 17, E.8.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
-from kornel.core.laws import freed_devices, whole_gangs
+from kornel.core.laws import freed_devices, overkill, plain_walk, whole_gangs
 from kornel.core.laws.verdict import Law, Violation, net_of
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -20,7 +20,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.monitor.plan import DuePlace, MonitorPlan, Place
+from kornel.core.preemption.monitor.plan import Choice, DuePlace, MonitorPlan, Place
 
 _PROTECTED: Final = PreemptionPolicyKind.DISABLED
 _FENCE: Final = PreemptionPolicyKind.FENCE
@@ -51,6 +51,63 @@ def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
                 found.append(broken)
         found += after.judge_place(place, gone, names)
     return tuple(found)
+
+
+class MildestPlaces:
+    """Checks places as a round chooses them: nobody leaves where milder ones would do (A, law 8).
+
+    A place is held against the plain walk over its node. Not judged: victims on other nodes, asks with devices, and
+    asks whose guarantee is spent for some type.
+    """
+
+    def __init__(self, view: PartitionView) -> None:
+        self._view: Final = view
+        self._after: Final = _After(view)
+        self._counted = 0
+
+    def judge_place(
+        self, before: Sequence[Place], place: Place, order: Sequence[Allocation], choice: Choice
+    ) -> Iterator[Violation]:
+        """Yields a breach if milder ones than the victims of *place* would do after the places *before*. *order*: the
+        tasks looked at, the mildest first."""
+        ask, node, victims, names = place.ask, place.node, place.victims, self._view.types.names
+        whole = whole_gangs.leave_minimum(victims)
+        if ask.shape.devices is not None or any(v.node is not node and v not in whole for v in victims):
+            return
+        after = self._after
+        for other in before[self._counted :]:
+            after.judge_place(other, other.victims, names)
+        self._counted = len(before)
+        if any(after.is_spent(ask, t) for t, _ in ask.shape.pairs):
+            return
+        tasks = {
+            task.key: task
+            for task in node.allocations.values()
+            if task not in whole and not after.is_gone(task) and not any(_check_eligible([task]))
+        }
+        for bound in whole_gangs.list_minimum_members(list(tasks.values())):
+            tasks.pop(bound.key, None)
+        at = {task.key: number for number, task in enumerate(order)}
+
+        def order_of(task: Allocation, *, gang: bool = False) -> plain_walk.Order:
+            return (task.spec.originator, not task.spec.allow_preempt_self, gang, at.get(task.key, len(at)), task.key)
+
+        going = {victim.key: order_of(victim) for victim in victims if victim not in whole}
+        for gang in dict.fromkeys(whole.values()):
+            members = [order_of(member, gang=True) for member in victims if whole.get(member) is gang]
+            going[f"gang {gang.application_id}"] = max(members)
+        refused = False
+
+        def may_go(keys: Sequence[str]) -> bool:
+            nonlocal refused
+            leaving = [tasks[key] for key in keys]
+            refused = refused or not choice.allows_loss(leaving)
+            return _find_trespass(ask, leaving[-1]) is None and after.may_leave(ask, leaving, names)
+
+        needs = list(after.list_needs(ask, node, list(tasks.values()), names, choice.gives_amount))
+        broken = list(plain_walk.check(needs, {key: order_of(tasks[key]) for key in tasks}, may_go, going))
+        # What the pace or a derived guarantee refuses once is not tried in another way.
+        yield from () if refused else broken
 
 
 class RoundLimit:
@@ -250,7 +307,56 @@ class _After:
             found = self._limited[leaf] = tuple(limited)
         return found
 
-    def judge_place(self, place: DuePlace, victims: Sequence[Allocation], names: list[str]) -> list[Violation]:
+    def is_spent(self, ask: Allocation, t: int) -> bool:
+        """Tells whether the lowest queue on the path of *ask* with a guarantee of type *t* has it already."""
+        for level in self.limited_above(ask.application.queue):
+            owed = level.queue.guaranteed.get(t)
+            if owed is not None:
+                return level.held_amount(t) >= owed
+        return False
+
+    def is_gone(self, task: Allocation) -> bool:
+        """Tells whether *task* is a victim of one of the places checked so far."""
+        return task.node is not None and task in self._gone.get(task.node, ())
+
+    def list_needs(
+        self,
+        ask: Allocation,
+        node: Node,
+        tasks: Sequence[Allocation],
+        names: list[str],
+        gives: Callable[[Allocation, int], bool],
+    ) -> Iterator[overkill.Need]:
+        """Yields what has to be freed so that *ask* runs on *node*, with what each of *tasks*, which run there, would
+        contribute. *gives* tells whether a task may be taken for a type."""
+        free = self._open_to(ask, node)
+        for t, amount in ask.shape.pairs:
+            gains = {task.key: dict(task.shape.pairs).get(t, 0) for task in tasks}
+            mine = frozenset(task.key for task in tasks if gives(task, t))
+            yield overkill.Need(f"{names[t]} on {node.node_id}", amount - free[t], gains, mine)
+            for level in self.limited_above(ask.application.queue):
+                held = level.held_amount(t)
+                beyond = held + amount - max(level.queue.max.get(t, held + amount), held)
+                inside = {task.key: gains[task.key] for task in tasks if level.queue in task.queue.lineage()}
+                yield overkill.Need(f"{names[t]} in {level.queue.path}", beyond, inside, mine)
+
+    def may_leave(self, ask: Allocation, tasks: Sequence[Allocation], names: list[str]) -> bool:
+        """Tells whether guarantees and the minimum of gangs let *tasks* leave for *ask* together."""
+        gone = [
+            (level, t, amount)
+            for task in tasks
+            for level in self.limited_above(task.queue)
+            for t, amount in task.shape.pairs
+        ]
+        for level, t, amount in gone:
+            level.gone[t] += amount
+        broken: list[Violation] = []
+        self._keep_guarantees(ask, tasks, names, broken)
+        for level, t, amount in gone:
+            level.gone[t] -= amount
+        return not broken and whole_gangs.keep_minimum(tasks)
+
+    def judge_place(self, place: DuePlace | Place, victims: Sequence[Allocation], names: list[str]) -> list[Violation]:
         """Go on to the state after *place*. Returns the laws that it breaks."""
         ask, node, pairs = place.ask, place.node, place.ask.shape.pairs
         found: list[Violation] = []

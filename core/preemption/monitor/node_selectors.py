@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 
-from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.policies.guarantees import list_guarantees
 from kornel.core.preemption.monitor.candidates import Candidate, Whom
 from kornel.core.preemption.monitor.figures import QueueFigures, shown_by
 from kornel.core.preemption.monitor.places import Planner
@@ -34,30 +32,9 @@ def serve_reserved(run: Round, planner: Planner) -> Generator[int, None, None]:
 
 def _room_within_targets(run: Round, planner: Planner, reservation: Reservation) -> list[Candidate]:
     """Returns victims that free what the ask of *reservation* lacks on its node, from what leaves have to give up; none
-    if that is impossible, or if the ask is owed nothing.
-
-    Shares are computed with reserved asks as used, so a leaf that has its guarantee may seem short of what it has
-    reserved; law 4 counts what it holds.
-    """
-    ask = reservation.ask
-    if planner.still_wanted(ask) is None:
-        return []
-    found = _room_on(run, planner, reservation, Whom.WITHIN)
-    return found if found and _is_entitled(run, ask, found) else []
-
-
-def _is_entitled(run: Round, ask: Allocation, found: Sequence[Candidate]) -> bool:
-    """Tells whether, for some type of *ask*, the lowest queue on its path with a guarantee is below that, or *found*
-    free as much inside this queue as *ask* takes (law 4)."""
-    of = run.picture.of
-    for guarantee in list_guarantees(ask, lambda queue, t: of[queue].projected(t)):
-        if guarantee.has_room(GuaranteeMode.REACH):
-            return True
-        inside = [candidate for candidate in found if of[guarantee.queue] in candidate.leaf.lineage]
-        freed = sum(amount for candidate in inside for t, amount in candidate.pairs if t == guarantee.t)
-        if guarantee.queue is not ask.queue and freed >= guarantee.asked:
-            return True
-    return False
+    if that is impossible, or if the ask is owed nothing."""
+    owed = planner.still_wanted(reservation.ask) is not None
+    return _room_on(run, planner, reservation, Whom.WITHIN) if owed else []
 
 
 def serve_important(run: Round, planner: Planner, now_ns: int) -> Generator[int, None, None]:

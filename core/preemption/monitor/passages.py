@@ -7,6 +7,7 @@ priority and a victim's queue: the highest priority that may be taken there. Rul
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from kornel.core.domain.priorities import PRIORITY_MAX
@@ -24,7 +25,19 @@ Deficits = dict[QueueFigures, Amounts]
 
 
 def admits(leaf: QueueFigures, pairs: Pairs, asking: QueueFigures, coming: Pairs, *, declared: bool = False) -> bool:
-    """Tells whether *pairs* may leave *leaf* for an ask of *asking* that adds *coming* (law 2).
+    """Tells whether *pairs* may leave *leaf* for an ask of *asking* that adds *coming* (law 2)."""
+    for _, t, room in list_bounds(leaf, pairs, asking, coming, declared=declared):
+        for u, amount in pairs:
+            if u == t and amount > room:
+                return False
+    return True
+
+
+def list_bounds(
+    leaf: QueueFigures, pairs: Pairs, asking: QueueFigures, coming: Pairs, *, declared: bool = False
+) -> Iterator[tuple[QueueFigures, int, int]]:
+    """Yields how much may leave *leaf* for an ask of *asking* that adds *coming*, by queue above it and type of *pairs*
+    with a guarantee (law 2).
 
     In a queue above both, the ask makes up for the victim, and a queue that was below its guarantee before may stay
     there, but must not hold less. Derived guarantees protect leaves, unless only *declared* ones count.
@@ -34,19 +47,16 @@ def admits(leaf: QueueFigures, pairs: Pairs, asking: QueueFigures, coming: Pairs
         guaranteed = figures.queue.guaranteed if declared or figures is not leaf else figures.guaranteed
         if not guaranteed:
             continue
-        for t, amount in pairs:
+        for t, _ in pairs:
             owed = guaranteed.get(t)
             if owed is None:
                 continue
-            left = figures.net[t] - figures.going.get(t, 0) - amount
-            if left >= owed:
-                continue
-            if figures not in shared:
-                return False
-            brought = figures.coming.get(t, 0) + sum(own for u, own in coming if u == t)
-            if left + brought < min(owed, figures.net[t]):
-                return False
-    return True
+            left = figures.net[t] - figures.going.get(t, 0)
+            if figures in shared:
+                brought = figures.coming.get(t, 0) + sum(own for u, own in coming if u == t)
+                yield figures, t, left + brought - min(owed, figures.net[t])
+            else:
+                yield figures, t, left - owed
 
 
 def count_leaving(leaf: QueueFigures, pairs: Pairs, times: int = 1) -> None:

@@ -366,11 +366,9 @@ class Planner:
         if want.needs:
             node = self.node_with_room(want)
             if node is not None:
-                chosen = self.choice.choose_victims(want, node, ranked, Whom.GIVING, anywhere=True)
+                placed = self.place_on(want, node, ranked, anywhere=True)
                 yield len(self._run.picture.queues) + len(ranked) // LOOKS_PER_TRY
-                if chosen is not None:
-                    self.commit(want, node, chosen)
-                return chosen is not None
+                return placed
         seen = progress.seen
         while progress.changed < len(self._changed):
             node = self._changed[progress.changed]
@@ -416,9 +414,14 @@ class Planner:
                                 missing -= freed
                 if missing > 0:
                     return False
-        chosen = self.choice.choose_victims(want, node, there, Whom.GIVING)
+        return self.place_on(want, node, there)
+
+    def place_on(self, want: Want, node: Node, candidates: Sequence[Candidate], *, anywhere: bool = False) -> bool:
+        """Places *want* on *node* if those of *candidates* there make room, or with *anywhere* those on any node."""
+        chosen = self.choice.choose_victims(want, node, candidates, Whom.GIVING, anywhere=anywhere)
         if chosen is None:
             return False
+        self.choice.judge_choice(want, node, candidates, chosen)
         self.commit(want, node, chosen)
         return True
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
+from kornel.core.laws.verdict import Violation
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
@@ -46,11 +47,33 @@ class ProposedUnit(Protocol):
         """Drops the plan, so that another one is sought."""
 
 
+class Choice(Protocol):
+    """The amounts that a round goes by when it chooses victims, which laws do not work out again (preemption.md E.3,
+    E.5)."""
+
+    def gives_amount(self, task: Allocation, t: int) -> bool:
+        """Tells whether *task* may be taken because its leaf has yet to give up something of type *t*."""
+
+    def allows_loss(self, tasks: Sequence[Allocation]) -> bool:
+        """Tells whether the pace, derived guarantees and the reserve of originators let *tasks* leave together."""
+
+
+class Judge(Protocol):
+    """Judges places while a round chooses them."""
+
+    def judge_place(
+        self, before: Sequence[Place], place: Place, order: Sequence[Allocation], choice: Choice
+    ) -> Iterable[Violation]:
+        """Returns the laws that *place* breaks after the places *before*. *order*: the tasks looked at, the mildest
+        first."""
+
+
 class Selection:
     """The victims of a round, in the order of selection, within *limits*: the most one round may select, by type."""
 
     __slots__ = (
-        "allocations", "fallen", "lacking", "limits", "places", "reservations", "selected", "targets", "units", "waits",
+        "allocations", "broken", "fallen", "lacking", "limits", "places", "reservations", "selected", "targets",
+        "units", "waits",
     )  # fmt: skip
 
     def __init__(self, limits: dict[int, int]) -> None:
@@ -58,6 +81,8 @@ class Selection:
         self.selected: Final[dict[int, int]] = {}
         self.places: Final[list[Place]] = []
         self.allocations: Final[list[Allocation]] = []
+        self.broken: Final[dict[Allocation, Violation]] = {}
+        """By ask, a law that its place breaks."""
         self.waits: Final[dict[str, int]] = {}
         """The nanoseconds from notice to kill, by key."""
         self.targets: Final[dict[Queue, dict[int, int]]] = {}
@@ -80,8 +105,8 @@ class Selection:
                 return False
         return True
 
-    def fits(self, freed: Mapping[int, int], wanted: Mapping[int, int]) -> bool:
-        """Tells whether *freed* may be selected in addition, for an ask that lacks *wanted* (by type).
+    def fits(self, freed: Mapping[int, int], wanted: Collection[int]) -> bool:
+        """Tells whether *freed* may be selected in addition, for an ask that lacks the types *wanted*.
 
         One place is always allowed for each type; otherwise nothing larger than the limit of a round could ever be
         preempted.

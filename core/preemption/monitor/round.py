@@ -15,7 +15,7 @@ from kornel.core.preemption.gang_losses import SpareMembers
 from kornel.core.preemption.monitor.figures import Amounts, MonitorView, Picture, QueueFigures, waits_for_room
 from kornel.core.preemption.monitor.ideal import Share, amount_to_give_up, assign_shares
 from kornel.core.preemption.monitor.passages import Deficits, Passage, count_coming, count_leaving
-from kornel.core.preemption.monitor.plan import Place, ProposedUnit, Selection
+from kornel.core.preemption.monitor.plan import Judge, Place, ProposedUnit, Selection
 from kornel.core.preemption.monitor.settings import MonitorSettings
 
 _OUT_OF_REACH: Final = (*LEAVING, AskPlace.REPLACING)
@@ -73,8 +73,10 @@ class Round:
         figures: Picture,
         memory: Memory,
         spared: Container[Queue],
+        judge: Judge | None = None,
     ) -> None:
         self.view = view
+        self.judge = judge
         self.settings = settings
         self.picture = figures
         self.memory = memory

@@ -20,7 +20,7 @@ from kornel.core.preemption.monitor.figures import Amounts, MonitorView, QueueFi
 from kornel.core.preemption.monitor.gang_places import GangPlanner
 from kornel.core.preemption.monitor.node_selectors import serve_important, serve_reserved
 from kornel.core.preemption.monitor.places import Planner
-from kornel.core.preemption.monitor.plan import Selection
+from kornel.core.preemption.monitor.plan import Judge, Selection
 from kornel.core.preemption.monitor.round import Memory, Round, Targets, is_positive
 from kornel.core.preemption.monitor.settings import BALANCE_WAIT_NS, MonitorSettings
 from kornel.core.preemption.monitor.unit_turns import plan_units
@@ -57,13 +57,15 @@ def select_victims(
     *,
     memory: Memory | None = None,
     spared: Container[Queue] = (),
+    judge: Judge | None = None,
 ) -> Generator[int, None, Selection]:
     """Selects the victims of a round; yields the cost of every piece of work.
 
-    *spared*: leaves from which nothing is taken, because their max is being enforced now.
+    *spared*: leaves from which nothing is taken, because their max is being enforced now. *judge* looks at places when
+    they are chosen.
     """
     figures = yield from draw_picture(view)
-    run = Round(view, settings, figures, memory or Memory(), spared)
+    run = Round(view, settings, figures, memory or Memory(), spared, judge)
     planner = Planner(run)
     gangs = GangPlanner(run, planner)
     classes = yield from gangs.list_classes()

@@ -1,35 +1,26 @@
-"""The choice of victims on a node for an ask: candidates in order, otherwise the first set of them that is enough
-(E.5)."""
+"""The choice of victims on a node for an ask, by the walk that all kinds of preemption share (preemption.md E.5,
+B.6)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Final
 
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
-from kornel.core.preemption.monitor.candidates import (
-    ORIGINATORS,
-    Candidate,
-    Lack,
-    Needs,
-    Want,
-    Whom,
-    count_freed,
-    is_met,
-    leave_out,
-)
+from kornel.core.preemption.monitor.candidates import ORIGINATORS, Candidate, Want, Whom
 from kornel.core.preemption.monitor.figures import Amounts, QueueFigures
 from kornel.core.preemption.monitor.node_rooms import NodeRooms
-from kornel.core.preemption.monitor.passages import admits, count_leaving
+from kornel.core.preemption.monitor.passages import list_bounds
+from kornel.core.preemption.monitor.plan import Place
 from kornel.core.preemption.monitor.round import Round
+from kornel.core.preemption.walk import Candidate as Walked
+from kornel.core.preemption.walk import Effects, Walk, walk_again
 
-MOST_COMBINED: Final = 40
-"""The most candidates of one node of which sets are tried."""
-SETS_A_NODE: Final = 500
-SETS_A_ROUND: Final = 20_000
+AGAIN_A_ROUND: Final = 50_000
+"""The most candidates that are looked at in one round in walks that begin again."""
 
 
 def is_usable(node: Node, ask: Allocation) -> bool:
@@ -62,9 +53,7 @@ class VictimChoice:
         self.promised: Final[set[Node]] = set()
         """The nodes where an ask with devices has a place in this round. Each gets one such ask, because what
         is left of its devices is known only when some are kept for that ask."""
-        self._sets = SETS_A_ROUND
-        """The number of sets of victims that may still be tried in this round, for nodes where candidates in order are
-        not enough."""
+        self._again = AGAIN_A_ROUND
 
     def choose_victims(
         self, want: Want, node: Node, candidates: Iterable[Candidate], whom: Whom, *, anywhere: bool = False
@@ -76,73 +65,137 @@ class VictimChoice:
         """
         if not is_usable(node, want.ask) or not node.could_hold(want.pairs) or not self.may_share(want, node):
             return None
-        room = self._rooms.room_for(node, want.ask)
-        run = self._run
-        lack = {t: amount - room[t] for t, amount in want.pairs if amount > room[t]}
         served = self.has_devices(want, node)
         if not served and (node.devices is None or node in self.promised):
             return None
+        room = self._rooms.room_for(node, want.ask)
+        lack = {t: amount - room[t] for t, amount in want.pairs if amount > room[t]}
         if not lack and not want.needs and served:
             return []
-        needs = [(queue, dict(need)) for queue, need in want.needs]
-        wanted: Lack = dict(lack)
-        for _, need in needs:
-            wanted.update(need)
-        if not served:
-            wanted.update(want.pairs)
-        chosen: list[Candidate] = []
-        spare: dict[QueueFigures, Amounts] = {}
-        covered = refused = False
-        for candidate in candidates:
-            if candidate.taken or (candidate.node is not node and not anywhere):
-                continue
-            frees = not served and self._frees_devices(want, node, candidate, whom)
-            if not frees and not self._is_helpful(candidate, lack, needs, whom, anywhere=anywhere):
-                continue
-            leaf, pairs = candidate.leaf, candidate.pairs
-            limit = run.passage.highest_priority(want.leaf, want.ask.spec.priority, leaf)
-            if limit is None or candidate.allocation.spec.priority > limit:
-                continue
-            if candidate.kind >= ORIGINATORS:
-                if whom is not Whom.GIVING:
-                    continue
-                if leaf not in spare:
-                    spare[leaf] = dict(self._spare.get(leaf, {}))
-                if not all(spare[leaf].get(t, 0) > 0 for t, _ in candidate.originating):
-                    continue
-            if whom is Whom.WITHIN and not self._is_whole(leaf, pairs, chosen):
-                continue
-            if not admits(leaf, pairs, want.leaf, want.pairs, declared=run.declared):
-                refused = True
-                continue
-            count_leaving(leaf, pairs)
-            chosen.append(candidate)
-            count_freed(candidate, lack, needs, 1)
-            if candidate.kind >= ORIGINATORS:
-                for t, amount in candidate.originating:
-                    spare[leaf][t] -= amount
-            if frees:
-                served = self.has_devices(want, node, chosen)
-            if served and is_met(lack, needs):
-                covered = True
-                break
-        for candidate in chosen:
-            count_leaving(candidate.leaf, candidate.pairs, -1)
-            if not covered:
-                count_freed(candidate, lack, needs, -1)
-        if not covered and refused and whom is not Whom.WITHIN and not anywhere:
-            # An earlier candidate kept out one that is needed, because their guarantees allow only so much to be taken.
-            chosen = self._combine_victims(want, node, candidates, lack, needs, whom)
-            covered = bool(chosen)
-        if not covered:
+        case = _Case(self._run, want, node, lack, whom, served=served)
+        chosen = self._walk(case, candidates, anywhere=anywhere)
+        if chosen is None:
             return None
-        if len(chosen) > 1:
-            leave_out(chosen, lack, needs, partial(self.has_devices, want, node))
-        freed: Lack = {}
+        freed: Amounts = {}
         for candidate in chosen:
             for t, amount in candidate.pairs:
                 freed[t] = freed.get(t, 0) + amount
-        return chosen if run.selection.fits(freed, wanted) else None
+        wanted = {t for t, _ in want.pairs} if not served else {*lack, *(t for _, need in want.needs for t in need)}
+        return chosen if self._run.selection.fits(freed, wanted) else None
+
+    def _walk(self, case: _Case, candidates: Iterable[Candidate], *, anywhere: bool) -> list[Candidate] | None:
+        """Returns the victims of the walk over *candidates*, on growing sets of classes (preemption.md B.6)."""
+
+        def lacks_devices(victims: Sequence[Walked]) -> bool:
+            return not self.has_devices(case.want, case.node, [of[victim[3]] for victim in victims])
+
+        of: dict[str, Candidate] = {}
+        pool: list[Walked] = []
+        lacks = lacks_devices if case.devices is not None else None
+        walk = Walk(case.needs, case.rooms, lacks=lacks)
+        met = walk.take_from(self._collect(case, candidates, walk, pool, of, anywhere=anywhere))
+        if not walk.kept:
+            return [of[victim[3]] for victim in walk.give_back()] if met else None
+        # A milder class may be enough if it begins again.
+        part: list[Walked] = []
+        for _, alike in groupby(pool, key=lambda walked: of[walked[3]].kind):
+            part += alike
+            walk = Walk(case.needs, case.rooms, lacks=lacks)
+            if walk.take_from(part):
+                return [of[victim[3]] for victim in walk.give_back()]
+            most = self._again // len(part)
+            turns = iter(range(most))
+            found = walk_again(case.needs, case.rooms, part, lacks=lacks, turns=turns)
+            self._again -= next(turns, most) * len(part)
+            chosen = [of[victim[3]] for victim in found or ()]
+            if chosen and all(self._is_spare(one, case.whom, chosen[:at]) for at, one in enumerate(chosen)):
+                return chosen
+        return None
+
+    def _collect(
+        self,
+        case: _Case,
+        candidates: Iterable[Candidate],
+        walk: Walk,
+        pool: list[Walked],
+        of: dict[str, Candidate],
+        *,
+        anywhere: bool,
+    ) -> Iterator[Walked]:
+        """Yields those of *candidates* who may leave for the ask of *case* after those that *walk* has taken, and adds
+        them to *pool*."""
+        want, node, highest = case.want, case.node, self._run.passage.highest_priority
+        limits: dict[QueueFigures, int | None] = {}
+        for candidate in candidates:
+            if candidate.taken or (candidate.node is not node and not anywhere):
+                continue
+            leaf, allocation = candidate.leaf, candidate.allocation
+            if leaf not in limits:
+                limits[leaf] = highest(want.leaf, want.ask.spec.priority, leaf)
+            limit = limits[leaf]
+            if limit is None or allocation.spec.priority > limit:
+                continue
+            effects = case.effects_of(
+                candidate, frees=case.devices is not None and self._frees_devices(case, candidate)
+            )
+            if effects is None or (
+                candidate.kind >= ORIGINATORS
+                and not self._is_spare(candidate, case.whom, [of[victim[3]] for victim in walk.taken])
+            ):
+                continue
+            walked = (0, 0, 0, allocation.key, allocation, effects)
+            of[allocation.key] = candidate
+            pool.append(walked)
+            yield walked
+
+    def _is_spare(self, candidate: Candidate, whom: Whom, taken: Iterable[Candidate]) -> bool:
+        """Tells whether *candidate* is no originator, or its leaf has more originators than it keeps for itself,
+        besides those *taken*."""
+        if candidate.kind < ORIGINATORS or whom is not Whom.GIVING:
+            return candidate.kind < ORIGINATORS
+        spare = dict(self._spare.get(candidate.leaf, {}))
+        for other in taken:
+            if other.leaf is candidate.leaf and other.kind >= ORIGINATORS:
+                for t, amount in other.originating:
+                    spare[t] = spare.get(t, 0) - amount
+        return all(spare.get(t, 0) > 0 for t, _ in candidate.originating)
+
+    def judge_choice(self, want: Want, node: Node, order: Iterable[Candidate], chosen: Sequence[Candidate]) -> None:
+        """Has the place of *want*, for which *chosen* of the candidates *order* leave, judged before it is counted.
+
+        Whoever was offered in exchange goes whatever its class (E.7).
+        """
+        run = self._run
+        judge, offered, selection = run.judge, run.memory.offered, run.selection
+        milder = any(candidate.kind or len(candidate.members) > 1 for candidate in chosen)
+        if judge is not None and milder and not any(candidate.allocation.key in offered for candidate in chosen):
+            place = Place(want.ask, node, tuple(member for candidate in chosen for member in candidate.members))
+            tasks = [candidate.allocation for candidate in order if candidate.node is node]
+            broken = judge.judge_place(selection.places, place, tasks, self)
+            selection.broken.update((want.ask, violation) for violation in broken)
+
+    def gives_amount(self, task: Allocation, t: int) -> bool:
+        """Tells whether *task* may be taken because its leaf has yet to give up something of type *t*."""
+        run, leaf = self._run, self._run.picture.of.get(task.queue)
+        if leaf is None or leaf.disabled or leaf.queue in run.spared:
+            return False
+        return run.gives_up(leaf, t) and run.may_go(task)
+
+    def allows_loss(self, tasks: Sequence[Allocation]) -> bool:
+        """Tells whether the pace, derived guarantees and the reserve of originators let *tasks* leave together."""
+        run, of = self._run, self._run.picture.of
+        if not run.selection.has_room(tuple(sum_amounts(tasks).items())):
+            return False
+        for leaf in {of[task.queue]: None for task in tasks}:
+            mine = [task for task in tasks if task.queue is leaf.queue]
+            guaranteed = leaf.queue.guaranteed if run.declared else leaf.guaranteed
+            for t, amount in sum_amounts(mine).items():
+                if leaf.net[t] - leaf.going.get(t, 0) - amount < guaranteed.get(t, 0):
+                    return False
+                originating = sum_amounts(task for task in mine if task.spec.originator).get(t, 0)
+                if originating and self._spare.get(leaf, {}).get(t, 0) < originating:
+                    return False
+        return True
 
     def has_devices(self, want: Want, node: Node, chosen: Sequence[Candidate] = ()) -> bool:
         """Tells whether the ask of *want* finds the devices that it wants on *node* once *chosen* and those that leave
@@ -158,15 +211,15 @@ class VictimChoice:
             gone += candidate.members
         return node.devices.has_room_without(gone, request, want.ask)
 
-    def _frees_devices(self, want: Want, node: Node, candidate: Candidate, whom: Whom) -> bool:
-        """Tells whether *candidate* holds a part of a device on *node* that suits *want*, and its leaf has to give
-        something up that it holds."""
-        request = want.ask.shape.devices
-        if request is None or node.devices is None:
+    def _frees_devices(self, case: _Case, candidate: Candidate) -> bool:
+        """Tells whether *candidate* holds a part of a device that the ask of *case* lacks and could use, and its leaf
+        has to give something up that it holds."""
+        request, devices = case.devices, case.node.devices
+        if request is None or devices is None:
             return False
-        if whom is not Whom.ANYBODY and not any(self._run.gives_up(candidate.leaf, t) for t, _ in candidate.pairs):
+        if case.whom is not Whom.ANYBODY and not any(self._run.gives_up(candidate.leaf, t) for t, _ in candidate.pairs):
             return False
-        usable = [device for device in node.devices if device.share_for(request)]
+        usable = [device for device in devices if device.share_for(request)]
         return any(member in device.holders for device in usable for member in candidate.members)
 
     def may_share(self, want: Want, node: Node) -> bool:
@@ -179,86 +232,68 @@ class VictimChoice:
                 return False
         return True
 
-    def _combine_victims(
-        self,
-        want: Want,
-        node: Node,
-        candidates: Iterable[Candidate],
-        lack: Lack,
-        needs: Needs,
-        whom: Whom,
-    ) -> list[Candidate]:
-        """Returns the first lawful set of ordinary or opted-out *candidates* that makes room for *want*.
 
-        The number of sets is bounded for each node and for the round. *lack* and *needs* are left reduced by what is
-        chosen.
-        """
-        run = self._run
-        usable: list[Candidate] = []
-        for candidate in candidates:
-            if candidate.taken or candidate.node is not node or candidate.kind >= ORIGINATORS:
-                continue
-            limit = run.passage.highest_priority(want.leaf, want.ask.spec.priority, candidate.leaf)
-            if limit is not None and candidate.allocation.spec.priority <= limit:
-                usable.append(candidate)
-        del usable[MOST_COMBINED:]
-        chosen: list[Candidate] = []
-        sets = min(SETS_A_NODE, self._sets)
-        self._sets -= sets
+class _Case:
+    """The needs of an ask on a node and inside queues that are full, the amounts that the laws leave to be taken, and
+    the contribution of each candidate.
 
-        def cover(at: int) -> bool:
-            nonlocal sets
-            if is_met(lack, needs) and self.has_devices(want, node, chosen):
-                return True
-            if at == len(usable) or sets <= 0:
-                return False
-            sets -= 1
-            candidate = usable[at]
-            leaf, pairs = candidate.leaf, candidate.pairs
-            helps = self._is_helpful(candidate, lack, needs, whom, anywhere=False) or self._frees_devices(
-                want, node, candidate, whom
-            )
-            if helps and admits(leaf, pairs, want.leaf, want.pairs, declared=run.declared):
-                count_leaving(leaf, pairs)
-                chosen.append(candidate)
-                count_freed(candidate, lack, needs, 1)
-                found = cover(at + 1)
-                count_leaving(leaf, pairs, -1)
-                if found:
-                    return True
-                chosen.pop()
-                count_freed(candidate, lack, needs, -1)
-            return cover(at + 1)
+    needs    the amounts to be freed: by type on the node, by type in queues, and 1 for devices that are lacking
+    rooms    the amounts that may still leave queues, found as candidates need them
+    devices  the devices that the ask lacks; ``None``: it lacks none
+    """
 
-        found = cover(0)
-        self._sets += max(0, sets)
-        return chosen if found else []
+    def __init__(self, run: Round, want: Want, node: Node, lack: Amounts, whom: Whom, *, served: bool) -> None:
+        self._run: Final = run
+        self.want: Final = want
+        self.node: Final = node
+        self.whom: Final = whom
+        self.devices: Final = None if served else want.ask.shape.devices
+        needs: list[tuple[tuple[QueueFigures | None, int], int]] = [((None, t), amount) for t, amount in lack.items()]
+        needs += [((queue, t), amount) for queue, need in want.needs for t, amount in need.items()]
+        self._freed_in: Final = [key for key, _ in needs]
+        """Of each need, the queue, or ``None`` for the node, and the type."""
+        self.needs: Final = [amount for _, amount in needs] + ([1] if self.devices is not None else [])
+        self.rooms: Final[list[int]] = []
+        self._room_at: dict[tuple[QueueFigures, int, bool], int] = {}
+        self._known: dict[tuple[QueueFigures, Pairs, Pairs], Effects] = {}
 
-    def _is_helpful(
-        self,
-        candidate: Candidate,
-        lack: Lack,
-        needs: Needs,
-        whom: Whom,
-        *,
-        anywhere: bool,
-    ) -> bool:
-        leaf, gives = candidate.leaf, self._run.gives_up
-        for t, _ in () if anywhere else candidate.here:
-            if lack.get(t, 0) > 0 and (whom is Whom.ANYBODY or gives(leaf, t)):
-                return True
-        for t, _ in candidate.pairs if needs else ():
-            if whom is Whom.ANYBODY or gives(leaf, t):
-                for queue, need in needs:
-                    if need.get(t, 0) > 0 and queue in leaf.lineage:
-                        return True
-        return False
+    def effects_of(self, candidate: Candidate, *, frees: bool) -> Effects | None:
+        """Returns the effects of taking *candidate*; ``None``: it would not help. *frees*: it gives back devices that
+        the ask lacks."""
+        leaf, pairs = candidate.leaf, candidate.pairs
+        here = candidate.here if candidate.node is self.node else ()
+        known = self._known.get((leaf, pairs, here))
+        if known is None:
+            known = self._known[leaf, pairs, here] = self._find_effects(leaf, pairs, here)
+        if frees:
+            # Whoever holds other devices is not alike.
+            return Effects(known.gains, known.uses, (*known.serves, len(self.needs) - 1))
+        return known if known.serves else None
 
-    def _is_whole(self, leaf: QueueFigures, pairs: Pairs, chosen: list[Candidate]) -> bool:
-        """Tells whether *leaf* has to give up all of *pairs* in addition to what is *chosen*."""
-        left = dict(self._run.left.get(leaf, {}))
-        for candidate in chosen:
-            if candidate.leaf is leaf:
-                for t, amount in candidate.pairs:
-                    left[t] = left.get(t, 0) - amount
-        return all(left.get(t, 0) >= amount for t, amount in pairs)
+    def _find_effects(self, leaf: QueueFigures, pairs: Pairs, here: Pairs) -> Effects:
+        gains = [
+            (i, t, amount)
+            for i, (queue, needed) in enumerate(self._freed_in)
+            for t, amount in (here if queue is None else pairs if queue in leaf.lineage else ())
+            if t == needed
+        ]
+        gives = self._run.gives_up
+        serves = tuple([i for i, t, _ in gains if self.whom is Whom.ANYBODY or gives(leaf, t)])
+        return Effects(tuple([(i, amount) for i, _, amount in gains]), tuple(self._list_uses(leaf, pairs)), serves)
+
+    def _list_uses(self, leaf: QueueFigures, pairs: Pairs) -> Iterator[tuple[int, int]]:
+        """Yields what *pairs* of *leaf* take of the amounts that guarantees leave, or what *leaf* has to give up."""
+        run, at = self._run, self._room_at
+        for t, amount in pairs:
+            bounds = [
+                (queue, room, False)
+                for queue, u, room in list_bounds(leaf, pairs, self.want.leaf, self.want.pairs, declared=run.declared)
+                if u == t
+            ]
+            if self.whom is Whom.WITHIN:
+                bounds.append((leaf, run.left.get(leaf, {}).get(t, 0), True))
+            for queue, room, of_share in bounds:
+                place = at.setdefault((queue, t, of_share), len(self.rooms))
+                if place == len(self.rooms):
+                    self.rooms.append(room)
+                yield place, amount

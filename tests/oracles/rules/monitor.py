@@ -3,7 +3,8 @@
 What a queue should hold is not worked out a second time, but for the part of a guarantee that it shares with others.
 Whoever is taken has to serve somebody to whom the round gives a place: an ask of a queue that is below a guarantee of
 its path, that may preempt, that outranks the victim, and that runs once the victims of the round have left, but not
-without this one. Each ask lets victims go for its own amount only, once.
+without this one. Each ask lets victims go for its own amount only, once. Nobody is taken where milder ones of the same
+leaves on the same node would have done when notice was given.
 
 Readings: a queue above its max takes in what leaves it, whoever it left for, or each ask takes the place of victims of
 its own there, or it takes in nothing before it is within its max; a queue is starved if any queue of the ask's path is
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from tests.oracles.rules.arithmetic import (
     Need,
     Victims,
+    breaks_guarantee,
     covers,
     is_disabled,
     is_outranked,
@@ -36,11 +38,14 @@ class Watch:
     """Who has been told that it may have to go, and since when."""
 
     since: dict[str, int] = field(default_factory=dict)
+    then: dict[str, Books] = field(default_factory=dict)
+    """The books at the time of the notice. Whoever is told stays chosen, whatever comes later."""
 
-    def follow(self, outcome: str, keys: Iterable[str], now_s: int) -> None:
+    def follow(self, outcome: str, keys: Iterable[str], books: Books, now_s: int) -> None:
+        copied = books.copied()
         for key in keys:
-            if outcome == "NOTIFIED":
-                self.since.setdefault(key, now_s)
+            if outcome == "NOTIFIED" and key not in self.since:
+                self.since[key], self.then[key] = now_s, copied
             elif outcome in ("WITHDRAWN", "TRIGGERED"):
                 self.since.pop(key, None)
 
@@ -244,6 +249,41 @@ def complaints(books: Books, victims: Victims, asks: Sequence[Task]) -> list[str
             if freed and books.net(path, t) - freed < guaranteed:
                 found.append(f"law 2: {path} ends below its guarantee")
     return found
+
+
+def milder_choice(books: Books, victims: Victims, ask: Task) -> Victims | None:
+    """Tasks of milder classes that would do for *ask* beyond doubt, where *victims* leave for it alone; ``None``: there
+    are none. *books*: at the time of the notice.
+
+    On the victims' node, of the victims' leaves, and of as many types: whoever has a leaf give up *victims* may take
+    these instead. All of them together break no guarantee and make enough room, so every walk over them succeeds.
+    """
+    node, worst = victims[0][1], max(task.reluctance() for task, _ in victims)
+    lacking = [t for t, amount in ask.amounts.items() if amount > books.free(node, t) + books.parting(node, t)]
+    known = all(books.running.get(task.key) == (task, node) for task, _ in victims)
+    plan = [(ask, node)]
+    if not known or ask.key not in books.asks or not is_feasible(books, victims, plan, swaps=False, beside=True):
+        return None
+    leaves = {task.queue for task, _ in victims}
+    pool = [
+        (task, where)
+        for task, where in books.running.values()
+        if where == node
+        and task.queue in leaves
+        and task.reluctance() < worst
+        and not task.originator
+        and not task.required_node
+        and task.key not in books.leaving
+        and helps(books, task, ask)
+        and all(task.amounts.get(t, 0) for t in lacking)
+    ]
+    if not lacking or breaks_guarantee(books, pool, ask):
+        return None
+    for path in leaves:
+        mine = [one for one in pool if one[0].queue == path]
+        if any(total(mine, t) and books.net(path, t) - total(mine, t) < due(books, path, t) for t in ask.amounts):
+            return None
+    return pool if is_feasible(books, pool, plan, swaps=False, beside=True) else None
 
 
 def served(books: Books, victims: Victims, asks: Sequence[Task]) -> dict[str, int]:

@@ -113,6 +113,8 @@ class Course:
         elif what in ("end", "follow", "withdraw"):
             keys = scene.waiting if what == "withdraw" else scene.running
             tasks = [task for key in keys if not (task := scene.task(key)).placeholder]
+            if what == "end" and event.name:
+                tasks = [task for task in tasks if task.application == event.name]
             for task in tasks[event.number % len(tasks) :][:1] if tasks else ():
                 self._end(task, again=what == "follow")
         elif node is not None and not (what == "lose" and len(scene.nodes) == 1):

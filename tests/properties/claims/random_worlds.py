@@ -32,9 +32,10 @@ TREES: Final = (
 class Event:
     """Something that the shim does or reports in one second of the run.
 
-    ``ask``: *tasks* come together. ``end``: the task at *number* of those that run ends; ``follow``: its owner asks for
-    another. ``withdraw``: the one that waits. ``again``: the real tasks of the gang *name* end and come again;
-    ``break``: one of them does. ``drain``, ``open``, ``lose``, ``foreign``: the node *name*, with foreign *amounts*.
+    ``ask``: *tasks* come together. ``end``: the task at *number* of those that run, or of those of the application
+    *name*, ends; ``follow``: its owner asks for another. ``withdraw``: the one that waits. ``again``: the real tasks of
+    the gang *name* end and come again; ``break``: one of them does. ``drain``, ``open``, ``lose``, ``foreign``: the
+    node *name*, with foreign *amounts*.
     """
 
     second: int
@@ -71,8 +72,10 @@ class World:
 
 
 def random_world(number: int) -> World:
-    """Returns the world of this number: one to six nodes, up to 25 asks, mostly full, rich in limits."""
-    return _Maker(number).make()
+    """Returns the world of this number: one to seven nodes, up to 35 asks, mostly full, rich in limits."""
+    maker = _Maker(number)
+    world, rng = maker.make(), random.Random(f"claims/{number}/filled")
+    return _fill_leaf(world, rng) if not maker.owed and rng.random() < 0.9 else world
 
 
 def small_worlds(count: int, numbers: Iterable[int]) -> list[World]:
@@ -80,19 +83,34 @@ def small_worlds(count: int, numbers: Iterable[int]) -> list[World]:
     return sorted(map(random_world, numbers), key=lambda world: (world.steps, world.number))[:count]
 
 
-def tight_world(number: int) -> World:
-    """Returns the world of this number with one limit only: in the leaf that is owed most, one user has all
-    applications, and may hold no more than the largest ask there."""
-    world = random_world(number)
-    leaf = max(world.queues, key=lambda queue: (sum(queue.guaranteed.values()), queue.path.count("."), queue.path))
-    mine = [a.name for a in world.applications if a.queue == leaf.path]
-    tasks = [task for event in world.events for task in event.tasks if task.application in mine]
-    types = world.nodes[0].capacity
-    most = {t: max((task.amounts.get(t, 0) for task in tasks), default=1) for t in types}
-    limits = {leaf.path: (WrittenLimit(("*",), (), most),)}
-    queues = [replace(q, limits=limits.get(q.path, ()), applications=0, maximum={}) for q in world.queues]
-    owned = [replace(a, user="amy") if a.name in mine else a for a in world.applications]
-    return replace(world, queues=tuple(queues), applications=tuple(owned))
+def _fill_leaf(world: World, rng: random.Random) -> World:
+    """Adds a node, and a leaf that is full, or whose user is at its limit: tasks of 1 end one by one and others wait
+    for their place, and so does a larger ask, which came first or is more important. No other tasks end."""
+    types, most, size = tuple(world.nodes[0].capacity), rng.choice((2, 3, 4)), rng.choice((2, 2, 3, 4))
+    limit = dict.fromkeys(types, most)
+    by_user = rng.random() < 0.4
+    limits = (WrittenLimit(("*",), (), limit),) if by_user else ()
+    root = replace(world.queues[0], limits=(), applications=0)
+    leaf = Queue("root.filled", maximum={} if by_user else limit, limits=limits, offset=rng.choice((0, 0, 1, -1)))
+    names = ("small", "large") if rng.random() < 0.7 else ("small", "small")
+    added = [Application(name, leaf.path, "zoe", (), START_S - 50 + at) for at, name in enumerate(dict.fromkeys(names))]
+    one, node = dict.fromkeys(types, 1), f"n{len(world.nodes)}"
+    came, priority = rng.choice(((1, 0), (1, 0), (4, 1000)))
+    small = tuple(Task(f"s{at}", "small", one, 0, START_S + 3) for at in range(8))
+    large = Task("large", names[1], dict.fromkeys(types, min(size, most)), priority, START_S + came)
+    running = [(Task(f"f{at}", "small", one, 0, START_S - 20), node) for at in range(most)]
+    seconds = range(8, 8 + 4 * rng.randint(3, 6), rng.choice((2, 3)))
+    events = [event for event in world.events if event.what not in ("end", "follow", "withdraw")]
+    events += [Event(came, "ask", tasks=(large,)), Event(3, "ask", tasks=small)]
+    events += [Event(second, "end", "small") for second in seconds]
+    return replace(
+        world,
+        queues=(root, *world.queues[1:], leaf),
+        applications=(*world.applications, *added),
+        nodes=(*world.nodes, Node(node, dict.fromkeys(types, 2 * most))),
+        running=(*world.running, *running),
+        events=tuple(sorted(events, key=lambda event: event.second)),
+    )
 
 
 class _Maker:

@@ -14,6 +14,7 @@ from kornel.core.domain.effects import PreemptionDecided, Released
 from kornel.core.domain.reasons import Outcome
 from kornel.core.partition.asks import reservations
 from kornel.core.partition.waiting import pausing
+from kornel.core.preemption.monitor.victim_choice import VictimChoice
 from kornel.core.telling.allocations.explanation import AskReport
 from kornel.core.telling.explain import Named
 from tests.reading import read
@@ -419,6 +420,53 @@ def test_whose_application_is_prepared_goes_first_where_fewer_are_needed() -> No
     assert report.preemption is not None
     assert "its application prepares for it, its work was saved 10 s before then" in report.preemption.detail
     assert sorted(killed(stage.run_to(15))) == sorted(saved)
+
+
+def test_nobody_is_told_to_leave_where_a_milder_class_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planner that begins with the tasks that opted out is stopped before notice is given."""
+    sound = VictimChoice.choose_victims
+
+    def begin_with_last(self: VictimChoice, want: Any, node: Any, candidates: Any, whom: Any, **rest: Any) -> Any:
+        return sound(self, want, node, list(candidates)[::-1], whom, **rest)
+
+    monkeypatch.setattr(VictimChoice, "choose_victims", begin_with_last)
+    stage = Stage(guaranteed(a=0, b=3), **AT_ONCE)
+    stage.attach()
+    stage.node("n", {"f": 4})
+    for name in "ab":
+        stage.application(f"app-{name}", name)
+    stage.submit("app-a", ["a0"], {"f": 2}, node_id="n", allow_preempt_self=False)
+    stage.submit("app-a", ["a1", "a2"], ONE, node_id="n")
+    stage.submit("app-b", ["b"], {"f": 3})
+    with pytest.raises(AssertionError, match="LAW_BROKEN"):
+        stage.run_to(5)
+    assert not stage.state.notices.entries
+
+
+@pytest.mark.parametrize("originator", [False, True])
+def test_a_walk_that_a_guarantee_stops_begins_again(originator: bool) -> None:
+    """J-Y52: a is guaranteed 1 and runs 1, newer, and 4; an ask of 4 takes the 4 instead of waiting for ever."""
+    stage = Stage(guaranteed(a=1, b=4), originator_reserve=0, **AT_ONCE)
+    stage.node("n", {"f": 5})
+    for name in "ab":
+        stage.application(f"app-{name}", name)
+    stage.submit("app-a", ["four"], {"f": 4}, node_id="n", originator=originator)
+    stage.submit("app-a", ["one"], ONE, node_id="n", originator=originator)
+    stage.submit("app-b", ["b"], {"f": 4})
+    assert killed(stage.run_to(30)) == ["four"]
+
+
+def test_no_more_than_two_stand_in_front_of_a_walk() -> None:
+    """J-Y53: three leaves may lose 4 each, and each runs 1, newer, and 4; no walk ends with the three of 4."""
+    stage = Stage(guaranteed(u=1, v=1, w=1, b=12), **AT_ONCE)
+    stage.node("n", {"f": 15})
+    for name in "uvwb":
+        stage.application(f"app-{name}", name)
+    for name in "uvw":
+        stage.submit(f"app-{name}", [f"four-{name}"], {"f": 4}, node_id="n")
+        stage.submit(f"app-{name}", [f"one-{name}"], ONE, node_id="n")
+    stage.submit("app-b", ["b"], {"f": 12})
+    assert killed(stage.run_to(30)) == []
 
 
 def test_the_same_places_are_planned_round_after_round() -> None:
