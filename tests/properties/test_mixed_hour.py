@@ -23,6 +23,8 @@ HOUR_S: Final = 3_600
 ASKS: Final = 2_000
 NODES: Final = 40
 PATIENCE_S: Final = 600
+LONGEST_WAIT_S: Final = 1_800
+"""The longest wait of a gang with the higher priority."""
 MODES: Final[dict[str, dict[str, Any]]] = {
     "default": {},
     "monitor": {"monitor": {"enabled": True}},
@@ -185,6 +187,8 @@ def watch_moves(patch: pytest.MonkeyPatch) -> list[UnitId]:
 def test_nobody_waits_while_lower_classes_run(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither gangs nor large tasks, with the monitor or without; and gangs whose saved room was lent lack less with
     each place that they choose instead."""
-    moved = watch_moves(monkeypatch)
-    assert not MixedHour(mode, 0).play()
+    moved, hour = watch_moves(monkeypatch), MixedHour(mode, 0)
+    assert not hour.play()
     assert moved
+    gangs = [wait for wait in hour.waits.values() if wait.kind == "gang" and wait.priority]
+    assert max(wait.ran_s - wait.came_s for wait in gangs if wait.ran_s is not None) <= LONGEST_WAIT_S
