@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kornel.core.model.allocations import Reservation
+
+
+def sum_missing(claims: Iterable[Reservation]) -> float:
+    """Returns the sum, over the types, of the missing part of what *claims* hold together, between 0 and 1 each."""
+    lacked: dict[int, int] = {}
+    held: dict[int, int] = {}
+    for claim in claims:
+        for t, amount in claim.node.find_missing(claim).items():
+            lacked[t] = lacked.get(t, 0) + amount
+        for t, amount in claim.pairs:
+            held[t] = held.get(t, 0) + amount
+    return sum(amount / held[t] for t, amount in lacked.items())
 
 
 class ClaimClock:
@@ -26,6 +42,12 @@ class ClaimClock:
         elif keeps_back():
             self.stalled_ns += now_ns - self._looked_ns
         self._looked_ns = now_ns
+
+    def has_lost(self, missing: float) -> bool:
+        """Tells whether less was missing at some time. If less is *missing* than ever, the time counts anew."""
+        if missing < self._missing:
+            self._missing, self.stalled_ns = missing, 0
+        return missing > self._missing
 
     def count_anew(self) -> None:
         """Counts the time without progress anew, because others whose turn is before it were served."""

@@ -3,7 +3,7 @@
 A node is never closed because an ask waits for it. Each ask that waits for room on the node holds the amount it needs;
 the rest stays open to other asks. Claims have ranks: first come asks that must run on the node and have victims there,
 then asks that have preempted for room on it, then asks that must run there and have found no victims, then asks that
-have waited long. Within a rank the older claim comes first.
+have waited long. Within a rank the older claim comes first, or among those that come last the more important one.
 
 An ask is served from what its own victims on the node will free, and from free room for the rest. So freed room belongs
 to the claims in their order, and room that is free because another ask's victims left early is open to every ask that

@@ -126,6 +126,14 @@ class Node:
         assert self.claims is not None, "a reservation has a claim"
         return self.claims.find_missing(reservation, self.free)
 
+    def more_than_has(self, reservation: Reservation) -> Pairs:
+        """Returns the least amounts that another node must have so that *reservation* lacks less there of each type of
+        which something is missing here, and nothing of the others; empty: nothing is missing."""
+        missing = self.find_missing(reservation)
+        if not missing:
+            return ()
+        return tuple([(t, amount - missing[t] + 1 if t in missing else amount) for t, amount in reservation.pairs])
+
     def fits_holders(self, reservations: Collection[Reservation]) -> bool:
         """Tells whether the free room holds what all *reservations* claim at once, with earlier claims respected."""
         assert self.claims is not None, "whoever holds something here has a claim"

@@ -108,6 +108,9 @@ OWED = (q("root.a", 8), B)
 ROW_2 = scene(OWED, [16], [(k("r0", "a1"), "n0")], [k("low", "b1", 16), k("web", "a1")], [HELD])
 ROW_3 = scene(AB, [Node("n0", {"v": 64}, {"v": 3})], (), [k("low", "a1", 62)], [HELD])
 ROW_4 = scene((A,), [5], [(k("r0", "a3", 4), "n0")], [k("high", "a1", 1, 1000), k("low", "a2")])
+BOUND = scene(
+    (A,), [5], [(k("r0", "a3", 4), "n0")], [k("high", "a1", 1, 1000), k("low", "a2", required_node="n0")], [HELD]
+)
 ROW_5 = scene((A,), [4], [(k("r0", "a3"), "n0")], [k("low", "a2", 4), k("high", "a1", 1, 1000)], [HELD])
 ROW_5_TURNED = replace(ROW_5, waiting={"low": k("low", "a2", 4), "high": k("high", "a1")})
 ROW_6 = scene(OWED, [4], FULL[:3], [k("low", "a2"), k("high", "a1", 1, 1000)], [FIRM])
@@ -137,6 +140,8 @@ TABLE = [
         ROW_4, waiting={"low": k("low", "a2"), "high": k("high", "a1")})),
     ("row 4, priorities off", placed(checks.find_passed_over, low="n0"), ROW_4, "4 priority", replace(
         ROW_4, queues={**ROW_4.queues, "root.a": q("root.a", by_priority=False)})),
+    ("ranks on a node", placed(checks.find_passed_over, low="n0"), BOUND, "4 priority", replace(
+        BOUND, claims=(*BOUND.claims, Claim("high", firm=False, node="n0")))),
     ("row 5", quiet(checks.find_idle_room), ROW_5, "3 no loan by priority", replace(
         ROW_5, waiting={"low": k("low", "a2", 4), "high": k("high", "a1")})),
     ("no claim", quiet(checks.find_idle_room), replace(ROW_5, claims=()), "3 idle room", replace(

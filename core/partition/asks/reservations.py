@@ -44,8 +44,9 @@ def reserve_node(
     if reservation.comes_last:
         state.reserving.saved[reservation] = None
     ask.reservation = reservation
-    saved = [claim for claim in node.reservations.values() if claim.by_age] if by_age else ()
-    if node.reserve(reservation, [claim for claim in saved if comes_before(reservation.waiter, claim.waiter)]):
+    others = node.reservations.values() if reservation.comes_last else ()
+    equals = [claim for claim in others if claim.rank == reservation.rank]
+    if node.reserve(reservation, [claim for claim in equals if comes_before(reservation.waiter, claim.waiter)]):
         state.node_order.room_changed(node)
     state.reservations[ask.key] = reservation
     if at_once or not ask.shape.no_room:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kornel.core.model.allocations import Allocation, Room
+from kornel.core.model.allocations import Allocation, Reservation, Room
 from kornel.core.model.applications import Application
 from kornel.core.model.claim_clocks import ClaimClock
 from kornel.core.model.gang_units import UnitId, unit_of
@@ -127,6 +127,10 @@ class GangHold:
     def id(self) -> UnitId:
         """The gang for which the places are held."""
         return unit_of(next(iter(self.members)))
+
+    def claims(self) -> list[Reservation]:
+        """Returns the claims of the members that have one."""
+        return [ask.reservation for ask in self.members if ask.reservation is not None]
 
     @property
     def due(self) -> bool:

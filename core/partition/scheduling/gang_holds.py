@@ -88,6 +88,8 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
         state.reserved_ready.update(dict.fromkeys([ask.reservation for ask in members[:1] if ask.reservation]))
         return
     if full:
+        if hold.by_age and gang_savings.move_place(state, unit_id, hold, now_ns):
+            return
         places = _find_places(state, members)
     else:
         places = find_devices([(ask, ask.reservation.node) for ask in members if ask.reservation is not None])

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
+from kornel.core.model.claim_clocks import sum_missing
 from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts
@@ -134,6 +135,33 @@ def save_places(state: PartitionState, unit_id: UnitId, places: SavedPlaces, now
     for node in dict.fromkeys(node for _, node in places):
         savings.review_savings(state, node)
     return hold
+
+
+def move_place(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: int) -> bool:
+    """Saves another place for the member of the gang *unit_id* that lacks most if others have used what was saved for
+    the gang, and a node has more open room for the member than its own. Returns whether it did.
+
+    Otherwise the gang would wait on, while others take what comes free elsewhere. Less is missing after each move, so
+    moves come to an end.
+    """
+    claims = hold.claims()
+    if hold.clock is None or not hold.clock.has_lost(sum_missing(claims)):
+        return False
+    claim = max(claims, key=lambda claim: sum_missing([claim]))
+    ask, least, wanted = claim.ask, find_least(hold), claim.node.more_than_has(claim)
+    if ask.shape.devices is not None:
+        return False
+    for node in state.node_order.fitting_nodes(wanted):
+        refused = ask.refused is not None and node.node_id in ask.refused
+        if node is claim.node or refused or not node.could_hold_shape(ask.shape):
+            continue
+        if _Site(state, node, least).take_member(ask.shape, now=False):
+            reserve_node(state, ask, node, now_ns, by_age=True, least=least)
+            state.gangs.broken.pop(unit_id, None)
+            hold.lost = ()
+            savings.review_savings(state, node)
+            return True
+    return False
 
 
 def find_least(hold: GangHold) -> Allocation:

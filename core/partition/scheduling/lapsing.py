@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from kornel.core.model.allocations import AskGroup, LimitClaim, Reservation
-from kornel.core.model.claim_clocks import ClaimClock
+from kornel.core.model.claim_clocks import ClaimClock, sum_missing
 from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
@@ -32,7 +32,7 @@ TIMEOUTS_OF_GANG: Final = 2
 
 def watch_claim(state: PartitionState, claim: Reservation) -> None:
     """Looks at *claim*, which has just been saved, from time to time until it ends."""
-    claim.clock = ClaimClock(_sum_missing([claim]), claim.made_ns)
+    claim.clock = ClaimClock(sum_missing([claim]), claim.made_ns)
     _look_later(state, claim, claim.made_ns)
 
 
@@ -69,7 +69,7 @@ def _look_at(state: PartitionState, claim: Reservation, now_ns: int) -> None:
     if claim not in state.reserving.saved:
         return
     assert claim.clock is not None, "it is watched"
-    claim.clock.note_missing(_sum_missing([claim]), partial(_keeps_back, state, claim), now_ns)
+    claim.clock.note_missing(sum_missing([claim]), partial(_keeps_back, state, claim), now_ns)
     if claim.clock.stalled_ns < claim.ask.queue.properties.reservation_timeout_ns:
         _look_later(state, claim, now_ns)
         return
@@ -79,13 +79,6 @@ def _look_at(state: PartitionState, claim: Reservation, now_ns: int) -> None:
     end_reservation(state, claim, requeue=True)
     lapse_below(state, ask)
     state.reserving.lapsed.setdefault(node, []).append(lacked)
-
-
-def _sum_missing(claims: Sequence[Reservation]) -> float:
-    """Returns the sum, over the types, of the missing part of what *claims* hold together, between 0 and 1 each."""
-    lacked = _sum_by_type([claim.node.find_missing(claim) for claim in claims])
-    held = _sum_by_type([dict(claim.pairs) for claim in claims])
-    return sum(amount / held[t] for t, amount in lacked.items())
 
 
 def _keeps_back(state: PartitionState, claim: Reservation) -> bool:
@@ -113,7 +106,7 @@ def _shuts_out(node: Node, waiting: Sequence[AskGroup]) -> bool:
 
 def watch_gang(state: PartitionState, unit_id: UnitId, hold: GangHold) -> None:
     """Looks at the places that have just been saved for the gang *unit_id* from time to time until they end."""
-    hold.clock = ClaimClock(_sum_missing(_claims_of(hold)), hold.made_ns)
+    hold.clock = ClaimClock(sum_missing(hold.claims()), hold.made_ns)
     _look_at_gang_later(state, unit_id, hold, hold.made_ns)
 
 
@@ -125,7 +118,7 @@ def _look_at_gang(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns
     if state.gangs.holds.get(unit_id) is not hold:
         return
     assert hold.clock is not None, "it is watched"
-    hold.clock.note_missing(_sum_missing(_claims_of(hold)), partial(_gang_keeps_back, state, hold), now_ns)
+    hold.clock.note_missing(sum_missing(hold.claims()), partial(_gang_keeps_back, state, hold), now_ns)
     timeout_ns = unit_id.application.queue.properties.reservation_timeout_ns
     if hold.clock.stalled_ns < timeout_ns and now_ns - hold.made_ns < TIMEOUTS_OF_GANG * timeout_ns:
         for ask in list(hold.members)[:1]:
@@ -155,13 +148,9 @@ def _gang_keeps_back(state: PartitionState, hold: GangHold) -> bool:
     return any(_shuts_out(node, waiting) for node in _by_node(hold))
 
 
-def _claims_of(hold: GangHold) -> list[Reservation]:
-    return [ask.reservation for ask in hold.members if ask.reservation is not None]
-
-
 def _by_node(hold: GangHold) -> dict[Node, list[Reservation]]:
     found: dict[Node, list[Reservation]] = {}
-    for claim in _claims_of(hold):
+    for claim in hold.claims():
         found.setdefault(claim.node, []).append(claim)
     return found
 

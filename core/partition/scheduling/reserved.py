@@ -21,6 +21,8 @@ from kornel.core.partition.scheduling import gang_holds, loans, vetting
 from kornel.core.partition.scheduling.reserving import Turns
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota, park_for_domain, park_without_node
+from kornel.core.partition.waiting.waking import lends_room
+from kornel.core.policies.claim_order import comes_before
 from kornel.core.preemption import slices
 
 MOST_SEARCH_COST: Final = 400
@@ -52,7 +54,7 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     # belongs to the claims there, in their order (scheduling.md 8.4). Asks that get nothing there are then tried on
     # other nodes, in scheduling order.
     for reservation in _in_order_of_claims(ready):
-        _try_own_node(state, reservation, now_ns)
+        _try_own_node(state, reservation, ready, now_ns)
     for number, reservation in enumerate(ready):
         if state.search_cost - cost_before >= MOST_SEARCH_COST:
             state.reserved_ready.update(dict.fromkeys(r for r in ready[number:] if r.ask.reservation is r))
@@ -85,7 +87,7 @@ def insist_on_node(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     return True
 
 
-def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
+def _try_own_node(state: PartitionState, reservation: Reservation, ready: list[Reservation], now_ns: int) -> None:
     ask, node = reservation.ask, reservation.node
     if ask.reservation is not reservation or ask.place is AskPlace.HELD or not node.fits_holder(reservation):
         return
@@ -93,8 +95,21 @@ def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) 
         return
     if ask.spec.topology is not None and not group_domains.is_with_others(state, ask, node):
         return
-    if finding.kept_back(state, ask) is None:
+    if finding.kept_back(state, ask) is not None:
+        return
+    if reservation.comes_last and any(_may_use(state, other, reservation) for other in ready):
+        state.reserved_ready[reservation] = None  # The other one is tried elsewhere first.
+    else:
         _place_in_turn(state, reservation, node, now_ns)
+
+
+def _may_use(state: PartitionState, other: Reservation, reservation: Reservation) -> bool:
+    """Tells whether the holder of *other* is about to be tried, comes before that of *reservation*, and may use what is
+    saved for it."""
+    ask, node = other.ask, reservation.node
+    if other.node is node or ask.reservation is not other or ask.place is AskPlace.HELD or ask.spec.required_node:
+        return False
+    return comes_before(ask, reservation.ask) and lends_room(state, node, ask)
 
 
 def _place_in_turn(state: PartitionState, reservation: Reservation, node: Node, now_ns: int) -> None:

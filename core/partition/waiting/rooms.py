@@ -87,15 +87,17 @@ def retract_group(group: AskGroup) -> None:
     application = group.application
     application.order.discard(group)
     queue = application.queue
+    gate = application.offered_by
     if application.order.groups:
         application.update_rank()
+        if gate is not None:
+            _offer_to_better(application, gate)
         return
     if application.rank != NOTHING_WAITS:
         application.set_rank(NOTHING_WAITS)
     queue.order.discard(application)
     # No group of the application is offered any more: if its slot is still free, the next application of the leaf gets
     # it.
-    gate = application.offered_by
     if gate is not None:
         application.offered_by = None
         offer_slot(gate, queue)
@@ -103,6 +105,15 @@ def retract_group(group: AskGroup) -> None:
         if empty.order.members or empty.siblings is None:
             return
         empty.siblings.discard(empty)
+
+
+def _offer_to_better(application: Application, gate: Gate) -> None:
+    """Offers the slot of *gate*, which was offered to *application*, to the next one in the leaf too if that comes
+    before it, because the more important asks of *application* have found no room."""
+    waiting = gate.held_back.get(application.queue)
+    first = None if waiting is None else waiting.first_member()
+    if first is not None and application_key(first) < application_turn_key(application):
+        offer_slot(gate, application.queue)
 
 
 def stop_offering(application: Application) -> None:

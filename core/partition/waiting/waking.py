@@ -9,6 +9,7 @@ from kornel.core.domain.ask_places import AskMove
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation, Room
 from kornel.core.model.applications import Application
+from kornel.core.model.claim_clocks import sum_missing
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
@@ -80,11 +81,30 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
     # A node with more room may now be the one that lacks the least for an ask that has waited long.
     if (state.no_room or state.gangs.rooms or state.gangs.holds) and state.reserving.delay_ns is not None:
         state.reserving.call_round()
+    if state.gangs.holds:
+        _wake_saver(state, node)
     for shape in [shape for shape in state.no_room if node.has_room(shape.pairs) and node.has_devices(shape.devices)]:
         shape.no_room = False
         _wake_in_turn(state, None, state.no_room, shape)
     if node.claims is not None:
         wake_borrowers(state, node)
+
+
+def _wake_saver(state: PartitionState, node: Node) -> None:
+    """Wakes the gang for which places are saved if others have used some of that room, and a member would lack less on
+    *node* than where its place is."""
+    saver = state.gangs.find_saver()
+    clock = None if saver is None else state.gangs.holds[saver].clock
+    if saver is None or clock is None:
+        return
+    claims = state.gangs.holds[saver].claims()
+    if not clock.has_lost(sum_missing(claims)):
+        return
+    for claim in claims:
+        wanted = claim.node.more_than_has(claim) if claim.node is not node else ()
+        if wanted and node.has_room(wanted):
+            look_again(state, claim)
+            return
 
 
 def wake_borrowers(state: PartitionState, node: Node) -> bool:

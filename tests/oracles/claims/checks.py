@@ -114,9 +114,13 @@ def find_kept_room(scene: Scene, placed: Waiter, places: Mapping[str, str]) -> I
 
 
 def find_passed_over(scene: Scene, placed: Waiter, places: Mapping[str, str]) -> Iterator[Finding]:
-    """Nobody was passed over who comes before by rule 4, and could have used that room (placements)."""
+    """Nobody was passed over who comes before by rule 4, and could have used that room (placements).
+
+    Of those who save room on the same node, one that must run there comes first: the ranks of B.7 stay.
+    """
     if _takes_firm(scene, placed, places):
         return
+    holds = {claim.node for claim in scene.holds(placed, firm=False)} if placed.required else set()
     for waiter in _others(scene, placed):
         before = comes_before(scene, waiter, placed)
         if not (before or repairs_first(scene, waiter, placed)) or ignores_priorities(scene, waiter, placed):
@@ -124,6 +128,8 @@ def find_passed_over(scene: Scene, placed: Waiter, places: Mapping[str, str]) ->
         if may_be_refused(scene, waiter) or not _could_use(scene, waiter, places):
             continue
         if scene.holds(waiter, firm=True) and not built.FIRM_LOOK_AROUND:
+            continue
+        if any(claim.node in holds for claim in scene.holds(waiter, firm=False)):
             continue
         kind = "4 priority" if before else "7 repair"
         yield Finding(kind, scene.now, waiter.name, placed.name, f"could have used the room on {places}")
@@ -425,7 +431,11 @@ def _could_use(scene: Scene, waiter: Waiter, places: Mapping[str, str]) -> bool:
 
 def _unlent(scene: Scene, waiter: Waiter) -> set[str]:
     """Returns the keys of the claims that are lent to nobody of the kind of *waiter*."""
-    lends = len(waiter.tasks) == 1 or built.GANGS_BORROW
+    task = waiter.tasks[0]
+    least = scene.applications[task.application].minimums.get(task.group, 0)
+    # What is left of a gang of which nobody runs is placed as a whole, too.
+    as_unit = least > 1 and not any(member.key in scene.running for member in scene.members(task))
+    lends = built.GANGS_BORROW or not as_unit
     return set() if lends else {claim.key for claim in scene.claims if not claim.firm}
 
 

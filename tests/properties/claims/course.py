@@ -327,10 +327,11 @@ class Course:
             allowed = {what: used for task in group for what, used in self.allowed.pop(task.key, {}).items()}
             # A claim that ended in this slice may have ended before the placement.
             self._find(checks.find_limit_passed(replace(before, claims=kept), placed, allowed))
-            self._find(checks.find_closed_node(before, placed, places))
-            self._find(checks.find_kept_room(replace(before, claims=kept), placed, places))
+            theirs = {task.key: places[task.key] for task in group}
+            self._find(checks.find_closed_node(before, placed, theirs))
+            self._find(checks.find_kept_room(replace(before, claims=kept), placed, theirs))
             self._find(checks.find_split_gang(before, placed))
-            self.doubtful += (finding for check in PASSED_OVER for finding in check(before, placed, places))
+            self.doubtful += (finding for check in PASSED_OVER for finding in check(before, placed, theirs))
             self.doubtful += checks.find_spent_limit(before, placed, self.quiet)
             before = before.copied()
             for task in group:
