@@ -80,14 +80,15 @@ def _marks(state: PartitionState) -> tuple[int, int, int]:
     return state.changes, state.allocation_count, len(state.reserving.saved) + len(state.reserving.at_limits)
 
 
-def is_outranked(state: PartitionState, ask: Allocation) -> bool:
-    """Tells whether the cycle is about to try somebody who comes before *ask*, so that it has to wait for its turn."""
+def is_outranked(state: PartitionState, ask: Allocation, *, within_leaf: bool = False) -> bool:
+    """Tells whether the cycle is about to try somebody, *within_leaf* or anywhere, who comes before *ask*, so that it
+    has to wait for its turn."""
     application = ask.application
     group = application.order.first_group()
     if group is not None and group.first_ask().turn_priority > ask.turn_priority:
         return True
     below: Application | Queue = application
-    for queue in ask.queue.lineage():
+    for queue in ask.queue.lineage()[: 1 if within_leaf else None]:
         first = queue.order.first_member()
         sorts = queue.properties.sort_by_priority
         if sorts and first is not None and first is not below and first.rank > rank_below(ask, queue):

@@ -142,6 +142,16 @@ def _save(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> No
     lapsing.watch_claim(state, reserve_node(state, ask, node, now_ns, by_age=True))
 
 
+def keep_room(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+    """Saves for *ask*, which has just lost a part of its firm claim on *node*, what is left of that, if room may be
+    saved for it there, whatever its age and the bound on claims."""
+    group = ask.group
+    if state.reserving.delay_ns is None or group is None or group.is_unit or node not in state.node_order:
+        return
+    if may_save(state, ask) and can_save(node, ask, saved_on(node)):
+        _save(state, ask, node, now_ns)
+
+
 def _may_save_on(state: PartitionState, node: Node, ask: Allocation) -> bool:
     """Tells whether room may be saved for *ask* on *node* beside what is saved there, and nobody's claim has lapsed
     there who lacked no more."""
