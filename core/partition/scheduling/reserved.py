@@ -18,7 +18,7 @@ from kornel.core.partition.asks import finding, group_domains
 from kornel.core.partition.asks.reservations import end_reservation, reserve_node
 from kornel.core.partition.asks.savings import could_ever_hold
 from kornel.core.partition.scheduling import gang_holds, loans, vetting
-from kornel.core.partition.scheduling.reserving import Turns
+from kornel.core.partition.scheduling.reserving import Turns, keep_room
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota, park_for_domain, park_without_node
 from kornel.core.preemption import slices
@@ -140,7 +140,8 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
         if loans.is_outranked(state, ask):
             state.reserved_ready[reservation] = None  # Nobody leaves for it before those who come first are tried.
             return
-        if ask.queue.claimants and slices.take_over_claim(state, ask, now_ns):
+        if ask.queue.claimants and (left := slices.take_over_claim(state, ask, now_ns)) is not None:
+            keep_room(state, left, now_ns)
             return
     if slices.serve_reserved(state, reservation, limited, now_ns):
         return

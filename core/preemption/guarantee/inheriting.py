@@ -13,7 +13,6 @@ from kornel.core.model.allocations import NO_VICTIMS, Allocation, Reservation
 from kornel.core.model.shapes import Pairs, book_amounts
 from kornel.core.partition.asks import finding, reservations
 from kornel.core.partition.books import ledger
-from kornel.core.partition.scheduling.reserving import keep_room
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.claim_order import comes_before, owing_queues
 from kornel.core.preemption import eviction
@@ -23,11 +22,11 @@ from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.plan import PreemptionPlan
 
 
-def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
+def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> Reservation | None:
     """Gives *ask*, which found no room, what it asks for of the claim of the least important ask of its leaf that comes
-    after it. Returns whether there is such a claim."""
+    after it. Returns that claim, which has ended, with the amounts that are left of it; ``None``: there is none."""
     if ask.triggered or not may_ever_preempt(ask) or ask.spec.topology is not None or ask.shape.devices is not None:
-        return False
+        return None
     holders = [holder for holder in ask.queue.claimants if comes_before(ask, holder)]
     # Of equally important ones, one that asks for the same keeps nothing that it would have to complete.
     holders.sort(key=lambda other: (other.spec.priority, other.shape is not ask.shape, -other.created_ns, other.key))
@@ -35,8 +34,8 @@ def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> bool
         claim = holder.reservation
         if claim is not None and _may_pass_to(state, claim, ask) and _is_lawful(state, claim, ask):
             _pass_on(state, claim, ask, now_ns)
-            return True
-    return False
+            return claim
+    return None
 
 
 def _may_pass_to(state: PartitionState, claim: Reservation, ask: Allocation) -> bool:
@@ -91,8 +90,7 @@ def _pass_on(state: PartitionState, claim: Reservation, ask: Allocation, now_ns:
     what = "a part of what" if rest else "what"
     detail = f"takes over {what} leaves for ask {holder.spec.key}, which is less important"
     eviction.record_decision(state, KIND, ask, now_ns, Outcome.TRIGGERED, detail, plan)
-    if rest:
-        keep_room(state, holder, node, now_ns)
+    claim.pairs = rest
 
 
 def _choose_victims(claim: Reservation, ask: Allocation) -> dict[str, Allocation]:
