@@ -193,9 +193,9 @@ def leave_reserved(state: PartitionState, reservation: Reservation, limited: Not
     return False
 
 
-def takes_nothing(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
-    """Returns false: the kind made no room that the ask could have instead of another one."""
-    return False
+def takes_nothing(state: PartitionState, ask: Allocation, now_ns: int) -> Reservation | None:
+    """Returns ``None``: the kind made no room that the ask could have instead of another one."""
+    return None
 
 
 def foresees_nothing(state: PartitionState, ask: Allocation, asked: Circumstances) -> PreemptionOutlook | None:
@@ -220,7 +220,7 @@ class Driver:
                     the search ends or something changes
     serve_unplaced  makes room for an ask of a group with due asks, which found no node; returns the cost in
                     decisions, and whether the group may stay where it is, because it has preempted or has more to try
-    take_over       gives an ask that found no node the room made for another one; returns whether it did
+    take_over       gives an ask that found no node the room made for another one; returns what is left of its claim
     serve_unit      makes room for all members of a gang that found no places; returns the same
     serve_reserved  makes room for an ask with a reservation, which a limit may keep back; returns whether it did
     end_slice       a slice ends
@@ -241,7 +241,7 @@ class Driver:
     advance: Callable[[PartitionState, int, int], object] = advance_nothing
     work_left: Callable[[PartitionState], int] = leaves_nothing
     serve_unplaced: Callable[[PartitionState, AskGroup, NotPlaced, int], tuple[int, bool]] = leave_unplaced
-    take_over: Callable[[PartitionState, Allocation, int], bool] = takes_nothing
+    take_over: Callable[[PartitionState, Allocation, int], Reservation | None] = takes_nothing
     serve_unit: Callable[
         [PartitionState, GangUnit | GangHold, Sequence[Allocation], NotPlaced, int], tuple[int, bool]
     ] = leave_gang

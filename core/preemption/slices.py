@@ -83,16 +83,24 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
     return spent, False
 
 
-def take_over_claim(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
-    """Lets *group*, whose first ask found no node, have room that was made for a less important ask of its leaf.
-    Returns whether it does."""
+def take_over_for_group(state: PartitionState, group: AskGroup, now_ns: int) -> Reservation | None:
+    """Lets an ask of *group*, whose first ask found no node, have room that was made for a less important ask of its
+    leaf. Returns what is left of the claim of that one; ``None``: there is no such room."""
     first = group.first_ask()
     heirs = [first]
     if first.refused is not None or not first.spec.allow_preempt_other:
         # An ask of the same size behind it may be allowed where the first one is not.
         allowed = [ask for ask in group.unordered_asks() if ask.refused is None and ask.spec.allow_preempt_other]
         heirs += [min(allowed, key=lambda ask: ask.order)] if allowed else []
-    return any(driver.take_over(state, heir, now_ns) for heir in heirs for driver in _TAKING_OVER)
+    left = (take_over_claim(state, heir, now_ns) for heir in heirs)
+    return next((claim for claim in left if claim is not None), None)
+
+
+def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> Reservation | None:
+    """Lets *ask*, which found no node, have room that was made for a less important ask of its leaf. Returns what is
+    left of the claim of that one; ``None``: there is no such room."""
+    left = (driver.take_over(state, ask, now_ns) for driver in _TAKING_OVER)
+    return next((claim for claim in left if claim is not None), None)
 
 
 def serve_unit(

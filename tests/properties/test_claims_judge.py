@@ -151,6 +151,9 @@ TABLE = [
         ROW_5, nodes={"n0": Node("n0", {"v": 4}), "n1": Node("n1", {"v": 1})}), "3 needless loan", ROW_5),
     ("row 6", placed(checks.find_not_inherited, low="n0"), ROW_6, "4 firm claim not passed", replace(
         ROW_6, leaving={"r0": "low"}, running={"r0": (k("r0", "a1"), "n0")})),
+    ("row 6, a part", placed(checks.find_not_inherited, low="n0"), replace(
+        ROW_6, waiting={"low": k("low", "a2", 2), "high": k("high", "a1", 1, 1000)}), "4 firm claim not passed",
+        replace(ROW_6, waiting={"low": k("low", "a2", 2), "high": k("high", "a1", 3, 1000)})),
     ("row 7", placed(checks.find_limit_passed, k0="n0"), ROW_7, "2 maxapplications", replace(ROW_7, running={})),
     ("row 8", placed(checks.find_split_gang, g0="n0"), ROW_8, "6 part of a gang", replace(
         ROW_8, running={"g3": (GANG[3], "n0")})),

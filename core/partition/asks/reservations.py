@@ -25,11 +25,13 @@ def reserve_node(
     by_age: bool = False,
     at_once: bool = True,
     least: Allocation | None = None,
+    before: Reservation | None = None,
 ) -> Reservation:
     """Hold what *ask* needs on *node*; no other ask is placed on that room (preemption.md A.1 no. 15).
 
     The next cycle tries the ask. Without *at_once*, the ask waits instead if it is known already that no node has room
     for it. *least*: the least important member of the gang that saves the room together with its other places.
+    *before*: the firm claim on the node just before which this one stands; ``None``: it stands behind all firm ones.
     """
     if ask.reservation is not None:
         former = ask.reservation
@@ -44,9 +46,14 @@ def reserve_node(
     if reservation.comes_last:
         state.reserving.saved[reservation] = None
     ask.reservation = reservation
-    others = node.reservations.values() if reservation.comes_last else ()
-    equals = [claim for claim in others if claim.rank == reservation.rank]
-    if node.reserve(reservation, [claim for claim in equals if comes_before(reservation.waiter, claim.waiter)]):
+    behind: list[Reservation] = []
+    if reservation.comes_last:
+        equals = [claim for claim in node.reservations.values() if claim.rank == reservation.rank]
+        behind = [claim for claim in equals if comes_before(reservation.waiter, claim.waiter)]
+    elif before is not None:
+        firm = [claim for claim in node.reservations.values() if claim.rank == before.rank]
+        behind = firm[firm.index(before) :]
+    if node.reserve(reservation, behind):
         state.node_order.room_changed(node)
     state.reservations[ask.key] = reservation
     if at_once or not ask.shape.no_room:

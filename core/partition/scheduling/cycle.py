@@ -136,7 +136,8 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     if not isinstance(found, NotPlaced):
         vetting.place_vetted(state, ask, found, now_ns)
         return 1
-    if ask.queue.claimants and slices.take_over_claim(state, group, now_ns):
+    if ask.queue.claimants and (left := slices.take_over_for_group(state, group, now_ns)) is not None:
+        reserving.keep_room(state, left, now_ns)
         return 1
     failing.note_unplaced(ask, found.reason, now_ns)
     if found.reason is Unschedulable.REQUIRED_NODE and reserved.insist_on_node(state, ask, now_ns):

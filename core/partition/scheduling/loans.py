@@ -81,13 +81,14 @@ def _marks(state: PartitionState) -> tuple[int, int, int]:
     return state.changes, state.allocation_count, len(state.reserving.saved) + len(state.reserving.at_limits)
 
 
-def is_outranked(state: PartitionState, ask: Allocation) -> bool:
-    """Tells whether the cycle is about to try somebody who comes before *ask*, so that it has to wait for its turn."""
+def is_outranked(state: PartitionState, ask: Allocation, *, within_leaf: bool = False) -> bool:
+    """Tells whether the cycle is about to try somebody, *within_leaf* or anywhere, who comes before *ask*, so that it
+    has to wait for its turn."""
     application = ask.application
     if turns.rank_of(state, application) > ask.turn_priority:
         return True
     below: Application | Queue = application
-    for queue in ask.queue.lineage():
+    for queue in ask.queue.lineage()[: 1 if within_leaf else None]:
         first, rank = turns.first_offered(state, queue)
         if queue.properties.sort_by_priority and first is not below and rank > rank_below(ask, queue):
             return True

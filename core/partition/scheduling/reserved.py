@@ -18,7 +18,7 @@ from kornel.core.partition.asks import finding, group_domains
 from kornel.core.partition.asks.reservations import end_reservation, reserve_node
 from kornel.core.partition.asks.savings import could_ever_hold
 from kornel.core.partition.scheduling import gang_holds, loans, vetting
-from kornel.core.partition.scheduling.reserving import Turns
+from kornel.core.partition.scheduling.reserving import Turns, keep_room
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota, park_for_domain, park_without_node
 from kornel.core.partition.waiting.waking import lends_room
@@ -114,9 +114,14 @@ def _may_use(state: PartitionState, other: Reservation, reservation: Reservation
 
 def _place_in_turn(state: PartitionState, reservation: Reservation, node: Node, now_ns: int) -> None:
     """Places the ask on *node*, or has it wait for those who come before it and are about to be tried. The room that
-    others leave for it is its own."""
+    others leave for it passes only inside its leaf, and not if it must run there."""
+    ask = reservation.ask
     saved_or_open = reservation.comes_last or node is not reservation.node
-    if saved_or_open and loans.is_outranked(state, reservation.ask):
+    if not saved_or_open and ask.spec.required_node:
+        outranked = False
+    else:
+        outranked = loans.is_outranked(state, ask, within_leaf=not saved_or_open)
+    if outranked:
         state.reserved_ready[reservation] = None
     else:
         vetting.place_vetted(state, reservation.ask, node, now_ns)
@@ -145,6 +150,13 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
             other = loans.find_lent_node(state, ask, other)
         if not isinstance(other, NotPlaced):
             _place_in_turn(state, reservation, other, now_ns)
+            return
+    if reservation.comes_last and (ask.attempt_due or ask.queue.claimants) and not ask.spec.required_node:
+        if loans.is_outranked(state, ask):
+            state.reserved_ready[reservation] = None  # Nobody leaves for it before those who come first are tried.
+            return
+        if ask.queue.claimants and (left := slices.take_over_claim(state, ask, now_ns)) is not None:
+            keep_room(state, left, now_ns)
             return
     if slices.serve_reserved(state, reservation, limited, now_ns):
         return

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from kornel.core.domain.ask_places import WaitsFor
-from kornel.core.model.allocations import Allocation, AskGroup
+from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
@@ -141,6 +141,22 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
 
 def _save(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
     lapsing.watch_claim(state, reserve_node(state, ask, node, now_ns, by_age=True))
+
+
+def keep_room(state: PartitionState, left: Reservation, now_ns: int) -> None:
+    """Saves what is *left* of a firm claim that has passed to another ask, if anything is and room may be saved there
+    for the former holder, whatever its age and the bound on claims."""
+    ask, node, group = left.ask, left.node, left.ask.group
+    if (
+        not left.pairs
+        or state.reserving.delay_ns is None
+        or group is None
+        or group.is_unit
+        or node not in state.node_order
+    ):
+        return
+    if may_save(state, ask) and can_save(node, ask, saved_on(node)):
+        _save(state, ask, node, now_ns)
 
 
 def _may_save_on(state: PartitionState, node: Node, ask: Allocation) -> bool:

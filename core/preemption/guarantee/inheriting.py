@@ -1,8 +1,8 @@
-"""Passes a firm claim inside a leaf to a more important ask of the same size, which then needs no victims of its own
-(preemption.md B.7).
+"""Passes a firm claim inside a leaf, or the part that is asked for, to a more important ask, which then needs no
+victims of its own (preemption.md B.7).
 
-Whoever leaves was asked to for an ask that comes after another one of the same leaf. The other one takes over the
-claim, and nobody else has to leave for it; the former holder may try again.
+Whoever leaves was asked to for an ask that comes after another one of the same leaf. The other one takes over what it
+asks for, and nobody else has to leave for it; the former holder saves the rest and may try again.
 """
 
 from __future__ import annotations
@@ -10,32 +10,37 @@ from __future__ import annotations
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import NO_VICTIMS, Allocation, Reservation
-from kornel.core.partition.asks import finding, moves, reservations
+from kornel.core.model.shapes import Pairs, book_amounts
+from kornel.core.partition.asks import finding, reservations
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.claim_order import comes_before, owing_queues
 from kornel.core.preemption import eviction
-from kornel.core.preemption.attempts import may_ever_preempt, set_due
+from kornel.core.preemption.attempts import may_ever_preempt
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.plan import PreemptionPlan
 
 
-def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
-    """Gives *ask*, which found no room, the claim of the least important ask of its leaf that comes after it and asks
-    for the same. Returns whether there is one."""
+def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> Reservation | None:
+    """Gives *ask*, which found no room, what it asks for of the claim of the least important ask of its leaf that comes
+    after it. Returns that claim, which has ended, with the amounts that are left of it; ``None``: there is none."""
     if ask.triggered or not may_ever_preempt(ask) or ask.spec.topology is not None or ask.shape.devices is not None:
-        return False
+        return None
     holders = [holder for holder in ask.queue.claimants if comes_before(ask, holder)]
-    for holder in sorted(holders, key=lambda holder: (holder.spec.priority, -holder.created_ns, holder.key)):
+    # Of equally important ones, one that asks for the same keeps nothing that it would have to complete.
+    holders.sort(key=lambda other: (other.spec.priority, other.shape is not ask.shape, -other.created_ns, other.key))
+    for holder in holders:
         claim = holder.reservation
         if claim is not None and _may_pass_to(state, claim, ask) and _is_lawful(state, claim, ask):
             _pass_on(state, claim, ask, now_ns)
-            return True
-    return False
+            return claim
+    return None
 
 
 def _may_pass_to(state: PartitionState, claim: Reservation, ask: Allocation) -> bool:
+    """Tells whether *claim* may pass at all, and what is idle and leaving for it, and beside all claims on its node, is
+    enough for *ask*."""
     holder, node = claim.ask, claim.node
     if claim.comes_last or holder.place is AskPlace.HELD or holder.spec.required_node:
         return False
@@ -43,18 +48,24 @@ def _may_pass_to(state: PartitionState, claim: Reservation, ask: Allocation) -> 
         return False
     if not node.schedulable or node.node_id in (ask.refused or ()) or node.node_id in ask.stuck.values():
         return False
-    return claim.pairs == ask.shape.pairs
+    room = list(node.beside)
+    book_amounts(room, claim.pairs)
+    return all(room[t] >= amount for t, amount in ask.shape.pairs)
 
 
 def _is_lawful(state: PartitionState, claim: Reservation, ask: Allocation) -> bool:
-    """Tells whether the limits and laws 3 and 4 would have let the victims of *claim* go for *ask*. The others bind it
-    less than the holder, which is less important and of the same leaf."""
+    """Tells whether the limits and laws 3, 4 and 7 would have let the victims of *claim* go for *ask*. The others bind
+    it less than the holder, which is less important and of the same leaf."""
     holder = claim.ask
     if any(victim.application is ask.application for victim in holder.victims.values()):
         return False
     swaps_in, noted = holder.swaps_in, len(state.gained)
     ledger.unbook_claim(state, holder)
-    lawful = finding.exceeded_limit(state, ask) is None and bool(owing_queues(ask, state.guarantee_mode))
+    limited, fence = finding.exceeded_limit(state, ask), fence_root(ask)
+    # Every max on the path lets it have what the holder was to have once the victims have left.
+    admitted = limited is None or (limited.preemption_may_help and not _subtract(ask.shape.pairs, holder.shape.pairs))
+    inside = all(fence in victim.queue.lineage() for victim in holder.victims.values())
+    lawful = admitted and inside and bool(owing_queues(ask, state.guarantee_mode))
     ledger.book_claim(state, holder)
     holder.swaps_in = swaps_in
     del state.gained[noted:]  # It was only supposed, so nobody has gained anything.
@@ -62,20 +73,49 @@ def _is_lawful(state: PartitionState, claim: Reservation, ask: Allocation) -> bo
 
 
 def _pass_on(state: PartitionState, claim: Reservation, ask: Allocation, now_ns: int) -> None:
-    holder, node, victims = claim.ask, claim.node, claim.ask.victims
-    holder.victims = NO_VICTIMS
-    moves.end_claim(state, holder)
-    reservations.end_reservation(state, claim, requeue=True)
+    holder, node, former = claim.ask, claim.node, claim.ask.victims
+    rest = _subtract(holder.shape.pairs, ask.shape.pairs)
+    victims = _choose_victims(claim, ask) if rest else former
+    holder.victims = {key: victim for key, victim in former.items() if key not in victims} or NO_VICTIMS
     for victim in victims.values():
         victim.preemptor = ask
     ask.victims = victims
+    reservations.reserve_node(state, ask, node, now_ns, before=claim)
+    eviction.rearm_ask(state, holder, now_ns)
     ledger.book_claim(state, ask)
     ask.outcome = Outcome.TRIGGERED
-    reservations.reserve_node(state, ask, node, now_ns)
     ask.attempt_due = False
     plan = PreemptionPlan(KIND, ask, node, (), fence_root(ask))
     eviction.watch_exits(state, plan, now_ns, tuple(victims.values()))
-    detail = f"takes over what leaves for ask {holder.spec.key}, which is less important"
+    what = "a part of what" if rest else "what"
+    detail = f"takes over {what} leaves for ask {holder.spec.key}, which is less important"
     eviction.record_decision(state, KIND, ask, now_ns, Outcome.TRIGGERED, detail, plan)
-    if may_ever_preempt(holder):
-        set_due(state, holder, now_ns)
+    claim.pairs = rest
+
+
+def _choose_victims(claim: Reservation, ask: Allocation) -> dict[str, Allocation]:
+    """Returns the victims of *claim* that make up for what *ask* lacks of the room that is idle for it, and those on
+    other nodes, which leave for a queue."""
+    node = claim.node
+    assert node.claims is not None, "a reservation has a claim"
+    room = node.claims.room_of(claim, node.free)
+    lacks = {t: amount - room[t] for t, amount in ask.shape.pairs if amount > room[t]}
+    here = [victim for victim in claim.ask.victims.values() if victim.node is node]
+    taken: list[Allocation] = []
+    for victim in here:
+        if any(lacks.get(t, 0) > 0 for t, _ in victim.shape.pairs):
+            taken.append(victim)
+            for t, amount in victim.shape.pairs:
+                lacks[t] = lacks.get(t, 0) - amount
+    for victim in reversed(taken.copy()):
+        if all(lacks[t] + amount <= 0 for t, amount in victim.shape.pairs):
+            taken.remove(victim)
+            for t, amount in victim.shape.pairs:
+                lacks[t] += amount
+    return {key: victim for key, victim in claim.ask.victims.items() if victim in taken or victim.node is not node}
+
+
+def _subtract(pairs: Pairs, other: Pairs) -> Pairs:
+    """Returns by how much *pairs* exceed *other*, without the types of which they do not."""
+    less = dict(other)
+    return tuple([(t, amount - less.get(t, 0)) for t, amount in pairs if amount > less.get(t, 0)])
