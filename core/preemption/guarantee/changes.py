@@ -1,10 +1,9 @@
 """Finds the changes in a partition that could let a refused search for victims succeed now.
 
 The result of a search can only change if the amounts of the ask's own queues change, if a node could offer more, or if
-more may be taken from a leaf. Other changes do not matter: a placement in a leaf below its guarantee, an exit from a
-node that is too small for the ask even without all its victims, or asks of other queues. The records are compared with
-their former values; only a change that they do not show afterwards is noted when it happens, namely which leaves held
-less in between (``PartitionState.moved``).
+more may be taken from a queue. Other changes do not matter: a placement in a leaf below its guarantee, an exit from a
+node that is too small for the ask even without all its victims, or asks of other queues. The books note which leaves
+and nodes change (``PartitionState.moved`` and ``touched``), so a look costs what has changed.
 
 In doubt, the search is repeated: no change that may help is ever missed (``tests/properties/test_refusals.py`` repeats
 it after every single change).
