@@ -514,7 +514,7 @@ class AskGroup:
         if self.due is _NOT_DUE:
             self.due = {}
         self.due[ask] = None
-        self.application.queue.with_due[self.application] = None
+        self.application.queue.lineage()[-1].with_due[self.application] = None
         self._due_sorted = False
 
     def next_due(self) -> list[Allocation]:

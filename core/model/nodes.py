@@ -43,7 +43,7 @@ class Node:
     __slots__ = (
         "allocated", "allocations", "attributes", "capacity", "changes", "claims", "counted", "departures", "devices",
         "domains", "drained_by_shim", "foreign", "foreign_loads", "free", "held", "instance_type", "node_id",
-        "occupied", "open", "operator_drain", "schedulable", "score", "version",
+        "occupied", "open", "operator_drain", "schedulable", "score", "touched", "version",
     )  # fmt: skip
 
     def __init__(self, node_id: str, attributes: tuple[tuple[str, str], ...], capacity: Vector) -> None:
@@ -74,6 +74,8 @@ class Node:
         self.score = 0.0
         self.version = 0
         """A number that changes whenever the load or the capacity does."""
+        self.touched: dict[Node, None] = {}
+        """Takes note of the node whenever its version changes; all nodes of a partition have the same one."""
         self.changes = 0
         """The number of times that the shim has said something else of it: its capacity, its state, its devices."""
         self.departures = 0
@@ -178,6 +180,11 @@ class Node:
             return False
         return shape.devices is None or (self.devices is not None and self.devices.could_hold(shape.devices))
 
+    def touch(self) -> None:
+        """Notes that the node has changed."""
+        self.version += 1
+        self.touched[self] = None
+
     def charge_pairs(self, pairs: Pairs) -> None:
         """Book an allocation of *pairs*, whether or not it fits."""
         allocated, free = self.allocated, self.free
@@ -185,6 +192,7 @@ class Node:
             allocated[t] += amount
             free[t] -= amount
         self.version += 1
+        self.touched[self] = None
         if self.claims is not None:
             self._settle_claims()
         elif self.domains:
@@ -197,6 +205,7 @@ class Node:
             allocated[t] -= amount
             free[t] += amount
         self.version += 1
+        self.touched[self] = None
         if self.claims is not None:
             self._settle_claims()
         elif self.domains:
@@ -213,7 +222,7 @@ class Node:
     def book_foreign(self, key: str, pairs: Pairs, load: ForeignLoad | None = None) -> None:
         """Book foreign load under *key* in place of what was there. *load*: the shim's description, if there is one."""
         self.unbook_foreign(key)
-        self.version += 1
+        self.touch()
         if load is not None:
             self.foreign_loads[key] = load
         self.foreign[key] = pairs
@@ -224,7 +233,7 @@ class Node:
 
     def unbook_foreign(self, key: str) -> None:
         """Take foreign load off the books; ignore an unknown key."""
-        self.version += 1
+        self.touch()
         self.departures += key in self.foreign
         self.foreign_loads.pop(key, None)
         for t, amount in self.foreign.pop(key, ()):
@@ -234,7 +243,7 @@ class Node:
 
     def resize(self, capacity: Vector) -> None:
         """Replace the capacity; ``free`` may become negative."""
-        self.version += 1
+        self.touch()
         self.capacity = capacity
         self.free = [c - a - o for c, a, o in zip(capacity, self.allocated, self.occupied, strict=True)]
         self._settle_claims()
@@ -302,7 +311,7 @@ class Node:
         return self.claims
 
     def _claims_changed(self) -> bool:
-        self.version += 1
+        self.touch()
         before = self.open
         self._settle_claims()
         return self.open != before

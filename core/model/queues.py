@@ -187,8 +187,8 @@ class Queue:
         self.rank: float = NOTHING_WAITS
         """The priority with which it is ordered among its siblings: that of asks below that are left to try."""
         self.with_due: dict[Application, None] = {}
-        """The applications of a leaf of which an attempt to preempt may be due, and perhaps others. A round looks at no
-        others, because nearly all applications of a large cluster have none."""
+        """At the root, all applications of which an attempt to preempt may be due, and perhaps others. A round looks at
+        no others, because nearly all applications of a large cluster have none."""
         self._priorities: dict[int, int] = {}
         self._ranks: dict[float, int] = {}
         self._lineage: tuple[Queue, ...] = (self, *(parent.lineage() if parent is not None else ()))

@@ -217,7 +217,7 @@ def leave_queue(state: PartitionState, application: Application, now_ns: int) ->
         if state.recording:
             state.events.application_left(application)
     application.queue.applications.pop(application.application_id, None)
-    application.queue.with_due.pop(application, None)
+    state.root.with_due.pop(application, None)
     # Whoever still looked for a placeholder for it would look below its queue, which may be gone by then.
     for looking in (state.gangs.to_match, state.gangs.without_room, state.gangs.waiting_for_turn):
         looking.pop(application, None)

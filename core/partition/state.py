@@ -163,7 +163,10 @@ class PartitionState:
         self.rules = 0
         """A number that grows when the bounds of queues or the rules for victims change."""
         self.moved: Final[dict[Queue, None]] = {}
-        """Leaves that hold less, or have more leaving or promised, than when refused attempts were last looked at."""
+        """The leaves whose amounts held, leaving or promised have changed since refused attempts were last looked
+        at."""
+        self.touched: Final[dict[Node, None]] = {}
+        """The nodes that have changed since then."""
         self.stuck: Final[dict[Allocation, Allocation | Queue]] = {}
         """Victims that have not left in time, each with the ask that waited for it, or the queue above its max."""
         self.ignored: Final[dict[Ignored, int]] = {}
@@ -281,8 +284,11 @@ class PartitionState:
         return queue
 
     def follow_types(self) -> None:
-        """Makes the amounts here grow with the resource types, after these were read from a snapshot."""
+        """Makes the amounts here grow with the resource types, and nodes note here that they change, after all of it
+        was read from a snapshot."""
         self.types.be_followed(self._widen_amounts, self._is_wanted)
+        for node in self.nodes.values():
+            node.touched = self.touched
 
     def _is_wanted(self, t: int) -> bool:
         """Tells whether an ask or an allocation names type *t*. The totals of the root show that, because pending and

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from functools import partial
 from itertools import islice, repeat
 from types import MappingProxyType
@@ -188,7 +189,7 @@ class _Reader:
             if column is not None:
                 found[field] = self._decode_column(column, table.rows)
             elif field in row.defaults:
-                found[field] = [row.defaults[field]] * table.rows
+                found[field] = [copy(row.defaults[field]) for _ in range(table.rows)]
             else:
                 raise SnapshotUnreadable(f"{table.name} has no {field}")
         return found

@@ -225,7 +225,12 @@ keys."""
 
 
 def _find_due(queue: Queue) -> dict[Application, None]:
-    applications = queue.applications.values()
+    if queue.parent is not None:
+        return {}
+    leaves = [queue]
+    for above in leaves:
+        leaves += above.children.values()
+    applications = [application for leaf in leaves for application in leaf.applications.values()]
     return {each: None for each in applications if any(group.due for group in each.groups.values())}
 
 
@@ -413,7 +418,8 @@ MODEL: Final = (
         Node,
         "allocated allocations attributes capacity changes claims counted departures devices domains"
         " drained_by_shim foreign foreign_loads free held instance_type node_id occupied open operator_drain"
-        " schedulable score version",
+        " schedulable score touched version",
+        defaults={"touched": {}},
     ),
     Kept(
         Queue,
@@ -457,10 +463,10 @@ PARTITIONS: Final = (
         " reservations effects callbacks recording allocation_count too_large holders"
         " no_room awake gained waiting_for_node topology waiting_for_domain sharing waiting_for_turn autoscaling"
         " held_count refused reserved_ready reserving gangs fair_terms_stale timers attempts_due"
-        " _number guarantee notices changes rules moved stuck ignored unreported enforcement"
+        " _number guarantee notices changes rules moved touched stuck ignored unreported enforcement"
         " governor pace nodes_removed law_checks law_violations preemption_attempts search_cost"
         " preemptions progress",
-        defaults={"progress": ()},
+        defaults={"progress": (), "touched": {}},
         derived={
             "placement_rules": _compile_rules,
             "events": _make_recorder,
@@ -509,9 +515,11 @@ PREEMPTION: Final = (
     Kept(Limits, "window_ns allowances cooldown_ns loop_window_ns loop_returns names"),
     Kept(
         GuaranteeRecord,
-        "attempts_left change_watch pass_began_ns prospects put_off refusals refusals_looked_at_ns unit_attempts",
+        "attempts_left change_watch pass_began_ns prospects put_off refusals refusals_looked_at_ns settled_at"
+        " unit_attempts",
+        defaults={"settled_at": None},
     ),
-    Kept(ChangeWatch, "_versions _net _rules"),
+    Kept(ChangeWatch, "_marks _rules_seen", defaults={"_marks": {}, "_rules_seen": None}),
     Kept(RefusedQuestion, "asks doubtful pause_ns refusal standing tried_ns version"),
     Kept(Refusals, "_known _seen _not_before_ns _later_ns"),
     Kept(WatchedNodes, "slots nodes look _versions _free _changed_at", derived={"_offers": _no_map}),

@@ -114,7 +114,7 @@ def _check_applications(state: PartitionState) -> list[Broken]:
         broken += _compare_amounts("I1", name, "real", application.real, real)
         placeholder = _sum_amounts(state, (a for a in held if a.spec.placeholder))
         broken += _compare_amounts("I1", name, "placeholder", application.placeholder, placeholder)
-        if any(group.due for group in application.groups.values()) and application not in application.queue.with_due:
+        if any(group.due for group in application.groups.values()) and application not in state.root.with_due:
             broken.append(Broken("I9", name, "no round will look at its asks whose attempt to preempt is due"))
         count = sum(a.spec.placeholder for a in held)
         if count != application.placeholder_count:

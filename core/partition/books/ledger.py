@@ -95,6 +95,7 @@ def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
     any decision.
     """
     ask.where = node
+    state.moved[ask.queue] = None
     node.held[ask.key] = ask
     if ask.reservation is not None and ask.reservation.node is node:
         node.resize_claim(ask.reservation, ())  # Instead of pending, the amounts are booked as used.
@@ -137,7 +138,7 @@ def settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
     ask.bound_ns = now_ns
     node.allocations[ask.key] = ask
     # The charges are the same as before, but from now on the allocation may be a victim on this node.
-    node.version += 1
+    node.touch()
     _add_allocation(application, ask)
     if ask.spec.placeholder:
         _hold_placeholder(state, ask)
@@ -236,6 +237,7 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
             real[t] += amount
     state.allocation_count += 1
     state.changes += 1
+    state.moved[application.queue] = None
 
 
 def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
@@ -584,7 +586,7 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     state.changes += 1
     state.moved[application.queue] = None
     assert ask.node is not None, "whoever takes a place has a node"
-    ask.node.version += 1  # From now on the allocation may be a victim on this node.
+    ask.node.touch()  # From now on the allocation may be a victim on this node.
     state.gained.append(old_node)
     if state.recording:
         state.events.placeholder_replaced(placeholder, ask, old_node)

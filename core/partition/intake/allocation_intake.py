@@ -439,7 +439,7 @@ def _amend_allocation(state: PartitionState, allocation: Allocation, spec: Alloc
     allocation.version = state.next_number()
     state.rules_changed()
     if allocation.node is not None:
-        allocation.node.version += 1
+        allocation.node.touch()
     state.victim_index.drop_ranking(allocation.queue)
     slices.note_amendment(state, allocation, now_ns)
     return True

@@ -69,6 +69,8 @@ def _create_node(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining
     capacity = state.types.to_vector(spec.capacity)
     occupied = state.types.shape_of(spec.occupied) if spec.occupied is not None else None
     node = Node(spec.node_id, spec.attributes, capacity)
+    node.touched = state.touched
+    node.touch()
     node.widen_amounts(len(state.types.names))
     node.drained_by_shim = draining
     node.operator_drain = state.operator_drains.get(spec.node_id)
@@ -139,7 +141,7 @@ def _set_schedulable(state: PartitionState, node: Node, now_ns: int, *, schedula
 def _follow_schedulable(state: PartitionState, node: Node, now_ns: int, *, was: bool) -> None:
     if node.schedulable is was:
         return
-    node.version += 1
+    node.touch()
     if node.domains:
         node.tell_domains()
     pausing.node_changed(state, node)
@@ -264,7 +266,7 @@ def _move_node(state: PartitionState, node: Node, spec: NodeSpec) -> bool:
     node.attributes = tuple(sorted({**before, **said}.items()))
     state.topology.remove_node(node)
     state.topology.add_node(node, len(state.types.names))
-    node.version += 1
+    node.touch()
     state.changes += 1
     wake_for_domains(state)
     return True
@@ -281,7 +283,7 @@ def _equip_node(state: PartitionState, node: Node, spec: NodeSpec, devices: Sequ
     device_books.report_devices(state, node, devices)
     if state.recording:
         state.events.devices_changed(node, len(devices))
-    node.version += 1
+    node.touch()
     state.changes += 1
     pausing.node_changed(state, node)
     note_new_capacity(state, node)

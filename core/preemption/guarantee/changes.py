@@ -1,10 +1,9 @@
 """Finds the changes in a partition that could let a refused search for victims succeed now.
 
 The result of a search can only change if the amounts of the ask's own queues change, if a node could offer more, or if
-more may be taken from a leaf. Other changes do not matter: a placement in a leaf below its guarantee, an exit from a
-node that is too small for the ask even without all its victims, or asks of other queues. The records are compared with
-their former values; only a change that they do not show afterwards is noted when it happens, namely which leaves held
-less in between (``PartitionState.moved``).
+more may be taken from a queue. Other changes do not matter: a placement in a leaf below its guarantee, an exit from a
+node that is too small for the ask even without all its victims, or asks of other queues. The books note which leaves
+and nodes change (``PartitionState.moved`` and ``touched``), so a look costs what has changed.
 
 In doubt, the search is repeated: no change that may help is ever missed (``tests/properties/test_refusals.py`` repeats
 it after every single change).
@@ -12,17 +11,13 @@ it after every single change).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable
 
 from kornel.core.domain.settings import PreemptionPolicyKind
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector
-
-MOST_ALLOCATIONS: Final = 5_000
-"""The most allocations that are examined for what they could free; if there are more, everything counts as changed."""
 
 Standing = tuple[tuple[int, ...], ...]
 """The amounts of each queue on a path that has a guarantee or a max: what it holds net of victims, and what is claimed
@@ -48,10 +43,13 @@ class Changes:
         self.everything = everything
         self.moved: set[Queue] = set()
         """The queues with a guarantee or a max whose amounts held, leaving or promised have changed."""
+        self.grown: list[Queue] = []
+        """The queues with a guarantee that may give up more than before, on any node."""
         self.willing = False
-        """Tells whether some leaf may give up more than before, on any node."""
+        """Tells whether somebody on a changed node may leave."""
         self.holders: set[Allocation] = set()
-        """The asks with a reservation on a changed node: only they can count on their room there."""
+        """The asks with a reservation on a changed node that now could be large enough for them, as only they can count
+        on their room there."""
         self._offers: list[Vector] = []
         self._largest: Vector = []
         self._fits: dict[Shape, bool] = {}
@@ -73,6 +71,10 @@ class Changes:
             self._standings[leaf] = standing_of(leaf) if moved else None
         return self._standings[leaf]
 
+    def has_grown_beside(self, leaf: Queue) -> bool:
+        """Tells whether a queue other than *leaf* may give up more than before."""
+        return any(queue is not leaf for queue in self.grown)
+
     def has_node_for(self, shape: Shape) -> bool:
         """Tells whether a changed node could make room for *shape* at all."""
         known = self._fits.get(shape)
@@ -87,80 +89,102 @@ class ChangeWatch:
     """Finds out what has changed in one partition since the last look."""
 
     def __init__(self) -> None:
-        self._versions: dict[Node, int] | None = None
-        """The version of each node at the last look; ``None``: there was none."""
-        self._net: dict[Queue, list[int]] = {}
-        """The amounts that queues held net of victims at the last look. Queues that are missing count as changed."""
-        self._rules = 0
+        self._marks: dict[Queue, dict[int, int]] = {}
+        """By queue and guaranteed type, the amount above the guarantee up to which refusals hold."""
+        self._rules_seen: int | None = None
+        """The number of the rules at the last look; ``None``: there was no look."""
 
     @property
     def watching(self) -> bool:
         """Tells whether there was a look since the last :meth:`stop_watching`."""
-        return self._versions is not None
+        return self._rules_seen is not None
 
     def stop_watching(self) -> None:
         """Stops watching, because no refusal depends on changes for now."""
-        self._versions = None
-        self._net.clear()
+        self._rules_seen = None
+        self._marks = {}
 
-    def find_changes(self, nodes: Mapping[str, Node], moved: Iterable[Queue], rules: int) -> Changes:
+    def find_changes(
+        self, queues: Iterable[Queue], moved: Collection[Queue], touched: Iterable[Node], rules: int
+    ) -> Changes:
         """Returns what has changed since the last look.
 
-        *moved*: leaves that held less for a moment, or that have more leaving or promised. *rules*: a number that
-        changes with the bounds of queues and the rules for victims.
+        *queues*: all queues. *moved*: the leaves whose amounts have changed; *touched*: the nodes that have. *rules*: a
+        number that changes with the bounds of queues and the rules for victims.
         """
-        before, self._versions = self._versions, {node: node.version for node in nodes.values()}
-        if before is None or rules != self._rules:
-            self._rules = rules
-            self._net.clear()
+        if rules != self._rules_seen:
+            self._rules_seen = rules
+            self._marks = {queue: _marks_of(queue) for queue in queues if queue.guaranteed}
             return Changes(everything=True)
-        changed = [node for node, version in self._versions.items() if before.get(node) != version]
         changes = Changes()
-        fell = {queue for leaf in moved for queue in leaf.lineage()}
-        grown = self._grown_queues(changed, fell)
-        changes.moved = {queue for queue in (*fell, *grown) if _limits_something(queue)}
-        dirty = dict.fromkeys(changed)
-        looked_at = sum(len(node.allocations) for node in changed)
-        for leaf in _leaves_below(queue for queue in grown if queue.guaranteed or queue.leaf):
-            for application in leaf.applications.values():
-                looked_at += len(application.allocations)
-                if looked_at > MOST_ALLOCATIONS:
-                    return Changes(everything=True)
-                for allocation in application.allocations.values():
-                    if allocation.node is not None and _may_go(allocation):
-                        changes.willing = True
-                        dirty[allocation.node] = None
-        if looked_at + sum(len(node.allocations) for node in dirty) > MOST_ALLOCATIONS:
-            return Changes(everything=True)
-        changes.holders = {claim.ask for node in dirty for claim in node.reservations.values()}
-        for node in dirty:
+        paths = dict.fromkeys(queue for leaf in moved for queue in leaf.lineage())
+        changes.moved = {queue for queue in paths if _limits_something(queue)}
+        changes.grown = [queue for queue in paths if queue.guaranteed and self._has_grown(queue)]
+        for node in touched:
             if node.schedulable:
-                changes.note_amounts(_most_of(node))
+                self._note_amounts(node, changes)
         return changes
 
-    def _grown_queues(self, changed: Iterable[Node], fell: set[Queue]) -> list[Queue]:
-        """Returns the queues that hold more now than at some moment since the last look, because an allocation of
-        theirs arrived on a node.
-
-        Such an allocation is on a changed node, or it has left again, and then its leaf is among those that *fell*.
-        """
-        arrived: dict[Queue, None] = {}
-        for node in changed:
-            for requests in (node.allocations, node.held):
-                for request in requests.values():
-                    arrived.update(dict.fromkeys(request.queue.lineage()))
-        grown: list[Queue] = []
-        for queue in arrived:
-            net = _net_of(queue)
-            before = self._net.get(queue)
-            known = before is not None and len(before) == len(net)
-            if not known or queue in fell or any(now > then for now, then in zip(net, before or (), strict=True)):
-                grown.append(queue)
-            self._net[queue] = net
-        for queue in fell:
-            if queue in self._net:
-                self._net[queue] = _net_of(queue)
+    def _has_grown(self, queue: Queue) -> bool:
+        """Tells whether *queue* may give up more of a type than its mark says, and moves its marks."""
+        known, now = self._marks.get(queue), _marks_of(queue)
+        if known is None or known.keys() != now.keys():
+            self._marks[queue] = now
+            return True
+        grown = False
+        for t, mark in now.items():
+            if mark > known[t]:
+                grown = True
+                known[t] = mark
+            elif 4 * mark <= known[t]:
+                known[t] = mark
         return grown
+
+    def _note_amounts(self, node: Node, changes: Changes) -> None:
+        """Notes in *changes* what *node* could have free for an ask if all allocations left that are not protected from
+        every ask."""
+        sums: dict[Queue, dict[int, int]] = {}
+        for allocation in node.allocations.values():
+            leaf = allocation.application.queue
+            if self._may_go(allocation, leaf):
+                found = sums.get(leaf)
+                if found is None:
+                    found = sums[leaf] = {}
+                for t, amount in allocation.shape.pairs:
+                    found[t] = found.get(t, 0) + amount
+        changes.willing = changes.willing or bool(sums)
+        freed = [0] * len(node.capacity)
+        for leaf, found in sums.items():
+            marks = self._marks.get(leaf, {})
+            for t, amount in found.items():
+                freed[t] += min(amount, marks.get(t, amount))
+        changes.note_amounts(_sum_within(node.capacity, node.beside, freed))
+        for claim in node.reservations.values():
+            ask = claim.ask
+            # The members of a gang count on what all of them hold together.
+            in_unit = ask.group is not None and ask.group.is_unit
+            own = _sum_within(node.capacity, node.room_without(claim), freed)
+            if in_unit or _is_within(ask.shape.pairs, own):
+                changes.holders.add(ask)
+
+    def _may_go(self, allocation: Allocation, leaf: Queue) -> bool:
+        """Tells whether *allocation* might be a victim of some ask, judging by its state and *leaf*, its own, only."""
+        if allocation.preempted or allocation.released or allocation.spec.required_node:
+            return False
+        if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED:
+            return False
+        marks = self._marks.get(leaf)
+        return not marks or all(marks.get(t, amount) >= amount for t, amount in allocation.shape.pairs)
+
+
+def _marks_of(queue: Queue) -> dict[int, int]:
+    """Returns, by guaranteed type, what *queue* holds above its guarantee, raised to a power of two; 0: nothing.
+
+    As what a queue holds goes up and down with every task, refusals are found to hold for a little more.
+    """
+    used, leaving = queue.used, queue.preempting
+    above = {t: used[t] - leaving[t] - amount for t, amount in queue.guaranteed.items()}
+    return {t: 1 << (amount - 1).bit_length() if amount > 0 else 0 for t, amount in above.items()}
 
 
 def _limits_something(queue: Queue) -> bool:
@@ -168,47 +192,8 @@ def _limits_something(queue: Queue) -> bool:
     return bool(queue.guaranteed or queue.ceilings)
 
 
-def _net_of(queue: Queue) -> list[int]:
-    return [used - leaving for used, leaving in zip(queue.used, queue.preempting, strict=True)]
-
-
-def _leaves_below(queues: Iterable[Queue]) -> list[Queue]:
-    found: dict[Queue, None] = {}
-    stack = list(queues)
-    while stack:
-        queue = stack.pop()
-        if queue.leaf:
-            found[queue] = None
-        else:
-            stack.extend(queue.children.values())
-    return list(found)
-
-
-def _most_of(node: Node) -> Vector:
-    """Returns what *node* could have free for an ask if all allocations left that are not protected from every ask."""
-    amounts = list(node.beside)
-    for allocation in node.allocations.values():
-        if _may_go(allocation):
-            for t, amount in allocation.shape.pairs:
-                amounts[t] += amount
-    return [min(pair) for pair in zip(amounts, node.capacity, strict=True)]
-
-
-def _may_go(allocation: Allocation) -> bool:
-    """Tells whether *allocation* might be a victim of some ask, judging by its state and its own leaf only."""
-    if allocation.preempted or allocation.released or allocation.spec.required_node:
-        return False
-    leaf = allocation.queue
-    if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED:
-        return False
-    guaranteed = leaf.guaranteed
-    if not guaranteed:
-        return True
-    used, leaving = leaf.used, leaf.preempting
-    for t, amount in allocation.shape.pairs:
-        if t in guaranteed and used[t] - leaving[t] - guaranteed[t] < amount:
-            return False
-    return True
+def _sum_within(most: Vector, one: Vector, other: Vector) -> Vector:
+    return [min(m, a + b) for m, a, b in zip(most, one, other, strict=True)]
 
 
 def _is_within(pairs: Pairs, amounts: Vector) -> bool:

@@ -82,6 +82,8 @@ def end_slice(state: PartitionState, now_ns: int) -> None:
         for ask in state.guarantee.put_off:
             set_due(state, ask, now_ns)
         state.guarantee.put_off.clear()
+    while state.attempts_due and state.attempts_due[0][2].place >= AskPlace.PLACED:
+        heappop(state.attempts_due)  # Nobody has to be woken for an ask that is placed or gone.
     _watch_for_changes(state, now_ns)
 
 
@@ -90,6 +92,7 @@ def _watch_for_changes(state: PartitionState, now_ns: int) -> None:
     slice."""
     if state.guarantee.refusals.empty:
         state.moved.clear()
+        state.touched.clear()
         state.guarantee.change_watch.stop_watching()
         return
     if not state.guarantee.change_watch.watching:
@@ -102,8 +105,10 @@ def _watch_for_changes(state: PartitionState, now_ns: int) -> None:
 
 
 def _look_for_changes(state: PartitionState) -> Changes:
-    changes = state.guarantee.change_watch.find_changes(state.nodes, state.moved, state.rules)
+    touched = [node for node in state.touched if state.nodes.get(node.node_id) is node]
+    changes = state.guarantee.change_watch.find_changes(state.queues.values(), state.moved, touched, state.rules)
     state.moved.clear()
+    state.touched.clear()
     return changes
 
 

@@ -18,7 +18,7 @@ class GuaranteeRecord:
 
     __slots__ = (
         "attempts_left", "change_watch", "pass_began_ns", "prospects", "put_off", "refusals",
-        "refusals_looked_at_ns", "unit_attempts",
+        "refusals_looked_at_ns", "settled_at", "unit_attempts",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -36,6 +36,10 @@ class GuaranteeRecord:
         """By gang that tries to preempt as a unit, the state of its attempt."""
         self.refusals_looked_at_ns: int | None = None
         """The time at which the next slice looks at the refusals; ``None``: none is set."""
+
+        self.settled_at: int | None = None
+        """The number of changes of the partition after which a round left nothing to try; ``None``: it stopped
+        early."""
 
     def is_searching(self, unit_id: UnitId, changes: int) -> bool:
         """Tells whether a search for the gang *unit_id* is under way that began after *changes* changes of the

@@ -206,6 +206,8 @@ def _may_differ(question: Question, known: RefusedQuestion, changes: Changes) ->
         return True
     if refusal.outcome in _OWN_PATH:
         return False
+    if changes.has_grown_beside(leaf):
+        return True
     return (refusal.anywhere and changes.willing) or changes.has_node_for(shape)
 
 

@@ -10,7 +10,6 @@ from typing import Final
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.not_placed import NotPlaced
-from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import finding
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import UNSERVED
@@ -25,15 +24,24 @@ of the allocation cycle, which try them in the same way, go on with them."""
 
 
 def has_asks(state: PartitionState) -> bool:
-    """Tells whether any ask waits."""
-    return state.root.waiting > 0
+    """Tells whether the attempt of an ask may be due that the last round had no time for, or that something has changed
+    for since."""
+    due = state.root.with_due
+    while due:
+        application, _ = due.popitem()
+        if any(group.due for group in application.groups.values()):
+            due[application] = None
+            return state.guarantee.settled_at != state.changes
+    return False
 
 
 def serve_asks(state: PartitionState, now_ns: int) -> None:
     """Tries aged asks that may preempt for a guarantee, until the limit is reached or none is left (preemption.md
     F4)."""
     state.guarantee.prospects.begin_slice()
-    in_batches(PartitionRound(state, now_ns))
+    round_ = PartitionRound(state, now_ns)
+    in_batches(round_)
+    state.guarantee.settled_at = state.changes if round_.within_limit() else None
 
 
 class PartitionRound:
@@ -86,19 +94,13 @@ def _list_candidates(state: PartitionState, tried: set[Allocation], most: int) -
     """Returns up to *most* due asks that were not tried in this round yet, in the order of queues over what is left to
     try (preemption.md F5, G.2)."""
     found: list[Allocation] = []
-    # Most waiting asks were refused and wait for a change, so it is not worth sorting all of them each second.
-    for leaf in [queue for queue in state.queues.values() if queue.with_due and queue.waiting and _has_due(queue)]:
-        for application in leaf.with_due:
-            if application.state not in UNSERVED and not application.backoff_until_ns:
-                for group in application.groups.values():
-                    if group.due and not group.kept_back:
-                        found += islice((ask for ask in group.next_due() if ask not in tried), most)
+    # Most waiting asks were refused and wait for a change, so it is not worth sorting all of them.
+    for application in list(state.root.with_due):
+        due = [group for group in application.groups.values() if group.due]
+        if not due:
+            del state.root.with_due[application]
+        elif application.state not in UNSERVED and not application.backoff_until_ns:
+            for group in due:
+                if not group.kept_back:
+                    found += islice((ask for ask in group.next_due() if ask not in tried), most)
     return list(islice(line_up(found), most))
-
-
-def _has_due(leaf: Queue) -> bool:
-    """Tells whether an ask of *leaf* is due, and forgets the applications of which none is."""
-    for application in list(leaf.with_due):
-        if not any(group.due for group in application.groups.values()):
-            del leaf.with_due[application]
-    return bool(leaf.with_due)

@@ -26,8 +26,8 @@ ATTEMPT_COST: Final = 10
 
 
 def has_asks(state: PartitionState) -> bool:
-    """Tells whether any ask waits for a required node."""
-    return state.root.waiting > 0
+    """Tells whether an ask that must run on its node is to be tried again."""
+    return any(map(must_run_there, state.reserved_ready))
 
 
 def must_run_there(reservation: Reservation) -> bool:

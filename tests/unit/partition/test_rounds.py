@@ -126,19 +126,19 @@ def test_applications_without_due_asks_are_not_looked_at() -> None:
     stage.play([line for line in J_B27 if not line.startswith("ask")])
     stage.play(["ask hopeless queue=root.a f=7 other=yes", "ask small queue=root.a f=7"])
     state = state_of(stage)
-    leaf, hopeless = state.queues["root.a"], state.requests["hopeless"]
+    root, hopeless = state.root, state.requests["hopeless"]
     assert hopeless.group is not None
-    assert not leaf.with_due
+    assert not root.with_due
     hopeless.group.attempt_is_due(hopeless)
-    assert list(leaf.with_due) == [hopeless.application]
+    assert list(root.with_due) == [hopeless.application]
     stage.engine.preempt(30 * 10**9)
     stage.engine.preempt(31 * 10**9)
     assert not hopeless.group.due
-    assert not leaf.with_due
+    assert not root.with_due
     hopeless.group.attempt_is_due(hopeless)
-    assert list(leaf.with_due) == [hopeless.application]
+    assert list(root.with_due) == [hopeless.application]
     lifecycle.leave_queue(state, hopeless.application, 31 * 10**9)
-    assert not leaf.with_due
+    assert not root.with_due
 
 
 def test_f8_an_ask_that_a_round_could_not_help_missed_an_opportunity() -> None:
