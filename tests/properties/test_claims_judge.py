@@ -128,6 +128,10 @@ ROW_15 = scene(
 REPAIRS = scene((A,), [2], [(GANG[0], "n0")], [GANG[1], k("k0", "a2")], minimum=2)
 EQUAL = scene((A,), [1], (), [k("old", "a1", age=9), k("young", "a1", age=5)])
 SAVINGS = scene((q("root.a", limits=user(2)),), [2, 2], (), [k("low", "a1", 2), k("k1", "a2")], [HELD])
+NEWCOMERS = scene(
+    (q("root.a", applications=1),), [2, 2], (), [k("low", "a1", 2), k("k1", "a2", 2)],
+    [HELD, Claim("k1", firm=False, node="n1")], new=["a1", "a2"],
+)  # fmt: skip
 REFUSED = scene((A,), [2], (), [k("low", "a1", refused=frozenset({"n0"}))], [HELD])
 LINE = scene(AB, [4], FULL, [k("low", "a1", 4)])
 
@@ -170,6 +174,8 @@ TABLE = [
     ("refused", quiet(checks.find_hopeless_claims), REFUSED, "2 claim on a refused node", replace(REFUSED, claims=())),
     ("account", quiet(checks.find_hopeless_claims), replace(
         SAVINGS, claims=(HELD, Claim("k1", firm=False, node="n1"))), "2 claims above a limit", SAVINGS),
+    ("account, applications", quiet(checks.find_hopeless_claims), NEWCOMERS, "2 claims above maxapplications", replace(
+        NEWCOMERS, running={"r0": (k("r0", "a1"), "n1"), "r1": (k("r1", "a2"), "n1")})),
     ("below a limit", quiet(checks.find_hopeless_claims), replace(
         SAVINGS, running={"r0": (k("r0", "a2"), "n1")}), "5 claim below a limit", SAVINGS),
     ("row 23", placed(checks.find_spent_limit, low="n0"), ROW_23, "3 limit not saved", replace(

@@ -13,14 +13,18 @@ from contextlib import contextmanager
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
-from kornel.core.model.shapes import Vector, unbook_amounts
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs, Vector, unbook_amounts
+from kornel.core.model.users import Account
 from kornel.core.partition.asks import finding, questions
 from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import activate_group
+from kornel.core.policies.claim_order import line_key
 
 
 def may_save(state: PartitionState, ask: Allocation) -> bool:
@@ -103,21 +107,69 @@ def has_slot(state: PartitionState, ask: Allocation) -> bool:
     """Tells whether the application of *ask* runs, or could still start if all others started for which room is
     saved."""
     application = ask.application
-    if application.state is not AppState.ACCEPTED or application.allocating:
+    if not _is_new(application):
         return True
-    aged = [claim.ask.application for claim in state.reserving.saved if claim.by_age]
-    starting = {other for other in aged if other.state is AppState.ACCEPTED and other is not application}
-    for queue in application.queue.lineage():
-        if queue.max_applications:
-            below = [other for other in starting if queue in other.queue.lineage() and other not in queue.allocating]
-            if queue.running + len(queue.allocating) + len(below) >= queue.max_applications:
-                return False
-    for account in application.accounts:
-        if account.max_applications and not account.is_used_by(application):
-            others = [other for other in starting if account in other.accounts and not account.is_used_by(other)]
-            if account.count_applications() + len(others) >= account.max_applications:
-                return False
-    return True
+    newcomers = _find_newcomers(state)
+    return all(
+        _count_applications(gate) + len(newcomers.get(gate, set()) - {application}) < gate.max_applications
+        for gate in _gates_of(application)
+    )
+
+
+def end_excess(state: PartitionState) -> None:
+    """Ends claims by age, the last in the line first, until what is saved for each queue, user and group is together
+    within its limits again, because others of it were placed meanwhile."""
+    aged = [claim for claim in state.reserving.saved if claim.by_age]
+    # What is held while the shim is asked counts as used already, so its claim would count twice.
+    if any(claim.ask.place is AskPlace.HELD for claim in aged):
+        return
+    full = _find_full_gates(state)
+    if not full and all(ledger.saving_is_sound(claim.ask, _nothing_of(claim)) for claim in aged):
+        return
+    for claim in sorted(aged, key=lambda claim: line_key(claim.waiter), reverse=True):
+        application = claim.ask.application
+        starts = full and _is_new(application) and not full.isdisjoint(_gates_of(application))
+        if starts or not ledger.saving_is_sound(claim.ask, _nothing_of(claim)):
+            end_reservation(state, claim, requeue=True)
+            full = full and _find_full_gates(state)
+
+
+def _nothing_of(claim: Reservation) -> Pairs:
+    """Returns no further amount of each type that *claim*, which is booked already, holds."""
+    return tuple([(t, 0) for t, _ in claim.pairs])
+
+
+def _find_newcomers(state: PartitionState) -> dict[Queue | Account, set[Application]]:
+    """Returns the applications for which room is saved by age and which have yet to start, by queue, user and group
+    that limits their number."""
+    found: dict[Queue | Account, set[Application]] = {}
+    for application in {claim.ask.application: None for claim in state.reserving.saved if claim.by_age}:
+        for gate in _gates_of(application) if _is_new(application) else ():
+            found.setdefault(gate, set()).add(application)
+    return found
+
+
+def _find_full_gates(state: PartitionState) -> set[Queue | Account]:
+    """Returns the queues, users and groups that could not let all start for which room is saved by age."""
+    newcomers = _find_newcomers(state)
+    return {gate for gate, new in newcomers.items() if _count_applications(gate) + len(new) > gate.max_applications}
+
+
+def _is_new(application: Application) -> bool:
+    return application.state is AppState.ACCEPTED and not application.allocating
+
+
+def _gates_of(application: Application) -> list[Queue | Account]:
+    """Returns the queues, users and groups that limit the number of applications, and do not count *application*
+    already."""
+    gates: list[Queue | Account] = [*application.queue.lineage()]
+    gates += [account for account in application.accounts if not account.is_used_by(application)]
+    return [gate for gate in gates if gate.max_applications]
+
+
+def _count_applications(gate: Queue | Account) -> int:
+    """Returns how many applications run or have a claim there."""
+    return gate.count_applications() if isinstance(gate, Account) else gate.running + len(gate.allocating)
 
 
 @contextmanager

@@ -404,11 +404,7 @@ def saving_is_sound(ask: Allocation, pairs: Pairs) -> bool:
     # The root is left out: its max is the size of the cluster, and the ask waits precisely because too little of the
     # cluster is free.
     limits: list[Queue | Account] = [*ask.queue.lineage()[:-1], *ask.application.accounts]
-    return not any(
-        t in limit.max and limit.used[t] + limit.claimed[t] + limit.saved[t] + amount > limit.max[t]
-        for limit in limits
-        for t, amount in pairs
-    )
+    return all(limit.admits(tuple([(t, limit.saved[t] + amount) for t, amount in pairs])) for limit in limits)
 
 
 def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:

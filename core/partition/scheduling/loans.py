@@ -16,7 +16,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import group_domains
-from kornel.core.partition.asks.savings import review_savings
+from kornel.core.partition.asks.savings import end_excess, review_savings
 from kornel.core.partition.scheduling import limit_savings
 from kornel.core.partition.scheduling.reserving import NODES_PER_UNIT
 from kornel.core.partition.state import PartitionState
@@ -62,6 +62,7 @@ def review_loans(state: PartitionState, now_ns: int) -> int:
     nodes = _nodes(state)
     for node in nodes:
         review_savings(state, node)
+    end_excess(state)
     round_.reviewed = _marks(state)
     for node in nodes:
         wake_borrowers(state, node)

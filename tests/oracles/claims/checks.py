@@ -355,7 +355,8 @@ def _faults(scene: Scene, claim: Claim, holder: Waiter, task: Task) -> Iterator[
                 yield "2 claims above a limit", f"and with others of the {bound.name} it comes to {total}"
         names = {other.application for other in ours if scene.is_new(other.application)}
         names |= {other.application for other, _ in scene.running.values() if bound.counts(other.application)}
-        owns_slot = any(c.firm and scene.waiting[c.key].application == task.application for c in known)
+        owns = [scene.waiting[c.key] for c in known if c.firm] + [other for other, _ in scene.running.values()]
+        owns_slot = any(other.application == task.application for other in owns)
         if scene.is_new(task.application) and not owns_slot and 0 < bound.applications < len(names):
             yield "2 claims above maxapplications", f"and {len(names)} applications of the {bound.name} run or hold"
 

@@ -128,7 +128,8 @@ def applications_refused(scene: Scene, waiter: Waiter, *, doubt: bool) -> list[s
     holding = {task.application for task, _ in scene.running.values()}
     if not scene.is_new(name) or name in holding:
         return []
-    firm = {scene.waiting[c.key].application for c in scene.claims if (c.firm or doubt) and c.key in scene.waiting}
+    holders = [scene.waiting[c.key] for c in scene.claims if c.key in scene.waiting] if doubt else scene.claimants()
+    firm = {task.application for task in holders}
     bound_there = {task.application for c in scene.claims if (task := scene.waiting.get(c.key)) and task.required_node}
     if name in firm | bound_there and not doubt:
         return []

@@ -194,16 +194,23 @@ class Scene:
     ) -> int:
         """Returns what is firmly claimed of *t* by tasks that *counts* accepts, without those of the keys *but*.
 
+        *bound*: as in :meth:`claimants`.
+        """
+        keys = {task.key for task in self.claimants(bound=bound)} - set(but)
+        return sum(self.waiting[key].amounts.get(t, 0) for key in keys if counts(self.waiting[key]))
+
+    def claimants(self, *, bound: bool | None = None) -> list[Task]:
+        """Returns the waiting tasks whose firm claims count in limits (rule 1).
+
         A claim on a node that the shim refuses its holder counts nowhere, because nothing will be placed there.
         *bound*: whether claims count of asks that must run somewhere and for which nobody leaves (any more); ``None``:
         as built.
         """
-        able = [claim for claim in self.claims if claim.firm and claim.key in self.waiting]
+        able = [(c, self.waiting[c.key]) for c in self.claims if c.firm and c.key in self.waiting]
         if not (built.BOUND_COUNT if bound is None else bound):
             served = set(self.leaving.values())
-            able = [c for c in able if not self.waiting[c.key].required_node or c.key in served]
-        keys = {claim.key for claim in able if claim.node not in self.waiting[claim.key].refused} - set(but)
-        return sum(self.waiting[key].amounts.get(t, 0) for key in keys if counts(self.waiting[key]))
+            able = [(claim, task) for claim, task in able if not task.required_node or claim.key in served]
+        return [task for claim, task in able if claim.node not in task.refused]
 
     def waiters(self) -> list[Waiter]:
         """Returns all who wait: gangs with a minimum none of whose group runs as units, others one by one.
