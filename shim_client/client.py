@@ -22,6 +22,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from kornel.shim_client.asks import Ask, Generation
+from kornel.shim_client.call_status import ending_with_status
 from kornel.shim_client.callbacks import CallbackAttachment, CallbackHandler
 from kornel.shim_client.credentials import Credentials, CredentialsUnusable
 from kornel.shim_client.errors import (
@@ -619,7 +620,8 @@ class ShimClient:
         stub = manager_pb2_grpc.ManagerServiceStub(self._open_channel())
         received = manager_pb2.StreamCounts(nodes=nodes, applications=applications, allocations=allocations)
         request = manager_pb2.AcknowledgeRequest(rm_id=self.rm_id, epoch=min(epochs), received=received)
-        answer = await stub.Acknowledge(request, metadata=self._metadata, timeout=CALL_TIMEOUT_S)
+        with ending_with_status():
+            answer = await stub.Acknowledge(request, metadata=self._metadata, timeout=CALL_TIMEOUT_S)
         if self._progress is not progress or {each.epoch for each in progress.values()} != epochs:
             return
         for kind, was, applied in (
@@ -751,7 +753,8 @@ async def _call_patiently(call: Callable[..., Awaitable[Answer]]) -> Answer:
     ends = loop.time() + CALL_TIMEOUT_S
     while True:
         try:
-            return await call(timeout=ends - loop.time())
+            with ending_with_status():
+                return await call(timeout=ends - loop.time())
         except grpc.aio.AioRpcError as error:
             delay_s = read_retry_delay(error.code(), error.trailing_metadata())
             if delay_s is None or loop.time() + delay_s >= ends:
