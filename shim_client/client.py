@@ -100,7 +100,8 @@ class ShimClient:
 
     Use it as an async context manager, or call :meth:`close`. After a break it tries to reconnect for *reconnect_s*;
     the shim gets a :class:`StreamReopened` for each stream that is open again. Errors that reconnecting cannot cure,
-    such as :class:`ResyncRequired`, are raised by :meth:`updates` and by the methods that wait for answers.
+    such as :class:`ResyncRequired`, are raised by :meth:`updates` and by the methods that wait for answers. A unary
+    call that the break interrupts is not repeated, because the core may have carried it out: it fails with UNAVAILABLE.
     """
 
     def __init__(
