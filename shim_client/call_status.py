@@ -1,4 +1,7 @@
-"""Keeps the status with which the core ended a call.
+"""Makes calls end with a status, and keeps the one with which the core ended a call.
+
+If the channel of a call is closed, gRPC raises CancelledError where the call is awaited, although nobody cancelled the
+task that awaits it. That task would end without a trace.
 
 If a message is written while the core ends the call, gRPC replaces the status by INTERNAL and drops the trailing
 metadata, even if it has delivered both already (https://github.com/grpc/grpc/issues/36066). A refusal would then look
@@ -8,8 +11,8 @@ like a fault of the core, and the address of the leader or the time to wait woul
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
 import grpc
@@ -29,6 +32,21 @@ _WRITE_FAILED: Final = "Internal error from Core"
 """The details of the status that gRPC makes itself when it cannot write a message."""
 
 Result = TypeVar("Result")
+
+
+@contextmanager
+def ending_with_status() -> Iterator[None]:
+    """Raises AioRpcError with UNAVAILABLE, in place of CancelledError, when the call that is awaited was cancelled but
+    the current task was not."""
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise grpc.aio.AioRpcError(
+            grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "the connection was closed"
+        ) from error
 
 
 class CallStatus(NamedTuple):

@@ -22,6 +22,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from kornel.shim_client.asks import Ask, Generation
+from kornel.shim_client.call_status import ending_with_status
 from kornel.shim_client.callbacks import CallbackAttachment, CallbackHandler
 from kornel.shim_client.credentials import Credentials, CredentialsUnusable
 from kornel.shim_client.errors import (
@@ -99,7 +100,8 @@ class ShimClient:
 
     Use it as an async context manager, or call :meth:`close`. After a break it tries to reconnect for *reconnect_s*;
     the shim gets a :class:`StreamReopened` for each stream that is open again. Errors that reconnecting cannot cure,
-    such as :class:`ResyncRequired`, are raised by :meth:`updates` and by the methods that wait for answers.
+    such as :class:`ResyncRequired`, are raised by :meth:`updates` and by the methods that wait for answers. A unary
+    call that the break interrupts is not repeated, because the core may have carried it out: it fails with UNAVAILABLE.
     """
 
     def __init__(
@@ -619,7 +621,8 @@ class ShimClient:
         stub = manager_pb2_grpc.ManagerServiceStub(self._open_channel())
         received = manager_pb2.StreamCounts(nodes=nodes, applications=applications, allocations=allocations)
         request = manager_pb2.AcknowledgeRequest(rm_id=self.rm_id, epoch=min(epochs), received=received)
-        answer = await stub.Acknowledge(request, metadata=self._metadata, timeout=CALL_TIMEOUT_S)
+        with ending_with_status():
+            answer = await stub.Acknowledge(request, metadata=self._metadata, timeout=CALL_TIMEOUT_S)
         if self._progress is not progress or {each.epoch for each in progress.values()} != epochs:
             return
         for kind, was, applied in (
@@ -751,7 +754,8 @@ async def _call_patiently(call: Callable[..., Awaitable[Answer]]) -> Answer:
     ends = loop.time() + CALL_TIMEOUT_S
     while True:
         try:
-            return await call(timeout=ends - loop.time())
+            with ending_with_status():
+                return await call(timeout=ends - loop.time())
         except grpc.aio.AioRpcError as error:
             delay_s = read_retry_delay(error.code(), error.trailing_metadata())
             if delay_s is None or loop.time() + delay_s >= ends:

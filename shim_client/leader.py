@@ -17,6 +17,7 @@ import grpc
 import grpc.aio
 from google.protobuf import wrappers_pb2
 
+from kornel.shim_client.call_status import ending_with_status
 from kornel.shim_client.errors import ConnectionLost
 from kornel.shim_client.stream import wait_until_ready
 
@@ -109,13 +110,13 @@ class LeaderChannel(grpc.aio.Channel):
             await self._look([address for address in self._addresses if address != self._chosen], self._epoch + 1)
 
     async def _look(self, addresses: Iterable[str], epoch: int) -> bool:
-        """Asks all *addresses* at once, and chooses the first core to answer that leads in *epoch* or later. Returns
-        whether there is one."""
+        """Asks all *addresses* at once, and chooses the first core to answer that leads in *epoch* or later, and in no
+        earlier one than the core that another search chose meanwhile. Returns whether there is one."""
         asking = [asyncio.create_task(self._ask(address)) for address in addresses]
         try:
             for answer in asyncio.as_completed(asking):
                 found = await answer
-                if found is not None and found[1] >= epoch:
+                if found is not None and found[1] >= max(epoch, self._epoch):
                     self._epoch = found[1]
                     await self._choose(found[0])
                     return True
@@ -144,7 +145,8 @@ class LeaderChannel(grpc.aio.Channel):
         )
         call = check(wrappers_pb2.StringValue(value=SCHEDULER), timeout=ASKED_S)
         try:
-            answer = await call
+            with ending_with_status():
+                answer = await call
             said = str(dict(await call.trailing_metadata() or ()).get(EPOCH_KEY, ""))
         except grpc.aio.AioRpcError as error:
             # A core without the health service does not know of leaders either, so it counts as leading.

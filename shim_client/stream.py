@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from kornel.shim_client.call_status import StatusKeeper
+from kornel.shim_client.call_status import StatusKeeper, ending_with_status
 from kornel.shim_client.errors import ConnectionLost, ResyncRequired, StreamRefused, Superseded
 from kornel.shim_client.progress import Progress
 from kornel.shim_client.retry_info import read_retry_delay
@@ -133,24 +133,20 @@ class DuplexStream(Generic[Entry, Request, Response]):
         writer = asyncio.create_task(self._write_batches(call, opened), name=f"{self._kind} writer")
         writer.add_done_callback(lambda _: _settle(opened, is_open=False))
         try:
-            if announce and await opened:
-                await self._reopened()
-            async for response in call:
-                if self._call is not call:
-                    continue  # gRPC tells the status of a call only when all of its responses have been read.
-                heard = True
-                if self._progress is not None:
-                    self._progress.note_received(response)
-                await self._deliver(response)
+            with ending_with_status():
+                if announce and await opened:
+                    await self._reopened()
+                async for response in call:
+                    if self._call is not call:
+                        continue  # gRPC tells the status of a call only when all of its responses have been read.
+                    heard = True
+                    if self._progress is not None:
+                        self._progress.note_received(response)
+                    await self._deliver(response)
         except grpc.aio.AioRpcError:
-            # The error has the status of the call, which is read below for every kind of ending.
+            # The status of the call is read below for every kind of ending. A call of an earlier registration, or to a
+            # core that no longer leads, was cancelled, and this stream goes on.
             pass
-        except asyncio.CancelledError:
-            # A call ends like this if its channel is closed because another core leads, or if it belongs to an earlier
-            # registration. This stream goes on.
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
         finally:
             writer.cancel()
             call.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
@@ -34,7 +35,7 @@ from tests.e2e.harness import (
     node_request,
     running_core,
 )
-from tests.e2e.test_resume import Books, books_of_journal, killed_core, place_asks
+from tests.e2e.test_resume import Books, books_of_journal, killed_core, place_asks, wait_while_kept
 from tests.e2e.test_several_managers import managing
 from tests.e2e.test_standing import followed, hand_over, sharing_core, status_of
 from tests.history_databases import postgres, postgres_server
@@ -82,12 +83,8 @@ async def begun_managers(*addresses: str) -> AsyncIterator[Sequence[Manager]]:
 
 async def wait_for_both(managers: Sequence[Manager], count: int) -> None:
     """Returns when each manager has heard that so many ended."""
-    waits = [asyncio.create_task(manager.books.wait_for(count)) for manager in managers]
-    # A listener that ends has failed, and says why.
-    ends = [manager.keeping for manager in managers if manager.keeping is not None]
-    await asyncio.wait([*ends, asyncio.gather(*waits)], return_when=asyncio.FIRST_COMPLETED)
-    for end in ends:
-        assert not end.done(), end.exception()
+    keeping = [manager.keeping for manager in managers if manager.keeping is not None]
+    await wait_while_kept(asyncio.gather(*(manager.books.wait_for(count) for manager in managers)), *keeping)
 
 
 async def wait_for_status(manager: Manager) -> status_pb2.GetStatusResponse:
@@ -234,7 +231,8 @@ async def test_a_standby_follows_all_managers_and_takes_over(postgres: Postgres)
 
 
 async def test_two_managers_go_on_exactly_at_the_core_that_takes_over(postgres: Postgres, tmp_path: Path) -> None:
-    """The leader is killed while both place asks."""
+    """The leader is killed while both place asks, and nothing answers at its address from then on, as where its machine
+    is gone."""
     asks = 300
     async with cores_on(postgres.url, tmp_path) as cores:
         first = await cores.start()
@@ -244,9 +242,11 @@ async def test_two_managers_go_on_exactly_at_the_core_that_takes_over(postgres: 
             await wait_for_both(managers[:1], 50)
             first.send(signal.SIGKILL)
             await first.ended()
-            assert await cores.leader(first) is second
-            await asyncio.gather(*placing)
-            await wait_for_both(managers, asks)
+            host, _, port = first.address.rpartition(":")
+            with socket.create_server((host, int(port))):
+                assert await cores.leader(first) is second
+                await asyncio.gather(*placing)
+                await wait_for_both(managers, asks)
             status = await second.status()
             assert not any(partition.invariant_violations for partition in status.partitions)
         check_exactly(managers, asks, postgres.url)

@@ -8,10 +8,11 @@ import random
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,10 +116,25 @@ class Books:
 
     async def wait_for(self, count: int, reopened: int = 0) -> None:
         """Returns when *count* were released, and streams have been reopened as many times as *reopened* says."""
-        async with asyncio.timeout(PATIENCE_S):
-            while self.released.total() < count or self.reopened < reopened:
-                self.changed.clear()
-                await self.changed.wait()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while self.released.total() < count or self.reopened < reopened:
+                    self.changed.clear()
+                    await self.changed.wait()
+        except TimeoutError:
+            raise AssertionError(
+                f"waited {PATIENCE_S:g} s for {count} released and {reopened} streams reopened:"
+                f" {self.placed.total()} were placed, {self.released.total()} released, {self.reopened} reopened"
+            ) from None
+
+
+async def wait_while_kept(waiting: Awaitable[Any], *keeping: asyncio.Task[None]) -> None:
+    """Returns when *waiting* has returned. Fails with it, and when a listener ends, because that has failed."""
+    waits = asyncio.ensure_future(waiting)
+    await asyncio.wait([waits, *keeping], return_when=asyncio.FIRST_COMPLETED)
+    for task in keeping:
+        assert not task.done(), task.exception()
+    await waits
 
 
 async def place_asks(client: ShimClient, count: int) -> None:
@@ -170,13 +186,12 @@ async def run_with_kills(home: Path, asks: int, kills: list[int]) -> Books:
         placing = asyncio.create_task(place_asks(client, asks))
         reopened = 0
         for turn, ended in enumerate(kills):
-            waiting = asyncio.create_task(books.wait_for(ended, reopened))
-            await asyncio.wait([waiting, keeping], return_when=asyncio.FIRST_COMPLETED)
+            await wait_while_kept(books.wait_for(ended, reopened), keeping)
             await core.kill(signal.SIGTERM if turn % 3 == 1 else signal.SIGKILL)
             reopened = books.reopened + 1
             await core.start()
         await placing
-        await books.wait_for(asks, reopened)
+        await wait_while_kept(books.wait_for(asks, reopened), keeping)
         partition = await look_at_partition(client)
         assert (partition.allocation_count, partition.pending_ask_count, partition.invariant_violations) == (0, 0, 0)
         keeping.cancel()

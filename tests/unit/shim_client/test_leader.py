@@ -16,39 +16,60 @@ from kornel.core.client.channels import choose_address
 from kornel.core.client.connection import Connection
 from kornel.shim_client import ConnectionLost, CoreUnreachable, ShimClient, StreamReopened, leader
 from kornel.shim_client.leader import EPOCH_KEY, LEADER_KEY, SCHEDULER, LeaderChannel, split_addresses
+from kornel.shim_client.progress import RESUME_KEY
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
+from kornel.v1 import manager_pb2, manager_pb2_grpc
 from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-class SmallCore(si_pb2_grpc.SchedulerServicer, health_pb2_grpc.HealthServicer):
-    """A core that leads or stands by, as a test says. ``names``: the address that it gives while it stands by."""
+class SmallCore(si_pb2_grpc.SchedulerServicer, health_pb2_grpc.HealthServicer, manager_pb2_grpc.ManagerServiceServicer):
+    """A core that leads or stands by, as a test says. ``names``: the address that it gives while it stands by.
+    ``silent``: it takes calls without an answer, ``unanswered`` of them so far."""
 
     def __init__(self, *, leads: bool, names: str = "") -> None:
         self.leads = leads
         self.names = names
+        self.silent = False
+        self.unanswered = 0
+        self.checks = 0
         self.registrations = 0
         self.streams = 0
+        self.acknowledgements = 0
         self.epoch = 1
         self.address = ""
 
     async def Check(self, request: Any, context: Any) -> health_pb2.HealthCheckResponse:
         assert request.service == SCHEDULER
+        self.checks += 1
+        await self._keep_silent()
         if self.leads:
             context.set_trailing_metadata(((EPOCH_KEY, str(self.epoch)),))
         return health_pb2.HealthCheckResponse(status=SERVING if self.leads else NOT_SERVING)
 
     async def RegisterResourceManager(self, request: Any, context: Any) -> si.RegisterResourceManagerResponse:
         await self._check(context)
+        await self._keep_silent()
         self.registrations += 1
+        await context.send_initial_metadata(((RESUME_KEY, f"epoch-{self.epoch}"),))
         return si.RegisterResourceManagerResponse()
+
+    async def Acknowledge(self, request: Any, context: Any) -> manager_pb2.AcknowledgeResponse:
+        await self._keep_silent()
+        self.acknowledgements += 1
+        return manager_pb2.AcknowledgeResponse()
+
+    async def UnregisterResourceManager(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
 
     async def UpdateAllocation(self, requests: Any, context: Any) -> None:
         await self._check(context)
         self.streams += 1
+        await context.send_initial_metadata(((RESUME_KEY, f"epoch-{self.epoch}/0"),))
         async for _ in requests:
             await self._check(context)
 
@@ -57,6 +78,11 @@ class SmallCore(si_pb2_grpc.SchedulerServicer, health_pb2_grpc.HealthServicer):
 
     async def UpdateApplication(self, requests: Any, context: Any) -> None:
         await self.UpdateAllocation(requests, context)
+
+    async def _keep_silent(self) -> None:
+        self.unanswered += self.silent
+        while self.silent:  # noqa: ASYNC110 - the test decides
+            await asyncio.sleep(0.01)
 
     async def _check(self, context: Any) -> None:
         if not self.leads:
@@ -70,6 +96,7 @@ async def served(core: SmallCore) -> AsyncIterator[SmallCore]:
     server = grpc.aio.server()
     si_pb2_grpc.add_SchedulerServicer_to_server(core, server)
     health_pb2_grpc.add_HealthServicer_to_server(core, server)
+    manager_pb2_grpc.add_ManagerServiceServicer_to_server(core, server)
     core.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
     try:
@@ -163,3 +190,44 @@ async def test_streams_follow_the_leader(monkeypatch: pytest.MonkeyPatch) -> Non
             while two.streams < 3:  # noqa: ASYNC110 - the core counts
                 await asyncio.sleep(0.01)
         assert two.registrations == 0
+
+
+async def test_a_search_goes_on_when_another_one_finds_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks a core that no longer answers when that connection is closed, because another core leads."""
+    monkeypatch.setattr(leader, "WATCH_S", 0.02)
+    monkeypatch.setattr(leader, "ASKED_S", PATIENCE_S)
+    async with served(SmallCore(leads=True)) as one, served(SmallCore(leads=False)) as two:
+        channel = LeaderChannel((one.address, two.address), grpc.aio.insecure_channel)
+        await channel.find_leader(PATIENCE_S)
+        one.silent = True
+        searching = asyncio.create_task(channel.find_leader(PATIENCE_S))
+        await until(lambda: one.unanswered, "the search to ask the core that is silent")
+        before = two.checks
+        await until(lambda: two.checks >= before + 3, "the other core to have said that it stands by")
+        two.leads, two.epoch = True, 2
+        await asyncio.wait([searching], timeout=PATIENCE_S)
+        assert not searching.cancelled()
+        await searching
+        assert channel.address == two.address
+        await channel.close()
+        one.silent = False
+
+
+async def test_calls_fail_when_another_core_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that waits for the core that led is not cancelled, and acknowledgements go to the new leader."""
+    monkeypatch.setattr(leader, "WATCH_S", 0.02)
+    async with served(SmallCore(leads=True)) as one, served(SmallCore(leads=False)) as two:
+        async with ShimClient(f"{one.address},{two.address}", "rm-1") as client:
+            await client.register()
+            await until(lambda: one.streams == 3, "the streams to be open")
+            one.silent = True
+            client._acknowledging.set()
+            registering = asyncio.create_task(client.register())
+            await until(lambda: one.unanswered >= 2, "the core to have both calls")
+            two.leads, two.epoch = True, 2
+            await asyncio.wait([registering], timeout=PATIENCE_S)
+            assert not registering.cancelled()
+            assert isinstance(registering.exception(), CoreUnreachable)
+            await until(lambda: two.streams == 3, "the streams to be open at the other core")
+            await until(lambda: two.acknowledgements, "an acknowledgement at the other core")
+        one.silent = False
