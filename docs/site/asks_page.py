@@ -42,8 +42,8 @@ moves between them.
 _LACKING: Final = """\
 ## What a parked ask waits for
 
-Equal asks of an application wait as one group. A group that the next cycle need not try is parked, and woken when it
-gets what it waits for:
+Equal asks of an application wait as one group. A group that the next cycle need not try is parked until it may
+get what it waits for. Then the first of those who wait for the same is tried, and the next one as long as there is enough:
 """
 
 
