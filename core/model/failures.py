@@ -24,12 +24,18 @@ class FailureLog:
     def __init__(self) -> None:
         self._entries: dict[str, Failure] = {}
 
-    def note_failure(self, message: str, now_ns: int) -> None:
-        """Count *message* once more, or for the first time."""
+    def note_failure(self, message: str, now_ns: int, times: int = 1) -> None:
+        """Count *message* once more, or for the first time, or so many *times*."""
         before = self._entries.pop(message, None)
-        self._entries[message] = Failure(message, 1 if before is None else before.times + 1, now_ns)
+        self._entries[message] = Failure(message, times if before is None else before.times + times, now_ns)
         if len(self._entries) > KEPT:
             del self._entries[next(iter(self._entries))]
+
+    def copy(self) -> FailureLog:
+        """Returns a log with the same reasons."""
+        found = FailureLog()
+        found._entries = self._entries.copy()
+        return found
 
     def recent_first(self) -> tuple[Failure, ...]:
         """Returns all reasons, the most recent first."""

@@ -82,19 +82,23 @@ def turn_of_group(group: AskGroup) -> tuple[int, ...]:
 class WaitingRoom:
     """The groups and reservations that wait for room for asks of one shape."""
 
-    __slots__ = ("_key_of", "at_once", "awake", "branches", "groups", "shape")
+    __slots__ = ("_key_of", "at_once", "awake", "branches", "chances", "groups", "last_chance_ns", "shape")
 
     def __init__(self, shape: Shape, key_of: TurnKey) -> None:
         self._key_of = key_of
         self.shape: Final = shape
         self.at_once: dict[AskGroup | Reservation, None] = {}
         """The waiters who are all woken when there may be room: reservations, gangs, groups whose tries are counted."""
-        self.groups: dict[AskGroup, None] = {}
-        """The others, who take turns."""
+        self.groups: dict[AskGroup, int] = {}
+        """The others, who take turns, each with ``chances`` as it was when it came."""
         self.branches: dict[Queue, Branch] = {}
         """The places of those who take turns, by queue on the path of any of them."""
         self.awake = False
         """Tells whether the first of ``groups`` is tried in its turn."""
+        self.chances = 0
+        """The number of times that it was woken and went to sleep again before all in it were served."""
+        self.last_chance_ns = 0
+        """The time when it last went to sleep again."""
 
     def __len__(self) -> int:
         return len(self.at_once) + len(self.groups)
@@ -105,7 +109,7 @@ class WaitingRoom:
     def enter_group(self, group: AskGroup) -> None:
         """Add *group*, which takes its turn among the others."""
         application = group.application
-        self.groups[group] = None
+        self.groups[group] = self.chances
         leaf = self._branch_of(application.queue)
         waiting = leaf.groups.get(application)
         if waiting is None:
@@ -114,6 +118,19 @@ class WaitingRoom:
         else:
             leaf.groups[application] = (*waiting, group)
         self.review_rank(application)
+
+    def fall_asleep(self, now_ns: int) -> bool:
+        """Try nobody until the next time that it is woken. Returns whether it was awake."""
+        if not self.awake:
+            return False
+        self.awake = False
+        self.chances += 1
+        self.last_chance_ns = now_ns
+        return True
+
+    def chances_of(self, group: AskGroup) -> int:
+        """Returns how often *group*, which is here, could have been served, and others were instead."""
+        return self.chances - self.groups.get(group, self.chances)
 
     def discard(self, waiter: AskGroup | Reservation) -> None:
         """Remove *waiter* if it is there."""

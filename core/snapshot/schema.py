@@ -403,7 +403,7 @@ MODEL: Final = (
     Kept(Failure, "message times last_ns"),
     Kept(FailureLog, "_entries"),
     Kept(GroupOrder, "_entries groups"),
-    Kept(WaitingRoom, "_key_of at_once awake branches groups shape"),
+    Kept(WaitingRoom, "_key_of at_once awake branches chances groups last_chance_ns shape"),
     Kept(Branch, "counts groups order ranks"),
     Kept(KeyedHeap, "_entries _key_of _pushes marked members"),
     Kept(Counted, "capacity free held"),

@@ -164,7 +164,7 @@ def set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: in
         hold_back(group.application, gate)
     elif gate is not None:
         room = gate.parked.get(group.shape)
-        others_wait = room is not None and room.awake
+        others_wait = room is not None and room.fall_asleep(now_ns)
         if isinstance(gate, Queue):
             park_below_quota(group, group.shape, gate)
         else:

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from kornel.core.domain.ask_places import WaitsFor
 from kornel.core.domain.reasons import Outcome, Unschedulable
-from kornel.core.model.allocations import Allocation
-from kornel.core.model.failures import FailureLog
+from kornel.core.model.allocations import Allocation, AskGroup
+from kornel.core.model.failures import Failure, FailureLog
+from kornel.core.model.waiting_rooms import WaitingRoom
 
 _BY_LIMIT: Final[Mapping[Unschedulable, str]] = MappingProxyType(
     {Unschedulable.USER_QUOTA: "Not enough user quota", Unschedulable.QUEUE_QUOTA: "Not enough queue quota"}
@@ -56,6 +58,35 @@ def note_failure(ask: Allocation, message: str, now_ns: int) -> None:
     if ask.failures is None:
         ask.failures = FailureLog()
     ask.failures.note_failure(message, now_ns)
+
+
+def note_chances(group: AskGroup, room: WaitingRoom) -> None:
+    """Notes for the first ask of *group*, which leaves *room*, how often it could have been served, and others were
+    instead."""
+    times = room.chances_of(group)
+    if times:
+        ask = group.first_ask()
+        if ask.failures is None:
+            ask.failures = FailureLog()
+        ask.failures.note_failure(_describe_lack(group), room.last_chance_ns, times)
+
+
+def failures_of(ask: Allocation) -> tuple[Failure, ...]:
+    """Returns the reasons why *ask* was not placed, the most recent first, with the chances that others took."""
+    log, group = ask.failures, ask.group
+    room = None if group is None else group.parked_at
+    if group is not None and isinstance(room, WaitingRoom) and room.chances_of(group) and group.first_ask() is ask:
+        log = FailureLog() if log is None else log.copy()
+        log.note_failure(_describe_lack(group), room.last_chance_ns, room.chances_of(group))
+    return () if log is None else log.recent_first()
+
+
+def _describe_lack(group: AskGroup) -> str:
+    """Returns the sentence for what *group* waits for in a room where it takes its turn."""
+    if group.waits_for is WaitsFor.ROOM:
+        return describe_lack_of_room(group.first_ask())
+    by_user = group.waits_for is WaitsFor.USER_LIMIT
+    return _BY_LIMIT[Unschedulable.USER_QUOTA if by_user else Unschedulable.QUEUE_QUOTA]
 
 
 def describe_lack_of_room(ask: Allocation) -> str:

@@ -35,6 +35,7 @@ from kornel.core.model.users import Account
 from kornel.core.model.waiting_rooms import WaitingRoom
 from kornel.core.partition.gangs.gang_record import GangRoom
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import failing
 from kornel.core.policies.application_order import application_key, application_turn_key, newcomer_key
 from kornel.core.policies.queue_order import queue_turn_key
 
@@ -223,7 +224,7 @@ def find_no_room(state: PartitionState, shape: Shape) -> WaitingRoom:
     this shape searches the nodes until one of them gains room (:func:`wake_for_node`)."""
     shape.no_room = True
     room = _room_for(state.no_room, shape)
-    room.awake = False
+    room.fall_asleep(state.callbacks.now_ns)
     return room
 
 
@@ -334,6 +335,8 @@ def leave_room(waiter: AskGroup | Reservation) -> Room | WaitingRoom | None:
     room = waiter.parked_at
     if room is not None:
         if isinstance(room, WaitingRoom):
+            if isinstance(waiter, AskGroup) and waiter.size:
+                failing.note_chances(waiter, room)
             room.discard(waiter)
         else:
             room.pop(waiter, None)

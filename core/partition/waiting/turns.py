@@ -76,10 +76,9 @@ def _awake_rooms(state: PartitionState) -> list[WaitingRoom]:
     found = {room: gate for room, gate in awake.items() if room.awake and room.groups and _is_open(state, room, gate)}
     if len(found) < len(awake):
         for room in awake:
-            room.awake = False
+            if room not in found:
+                room.fall_asleep(state.callbacks.now_ns)
         awake.clear()
-        for room in found:
-            room.awake = True
         awake.update(found)
     return list(found)
 

@@ -321,10 +321,10 @@ def _wake_in_turn(
     room.awake = True
     state.awake[room] = limit
     if state.root.claims:
-        _wake_heirs(room)
+        _wake_more_important(room)
 
 
-def _wake_heirs(room: WaitingRoom) -> None:
+def _wake_more_important(room: WaitingRoom) -> None:
     """Wakes those in *room* who come before one who has preempted in their leaf: they may take over the claim, and find
     room where others find none."""
     for leaf in [queue for queue in room.branches if queue.claimants]:

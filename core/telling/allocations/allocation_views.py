@@ -14,6 +14,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import ForeignLoad, Node
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import failing
 
 Tags = tuple[tuple[str, str], ...]
 
@@ -92,7 +93,7 @@ def most_kept(live: int) -> int:
 def ask_view(pending: Allocation) -> AskView:
     """Shows an ask that has not been placed."""
     spec, group, reservation = pending.spec, pending.group, pending.reservation
-    failures = () if pending.failures is None else pending.failures.recent_first()
+    failures = failing.failures_of(pending)
     return AskView(
         spec,
         pending.created_ns,

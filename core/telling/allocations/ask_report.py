@@ -11,6 +11,7 @@ from kornel.core.model.applications import Application
 from kornel.core.partition.asks import finding
 from kornel.core.partition.history.recent_victims import RecentVictim
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import failing
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.queue_order import queue_key
 from kornel.core.preemption.foresight import PreemptionOutlook, PreemptionVerdict
@@ -55,7 +56,7 @@ def explain_work(state: PartitionState, index: ReadingIndex, name: str, now_ns: 
 def ask_standing(ask: Allocation) -> AskReport:
     """Returns where *ask* waits and why its attempts failed, at constant cost, without a search for blockers."""
     stands, node_id = _describe_standing(ask)
-    failures = () if ask.failures is None else ask.failures.recent_first()
+    failures = failing.failures_of(ask)
     return AskReport(
         ask.spec.key,
         ask.application.application_id,

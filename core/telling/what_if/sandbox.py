@@ -33,6 +33,7 @@ from kornel.core.model.gang_units import GangUnit, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
+from kornel.core.model.waiting_rooms import WaitingRoom
 from kornel.core.partition import lifecycle
 from kornel.core.partition.asks import finding, moves, savings
 from kornel.core.partition.asks.reservations import end_reservation, reserve_node
@@ -169,6 +170,9 @@ class Sandbox:
         for group in application.groups.values():
             self.journal.keep_record(group)
             self.journal.keep_record(group.shape)
+            room = group.parked_at
+            if isinstance(room, WaitingRoom) and room.chances_of(group):
+                self.journal.keep_record(group.first_ask())  # Its log is added to when the group leaves the room.
 
     def _keep_ask(self, ask: Allocation) -> None:
         if ask in self._moving:
