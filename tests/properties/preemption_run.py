@@ -330,7 +330,9 @@ class Run(Course):
         kept = {
             key: where
             for key, where in kept.items()
-            if key in claims or key == ask.key or not (key in every and guarantee.is_lent(books, every[key], ask))
+            if key == ask.key
+            or (key in claims and not _has_passed(every.get(key), ask, after))
+            or not (key in every and (key in claims or guarantee.is_lent(books, every[key], ask)))
         }
         seen = books.seen(claims, kept)
         if not fits(ask.amounts, lambda t: books.free(node, t)):
@@ -431,3 +433,11 @@ class Run(Course):
 
 def _resources(amounts: Iterable[tuple[str, int]] | object) -> Resources:
     return Resources(dict(amounts))  # type: ignore[call-overload]
+
+
+def _has_passed(holder: Task | None, ask: Task, after: Books) -> bool:
+    """Tells whether *ask* may have taken its part of the claim of *holder*, which is less important and of the same
+    leaf, and has no firm claim any more (preemption.md B.7)."""
+    if holder is None or holder.key in after.claims:
+        return False
+    return holder.queue == ask.queue and ask.priority > holder.priority
