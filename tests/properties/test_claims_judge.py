@@ -321,8 +321,8 @@ def test_a_planted_fault_is_found(plant: Callable[[pytest.MonkeyPatch], None], m
 
 @pytest.fixture(scope="module")
 def sound() -> list[set[str]]:
-    """Returns what is found in 600 worlds where no fault is planted."""
-    return [play(number) for number in range(600)]
+    """Returns what is found in 120 worlds where no fault is planted."""
+    return [play(number) for number in range(120)]
 
 
 @pytest.mark.long
@@ -330,6 +330,6 @@ def sound() -> list[set[str]]:
 def test_planted_faults_are_found_often(
     plant: Callable[[pytest.MonkeyPatch], None], sound: list[set[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each shows in at least 20 of 600 worlds."""
+    """Each shows in at least one world of thirty."""
     plant(monkeypatch)
-    assert sum(bool(play(number) - before) for number, before in enumerate(sound)) >= 20
+    assert sum(bool(play(number) - before) for number, before in enumerate(sound)) >= 4

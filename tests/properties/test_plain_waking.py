@@ -20,13 +20,13 @@ from tests.scenarios.language import load
 from tests.scenarios.test_scenarios import FILES
 
 WORLDS: Final = 200
-PARTS: Final = 50
+PARTS: Final = 4
 WORLDS_THAT_DIFFER: Final = frozenset(
     {1, 11, 14, 26, 34, 55, 59, 63, 80, 85, 108, 111, 113, 120, 127, 136, 171, 176, 194, 199}
 )
 MOST: Final = 30
-"""The most worlds of one part that may differ, of those that are not listed. A tenth does so today, most of them because
-an ask that is tried at a gain does not wait at a limit meanwhile, and so does not begin to save there."""
+"""The most worlds of one part that may differ, of those that are not listed. A tenth does so today, most of them
+because an ask that is tried at a gain does not wait at a limit meanwhile, and so does not begin to save there."""
 EPISODES: Final = 20
 STEPS: Final = 100
 EPISODES_THAT_DIFFER: Final = frozenset({19})
