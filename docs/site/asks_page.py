@@ -43,7 +43,8 @@ _LACKING: Final = """\
 ## What a parked ask waits for
 
 Equal asks of an application wait as one group. A group that the next cycle need not try is parked until it may
-get what it waits for. Then the first of those who wait for the same is tried, and the next one as long as there is enough:
+get what it waits for. Then the first of those who wait for the same is tried, and the next one as long as there is
+enough:
 """
 
 
