@@ -34,9 +34,10 @@ CHANGING = (
     (re.compile(r"\b(nightly-worker|notes-kernel|shop-server)-\d+(?:\.r\d+)?"), r"\1-N"),
     (re.compile(r"\bworker-[0-3]\b"), "worker-N"),
     (re.compile(r"anonymous@\S+"), "SOMEBODY"),
+    (re.compile(r"\b\d+x(?=  )"), "SOME TIMES"),
     (re.compile(r" {2,}"), "  "),
 )
-"""What is another time, another name or another width with each run."""
+"""What is another time, another count of tries, another name or another width with each run."""
 
 
 def environment(address: str) -> dict[str, str]:
