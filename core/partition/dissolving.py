@@ -28,6 +28,7 @@ def take_apart(state: PartitionState) -> Iterator[None]:
     state.reservations.clear()
     state.waiting_for_domain.clear()
     state.awake.clear()
+    state.touched.clear()
     state.no_room.clear()
     while state.requests:
         _release_request(state.requests.popitem()[1])
