@@ -7,6 +7,8 @@ asks for, and nobody else has to leave for it; the former holder saves the rest 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import NO_VICTIMS, Allocation, Reservation
@@ -20,6 +22,7 @@ from kornel.core.preemption.attempts import may_ever_preempt
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.plan import PreemptionPlan
+from kornel.core.preemption.walk import Candidate, Effects, Walk
 
 
 def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> Reservation | None:
@@ -100,19 +103,20 @@ def _choose_victims(claim: Reservation, ask: Allocation) -> dict[str, Allocation
     assert node.claims is not None, "a reservation has a claim"
     room = node.claims.room_of(claim, node.free)
     lacks = {t: amount - room[t] for t, amount in ask.shape.pairs if amount > room[t]}
-    here = [victim for victim in claim.ask.victims.values() if victim.node is node]
-    taken: list[Allocation] = []
-    for victim in here:
-        if any(lacks.get(t, 0) > 0 for t, _ in victim.shape.pairs):
-            taken.append(victim)
-            for t, amount in victim.shape.pairs:
-                lacks[t] = lacks.get(t, 0) - amount
-    for victim in reversed(taken.copy()):
-        if all(lacks[t] + amount <= 0 for t, amount in victim.shape.pairs):
-            taken.remove(victim)
-            for t, amount in victim.shape.pairs:
-                lacks[t] += amount
-    return {key: victim for key, victim in claim.ask.victims.items() if victim in taken or victim.node is not node}
+    needs = {t: number for number, t in enumerate(lacks)}
+    walk = Walk(list(lacks.values()), [])
+    walk.take_from(_list_candidates(claim, needs))
+    taken = {victim[3] for victim in walk.give_back()}
+    return {key: victim for key, victim in claim.ask.victims.items() if key in taken or victim.node is not node}
+
+
+def _list_candidates(claim: Reservation, needs: dict[int, int]) -> Iterator[Candidate]:
+    """Yields the victims of *claim* on its node, in the order in which they were chosen. *needs*: the number of each
+    need, by type."""
+    for key, victim in claim.ask.victims.items():
+        if victim.node is claim.node:
+            gains = tuple([(needs[t], amount) for t, amount in victim.shape.pairs if t in needs])
+            yield 0, 0, 0, key, victim, Effects(gains, (), tuple([need for need, _ in gains]))
 
 
 def _subtract(pairs: Pairs, other: Pairs) -> Pairs:
