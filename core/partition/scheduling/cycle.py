@@ -14,7 +14,6 @@ from kornel.core.domain.reasons import Unschedulable
 from kornel.core.model.allocations import AskGroup
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
-from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import finding
 from kornel.core.partition.books.fair_terms import advance_fair_terms
 from kornel.core.partition.gangs import approval, replacement, timeouts
@@ -33,8 +32,7 @@ from kornel.core.partition.waiting import backoff, dependence, failing
 from kornel.core.partition.waiting.rooms import (
     hold_back,
     note_short,
-    park_below_limit,
-    park_below_quota,
+    park_below,
     park_for_domain,
     park_for_node,
     park_without_node,
@@ -165,10 +163,7 @@ def set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: in
     elif gate is not None:
         room = gate.parked.get(group.shape)
         others_wait = room is not None and room.fall_asleep(now_ns)
-        if isinstance(gate, Queue):
-            park_below_quota(group, group.shape, gate)
-        else:
-            park_below_limit(group, group.shape, gate)
+        park_below(group, group.shape, gate)
         note_short(state, gate, (group.shape,))
         if others_wait:
             wake_others(state, gate, group.shape)

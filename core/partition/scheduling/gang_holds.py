@@ -27,7 +27,7 @@ from kornel.core.partition.scheduling.gang_places import (
 )
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import covers_minimum
-from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota
+from kornel.core.partition.waiting.rooms import park_below
 from kornel.core.preemption import slices
 
 MOST_AT_ONCE: Final = 64
@@ -155,7 +155,6 @@ def _wait_below(state: PartitionState, members: Sequence[Allocation], limited: N
     waiter = members[0].reservation
     if waiter is None or waiter.parked_at is not None:
         return
-    if limited.account is not None and limited.reason is Unschedulable.USER_QUOTA:
-        park_below_limit(waiter, shape_together(state, members), limited.account)
-    elif limited.queue is not None and limited.reason is Unschedulable.QUEUE_QUOTA:
-        park_below_quota(waiter, shape_together(state, members), limited.queue)
+    gate = limited.account or limited.queue
+    if gate is not None and limited.reason in (Unschedulable.USER_QUOTA, Unschedulable.QUEUE_QUOTA):
+        park_below(waiter, shape_together(state, members), gate)

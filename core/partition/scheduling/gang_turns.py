@@ -30,8 +30,7 @@ from kornel.core.partition.waiting.rooms import (
     activate_group,
     hold_back,
     note_short,
-    park_below_limit,
-    park_below_quota,
+    park_below,
     park_for_members,
     park_without_places,
 )
@@ -85,14 +84,10 @@ def set_gang_aside(
     gate = why.account or why.queue
     if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
         hold_back(unit.application, gate)
-    elif why.account is not None:
+    elif gate is not None:
         together = shape_together(state, members)
-        park_below_limit(unit, together, why.account)
-        note_short(state, why.account, (together,))
-    elif why.queue is not None:
-        together = shape_together(state, members)
-        park_below_quota(unit, together, why.queue)
-        note_short(state, why.queue, (together,))
+        park_below(unit, together, gate)
+        note_short(state, gate, (together,))
     else:
         demand, _ = demand_of(members)
         room = state.gangs.rooms.get(demand)

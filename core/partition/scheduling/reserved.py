@@ -20,7 +20,7 @@ from kornel.core.partition.asks.savings import could_ever_hold
 from kornel.core.partition.scheduling import gang_holds, loans, vetting
 from kornel.core.partition.scheduling.reserving import Turns, keep_room
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota, park_for_domain, park_without_node
+from kornel.core.partition.waiting.rooms import park_below, park_for_domain, park_without_node
 from kornel.core.partition.waiting.waking import lends_room
 from kornel.core.policies.claim_order import comes_before
 from kornel.core.preemption import slices
@@ -160,10 +160,9 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
             return
     if slices.serve_reserved(state, reservation, limited, now_ns):
         return
-    if limited is not None and limited.account is not None:
-        park_below_limit(reservation, ask.shape, limited.account)
-    elif limited is not None and limited.queue is not None:
-        park_below_quota(reservation, ask.shape, limited.queue)
+    gate = None if limited is None else limited.account or limited.queue
+    if gate is not None:
+        park_below(reservation, ask.shape, gate)
     elif ask.refused is not None:
         vetting.refused_everywhere(state, ask, now_ns)
     elif isinstance(other, NotPlaced) and other.reason is Unschedulable.NO_FITTING_DOMAIN:

@@ -126,16 +126,11 @@ def stop_offering(application: Application) -> None:
         retract_group(group)
 
 
-def park_below_quota(waiter: AskGroup | Reservation, shape: Shape, queue: Queue) -> None:
-    """Parks *waiter* until *queue* has room for *shape* under its max."""
-    _park_in_turn(waiter, _room_for(queue.parked, shape), WaitsFor.QUOTA)
-    if isinstance(waiter, AskGroup):
-        lend_nothing(waiter)
-
-
-def park_below_limit(waiter: AskGroup | Reservation, shape: Shape, account: Account) -> None:
-    """Parks *waiter* until the user or group of *account* may hold *shape*."""
-    _park_in_turn(waiter, _room_for(account.parked, shape), WaitsFor.USER_LIMIT)
+def park_below(waiter: AskGroup | Reservation, shape: Shape, limit: Gate) -> None:
+    """Parks *waiter* until there is room for *shape* under the max of a queue, or under the limit of a user or
+    group."""
+    lacking = WaitsFor.QUOTA if isinstance(limit, Queue) else WaitsFor.USER_LIMIT
+    _park_waiter(waiter, _room_for(limit.parked, shape), lacking)
     if isinstance(waiter, AskGroup):
         lend_nothing(waiter)
 
@@ -214,7 +209,7 @@ def offer_slot(gate: Gate, leaf: Queue) -> None:
 
 def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, shape: Shape) -> None:
     """Parks *waiter* until a node that can hold *shape* gains room."""
-    _park_in_turn(waiter, find_no_room(state, shape), WaitsFor.ROOM)
+    _park_waiter(waiter, find_no_room(state, shape), WaitsFor.ROOM)
     if not shape.has_holder and isinstance(waiter, AskGroup) and not _some_node_holds(state, shape):
         lend_nothing(waiter)
 
@@ -286,11 +281,18 @@ def _park_for_back_off(group: AskGroup) -> None:
     _park_waiter(group, application.backoff_room, WaitsFor.BACK_OFF)
 
 
-def _park_waiter(waiter: AskGroup | Reservation, room: Room, lacking: WaitsFor) -> None:
+def _park_waiter(waiter: AskGroup | Reservation, room: Room | WaitingRoom, lacking: WaitsFor) -> None:
     if isinstance(waiter, AskGroup):
         retract_group(waiter)
         waiter.waits_for = lacking
-    room[waiter] = None
+    if not isinstance(room, WaitingRoom):
+        room[waiter] = None
+    else:
+        room.awake = False  # Whoever is in it lacks the same, and need not be tried.
+        if isinstance(waiter, AskGroup) and _takes_turn(waiter, lacking):
+            room.enter_group(waiter)
+        else:
+            room.at_once[waiter] = None
     waiter.parked_at = room
 
 
@@ -299,19 +301,6 @@ def _room_for(rooms: dict[Shape, WaitingRoom], shape: Shape) -> WaitingRoom:
     if room is None:
         room = rooms[shape] = WaitingRoom(shape, turn_key)
     return room
-
-
-def _park_in_turn(waiter: AskGroup | Reservation, room: WaitingRoom, lacking: WaitsFor) -> None:
-    """Parks *waiter*, which was tried and lacks what *room* is about, as those in it do therefore."""
-    room.awake = False
-    if isinstance(waiter, AskGroup) and _takes_turn(waiter, lacking):
-        retract_group(waiter)
-        waiter.waits_for = lacking
-        room.enter_group(waiter)
-        waiter.parked_at = room
-        return
-    _park_waiter(waiter, room.at_once, lacking)
-    waiter.parked_at = room
 
 
 def _takes_turn(group: AskGroup, lacking: WaitsFor) -> bool:

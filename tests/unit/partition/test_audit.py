@@ -12,7 +12,7 @@ from kornel.core.model.allocations import identity_of
 from kornel.core.model.users import Account, AccountKind
 from kornel.core.partition.books import audit
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.rooms import hold_back, park_below_limit
+from kornel.core.partition.waiting.rooms import hold_back, park_below
 from tests.scenarios.stage import Stage
 
 Damage = Callable[[PartitionState], object]
@@ -37,7 +37,7 @@ def _account(state: PartitionState) -> Account:
 
 def _park_without_need(state: PartitionState) -> None:
     (group,) = state.applications["app1"].groups.values()
-    park_below_limit(group, group.shape, _account(state))
+    park_below(group, group.shape, _account(state))
     _account(state).used[0] -= 1000
 
 
