@@ -25,7 +25,7 @@ class FailureLog:
         self._entries: dict[str, Failure] = {}
 
     def note_failure(self, message: str, now_ns: int, times: int = 1) -> None:
-        """Count *message* once more, or for the first time, or so many *times*."""
+        """Count *message* so many *times* more."""
         before = self._entries.pop(message, None)
         self._entries[message] = Failure(message, times if before is None else before.times + times, now_ns)
         if len(self._entries) > KEPT:

@@ -53,11 +53,11 @@ _PREEMPTION: Final[Mapping[Outcome, str]] = MappingProxyType(
 _NS_PER_S: Final = 10**9
 
 
-def note_failure(ask: Allocation, message: str, now_ns: int) -> None:
-    """Notes that *ask* was tried and not placed because of *message*."""
+def note_failure(ask: Allocation, message: str, now_ns: int, times: int = 1) -> None:
+    """Notes that *ask* was not placed because of *message*, so many *times*."""
     if ask.failures is None:
         ask.failures = FailureLog()
-    ask.failures.note_failure(message, now_ns)
+    ask.failures.note_failure(message, now_ns, times)
 
 
 def note_chances(group: AskGroup, room: WaitingRoom) -> None:
@@ -65,10 +65,7 @@ def note_chances(group: AskGroup, room: WaitingRoom) -> None:
     instead."""
     times = room.chances_of(group)
     if times:
-        ask = group.first_ask()
-        if ask.failures is None:
-            ask.failures = FailureLog()
-        ask.failures.note_failure(_describe_lack(group), room.last_chance_ns, times)
+        note_failure(group.first_ask(), _describe_lack(group), room.last_chance_ns, times)
 
 
 def failures_of(ask: Allocation) -> tuple[Failure, ...]:
