@@ -301,10 +301,9 @@ class Queue:
 
     def mark_turn(self) -> None:
         """Note that its place among its siblings may have changed, where it is tried and where it waits."""
-        if self.siblings is not None:
-            self.siblings.mark_changed(self)
         parent = self.parent
         if parent is not None:
+            parent.order.mark_changed(self)
             for room in self.rooms:
                 room.mark_changed(self, parent)
 

@@ -40,9 +40,8 @@ def book_pending(ask: Allocation) -> None:
         siblings = queue.siblings
         if siblings is not None and queue in siblings.members:
             siblings.marked[queue] = None
-        if siblings is not None:
-            for room in queue.rooms:
-                room.mark_changed(queue, queue.parent)  # type: ignore[arg-type]
+        if queue.rooms:
+            queue.mark_turn()
 
 
 def _remove_ask(ask: Allocation) -> None:
@@ -178,8 +177,8 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
     order = leaf.order
     if application in order.members:
         order.marked[application] = None
-    for room in application.rooms:
-        room.mark_changed(application, leaf)
+    if application.rooms:
+        application.mark_turn()
     for queue in leaf.lineage():
         pending, used = queue.pending, queue.used
         for t, amount in pairs:
@@ -189,9 +188,8 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
         siblings = queue.siblings
         if siblings is not None and queue in siblings.members:
             siblings.marked[queue] = None
-        if siblings is not None:
-            for room in queue.rooms:
-                room.mark_changed(queue, queue.parent)  # type: ignore[arg-type]
+        if queue.rooms:
+            queue.mark_turn()
 
 
 def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
