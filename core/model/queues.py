@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kornel.core.model.applications import Application
     from kornel.core.model.waiting_rooms import WaitingRoom
 
-Number = TypeVar("Number", int, float)
-
 
 @dataclass(frozen=True, slots=True)
 class DynamicTerms:
@@ -54,54 +52,12 @@ class Queue:
     """
 
     __slots__ = (
-        "_guaranteed_below",
-        "_lineage",
-        "_priorities",
-        "_ranks",
-        "accounts",
-        "admin_acl",
-        "allocating",
-        "applications",
-        "ceilings",
-        "children",
-        "claimants",
-        "claimed",
-        "claims",
-        "counted",
-        "depth",
-        "draining",
-        "dynamic_terms",
-        "fair_max",
-        "fair_terms",
-        "guaranteed",
-        "held_back",
-        "leaf",
-        "limits",
-        "managed",
-        "max",
-        "max_applications",
-        "name",
-        "newcomers",
-        "order",
-        "parent",
-        "parked",
-        "path",
-        "pending",
-        "preempted_count",
-        "preempted_total",
-        "preempting",
-        "priority",
-        "properties",
-        "rank",
-        "rooms",
-        "running",
-        "saved",
-        "saving",
-        "siblings",
-        "submit_acl",
-        "used",
-        "waiting",
-        "with_due",
+        "_guaranteed_below", "_lineage", "_priorities", "_ranks", "accounts", "admin_acl", "allocating", "applications",
+        "ceilings", "children", "claimants", "claimed", "claims", "counted", "depth", "draining", "dynamic_terms",
+        "fair_max", "fair_terms", "guaranteed", "held_back", "leaf", "limits", "managed", "max", "max_applications",
+        "name", "newcomers", "order", "parent", "parked", "path", "pending", "preempted_count", "preempted_total",
+        "preempting", "priority", "properties", "rank", "rooms", "running", "saved", "saving", "siblings", "submit_acl",
+        "used", "waiting", "with_due",
     )  # fmt: skip
 
     def __init__(
@@ -317,7 +273,7 @@ class Queue:
         elif now == NOTHING_WAITS and counts.get(before, 0) > 1:
             counts[before] -= 1
         else:
-            _exchange_priority(counts, before, now)
+            exchange_priority(counts, before, now)
             self._refresh_shown()
 
     def update_rank(self, before: float, now: float) -> None:
@@ -329,7 +285,7 @@ class Queue:
         elif now == NOTHING_WAITS and counts.get(before, 0) > 1:
             counts[before] -= 1
         else:
-            _exchange_priority(counts, before, now)
+            exchange_priority(counts, before, now)
             self._refresh_rank()
 
     def refresh_priorities(self) -> None:
@@ -370,7 +326,10 @@ class Queue:
         return self.expose_priority((priority,)) + rank - priority
 
 
-def _exchange_priority(counts: dict[Number, int], before: Number, now: Number) -> None:
+Number = TypeVar("Number", int, float)
+
+
+def exchange_priority(counts: dict[Number, int], before: Number, now: Number) -> None:
     """Replaces one *before* by one *now* in *counts*, in which nothing is not counted."""
     if now != NOTHING_WAITS:
         counts[now] = counts.get(now, 0) + 1

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.keyed_heap import KeyedHeap
+from kornel.core.model.queues import exchange_priority
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import AskGroup, Reservation
@@ -47,25 +48,19 @@ class Branch:
         return groups[0] if len(groups) == 1 else min(groups, key=turn_of_group)
 
     def set_rank(self, member: Queue | Application, rank: float) -> bool:
-        """Change the rank of *member* to *rank*; with ``NOTHING_WAITS``, remove it. Returns whether the rank of the
-        queue itself may have changed."""
+        """Change the rank of *member* to *rank*; with ``NOTHING_WAITS``, remove it. Returns whether it had another
+        one."""
         before = self.ranks.get(member, NOTHING_WAITS)
         if rank == before:
             return False
-        counts = self.counts
         if rank == NOTHING_WAITS:
             del self.ranks[member]
             self.order.discard(member)
         else:
             self.ranks[member] = rank
             self.order.add(member)
-            counts[rank] = counts.get(rank, 0) + 1
-        if before != NOTHING_WAITS:
-            counts[before] -= 1
-            if not counts[before]:
-                del counts[before]
-                return True
-        return rank != NOTHING_WAITS and counts[rank] == 1
+        exchange_priority(self.counts, before, rank)
+        return True
 
 
 def is_asleep(group: AskGroup) -> bool:
@@ -176,17 +171,11 @@ class WaitingRoom:
             return
         del branch.groups[application]
         application.rooms = tuple(room for room in application.rooms if room is not self)
-        changed = branch.set_rank(application, NOTHING_WAITS)
-        for below, above in pairwise(leaf.lineage()):
-            if self.branches[below].ranks:
-                if changed:
-                    self.refresh_rank(below)
+        branch.set_rank(application, NOTHING_WAITS)
+        for queue in leaf.lineage():
+            if self.branches[queue].ranks:
+                self.refresh_rank(queue)
                 return
-            self._drop_branch(below)
-            changed = self.branches[above].set_rank(below, NOTHING_WAITS)
-        root = leaf.lineage()[-1]
-        if not self.branches[root].ranks:
-            self._drop_branch(root)
-
-    def _drop_branch(self, queue: Queue) -> None:
-        del self.branches[queue], queue.rooms[self]
+            del self.branches[queue], queue.rooms[self]
+            if queue.parent is not None:
+                self.branches[queue.parent].set_rank(queue, NOTHING_WAITS)
