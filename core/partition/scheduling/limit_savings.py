@@ -221,11 +221,11 @@ def _is_in_turn(state: PartitionState, ask: Allocation, pairs: Pairs, limit: Que
 def _comes_later(state: PartitionState, ask: Allocation, limit: Queue | Account) -> bool:
     """Tells whether the cycle is about to try asks below *limit* that are to be served before *ask* because of a
     smaller share."""
-    leaf, application = ask.queue, ask.application
+    leaf, application, rooms = ask.queue, ask.application, turns.open_rooms(state)
     if leaf.properties.sort_policy is SortPolicy.FAIR:
         share = usage_shares(application)
         by_priority, rank = leaf.properties.sort_by_priority, ask.turn_priority
-        for other, other_rank in turns.offered_below(state, leaf):
+        for other, other_rank in turns.offered_below(leaf, rooms):
             if not (by_priority and rank > other_rank) and usage_shares(other) < share:
                 return True
     top = limit if isinstance(limit, Queue) else limit.queue
@@ -233,7 +233,7 @@ def _comes_later(state: PartitionState, ask: Allocation, limit: Queue | Account)
         if queue is top:
             break
         share_of_queue, rank = fair_share(queue), rank_below(ask, parent)
-        for sibling, sibling_rank in turns.offered_below(state, parent):
+        for sibling, sibling_rank in turns.offered_below(parent, rooms):
             first = parent.properties.sort_by_priority and rank > sibling_rank
             if not first and fair_share(sibling) < share_of_queue:
                 return True

@@ -85,12 +85,12 @@ def _marks(state: PartitionState) -> tuple[int, int, int]:
 def is_outranked(state: PartitionState, ask: Allocation, *, within_leaf: bool = False) -> bool:
     """Tells whether the cycle is about to try somebody, *within_leaf* or anywhere, who comes before *ask*, so that it
     has to wait for its turn."""
-    application = ask.application
-    if turns.rank_of(state, application) > ask.turn_priority:
+    application, rooms = ask.application, turns.open_rooms(state)
+    if turns.rank_of(application, rooms) > ask.turn_priority:
         return True
     below: Application | Queue = application
     for queue in ask.queue.lineage()[: 1 if within_leaf else None]:
-        first, rank = turns.first_offered(state, queue)
+        first, rank = turns.first_offered(queue, rooms)
         if queue.properties.sort_by_priority and first is not below and rank > rank_below(ask, queue):
             return True
         below = queue

@@ -19,7 +19,7 @@ def first_group(state: PartitionState) -> AskGroup | None:
     """Returns the group whose turn it is: starting at the root, always the best child, then the best application, then
     its first group. One that waits in a room that is awake is offered to the cycle now."""
     while True:
-        rooms = _awake_rooms(state)
+        rooms = open_rooms(state)
         queue = state.root
         branches = _branches_of(rooms, queue)
         while not queue.leaf:
@@ -43,24 +43,25 @@ def first_group(state: PartitionState) -> AskGroup | None:
             return group
 
 
-def rank_of(state: PartitionState, application: Application) -> float:
-    """Returns the rank of *application* among those that are offered or wait in rooms that are awake."""
-    branches = _branches_of(_awake_rooms(state), application.queue)
+def rank_of(application: Application, rooms: list[WaitingRoom]) -> float:
+    """Returns the rank of *application* among those that are offered or wait in *rooms* that are awake."""
+    branches = _branches_of(rooms, application.queue)
     return max([application.rank, *(branch.ranks[application] for branch in branches if application in branch.ranks)])
 
 
-def offered_below(state: PartitionState, queue: Queue) -> Iterator[tuple[Any, float]]:
-    """Yields the children (or applications) of *queue* with somebody to try, each with its rank; one that has waiters
-    of several rooms may come again with another rank."""
+def offered_below(queue: Queue, rooms: list[WaitingRoom]) -> Iterator[tuple[Any, float]]:
+    """Yields the children (or applications) of *queue* with somebody to try, who is offered or waits in *rooms* that
+    are awake, each with its rank; one that has waiters of several rooms may come again with another rank."""
     for member in queue.order:
         yield member, member.rank
-    for branch in _branches_of(_awake_rooms(state), queue):
+    for branch in _branches_of(rooms, queue):
         yield from branch.ranks.items()
 
 
-def first_offered(state: PartitionState, queue: Queue) -> tuple[Any, float]:
-    """Returns the child (or application) of *queue* whose turn is first, with its rank; ``None`` if there is none."""
-    branches = _branches_of(_awake_rooms(state), queue)
+def first_offered(queue: Queue, rooms: list[WaitingRoom]) -> tuple[Any, float]:
+    """Returns the child (or application) of *queue* whose turn is first, of those that are offered or wait in *rooms*
+    that are awake, with its rank; ``None`` if there is none."""
+    branches = _branches_of(rooms, queue)
     first = _first_below(queue, branches)
     ranks = [branch.ranks[first] for branch in branches if first in branch.ranks]
     if first in queue.order:
@@ -68,8 +69,8 @@ def first_offered(state: PartitionState, queue: Queue) -> tuple[Any, float]:
     return first, max(ranks, default=NOTHING_WAITS)
 
 
-def _awake_rooms(state: PartitionState) -> list[WaitingRoom]:
-    """Returns the rooms of which the first waiter may be served, and puts the others to sleep."""
+def open_rooms(state: PartitionState) -> list[WaitingRoom]:
+    """Returns the rooms that are awake and in which the first waiter may be served, and puts the others to sleep."""
     awake = state.awake
     if not awake:
         return []
