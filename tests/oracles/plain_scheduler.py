@@ -35,6 +35,8 @@ class PlainAsk:
     node: str = ""
     aside: bool = False
     """Tried in vain, and what it lacked has not come."""
+    woken: bool = False
+    """What it lacked when it was tried has come since, or not enough of it any more (then it is set aside again)."""
     lacks: PlainQueue | None = None
     """The queue whose max kept it back; else it lacks room."""
 
@@ -118,13 +120,19 @@ class PlainScheduler:
         for application in _applications(self.root):
             for ask in application.asks:
                 if ask.aside and self._may_try_again(ask):
-                    ask.aside = False
-        while self.root.waiting():
+                    ask.aside, ask.woken = False, True
+        while self._left_to_try():
             self.root.most = total(node.total for node in self.nodes)
             found = self._walk(self.root, (), {})
             if found is not None:
                 placed.append(found)
         return placed
+
+    def _left_to_try(self) -> bool:
+        """Sets aside who was woken and finds too little now, and tells whether anybody is left."""
+        for ask in self.root.waiting():
+            ask.aside = ask.woken and not self._may_try_again(ask)
+        return bool(self.root.waiting())
 
     def _may_try_again(self, ask: PlainAsk) -> bool:
         if ask.lacks is None:
