@@ -286,10 +286,14 @@ async def test_a_standby_that_starts_under_load_catches_up_and_takes_over(
         await asyncio.gather(placing, return_exceptions=True)
         placing = asyncio.create_task(shim.place(first.channel, PATIENCE_S, 1, pause_s=0.05))
 
-        async def has_caught_up() -> bool:
-            return (await second.status()).standing.records_behind <= 50
+        seen = (await second.status()).standing
 
-        await until(has_caught_up, "the standby to have caught up")
+        async def has_caught_up() -> bool:
+            nonlocal seen
+            seen = (await second.status()).standing
+            return seen.records_behind <= 50
+
+        await until(has_caught_up, lambda: f"the standby to have caught up: {shim.sent} asks were sent; {seen}")
         first.send(signal.SIGKILL)
         assert await cores.leader(first) is second
         placing.cancel()

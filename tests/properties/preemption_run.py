@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -326,14 +326,18 @@ class Run(Course):
         kept = {
             key: where for key, where in kept.items() if key in after.holds or key not in after.asks or key == ask.key
         }
-        claims, every = before.claims | books.claims, after.asks | before.asks | books.asks
+        every = after.asks | before.asks | books.asks
+        claims = {key: at for key, at in (before.claims | books.claims).items() if key not in self.passed_on}
+        passing = self.note_passing(ask, node, every, after)
         kept = {
             key: where
             for key, where in kept.items()
             if key == ask.key
-            or (key in claims and not _has_passed(every.get(key), ask, after))
+            or (key in claims and key not in passing)
             or not (key in every and (key in claims or guarantee.is_lent(books, every[key], ask)))
         }
+        if ask.key in claims and books.holds.get(ask.key) == node:
+            kept[ask.key] = node  # It was told in the same effects that the room is its own.
         seen = books.seen(claims, kept)
         if not fits(ask.amounts, lambda t: books.free(node, t)):
             self.complain(f"no room: {ask.key} placed on {node}")
@@ -352,6 +356,19 @@ class Run(Course):
         books.running[ask.key] = (ask, node)
         for gone in (books.claims, books.holds, self.waits, self.free_since):
             gone.pop(ask.key, None)
+
+    def note_passing(self, ask: Task, node: str, asks: Mapping[str, Task], after: Books) -> set[str]:
+        """Notes who of *asks* has a firm claim on *node* no more, because *ask*, which comes before it in its leaf,
+        uses or claims room there (preemption.md B.7). Returns their keys."""
+        rank = (-ask.priority, ask.created)
+        passing = {
+            key
+            for key, other in asks.items()
+            if key != ask.key and other.queue == ask.queue and rank <= (-other.priority, other.created)
+            if key not in after.claims or after.holds.get(key) != node
+        }
+        self.passed_on |= {key for key in passing if self.meant_for.get(key) == node}
+        return passing
 
     def overtake(self, node: str) -> None:
         """A task that can run on *node* only comes before all who preempted for it: they may have to look elsewhere."""
@@ -385,11 +402,13 @@ class Run(Course):
         for key in keys:
             self.told(key, decision.key)
         if ask is not None:
+            self.note_passing(ask, decision.node_id, self.books.asks, after)
             self.fresh.add(ask.key)
             if ask.required_node:
                 self.overtake(ask.required_node)
             self.overtaken.discard(ask.key)
             self.outgrown.discard(ask.key)
+            self.passed_on.discard(ask.key)
             self.books.claims[ask.key] = self.decided
             self.books.holds[ask.key] = self.meant_for[ask.key] = decision.node_id
             self.waits[ask.key] = set(keys)
@@ -433,11 +452,3 @@ class Run(Course):
 
 def _resources(amounts: Iterable[tuple[str, int]] | object) -> Resources:
     return Resources(dict(amounts))  # type: ignore[call-overload]
-
-
-def _has_passed(holder: Task | None, ask: Task, after: Books) -> bool:
-    """Tells whether *ask* may have taken its part of the claim of *holder*, which is less important and of the same
-    leaf, and has no firm claim any more (preemption.md B.7)."""
-    if holder is None or holder.key in after.claims:
-        return False
-    return holder.queue == ask.queue and ask.priority > holder.priority

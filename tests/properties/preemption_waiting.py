@@ -48,13 +48,12 @@ class WaitingJudge:
             course.complain(f"starved: {key} is not placed {course.now_s - since} s after its victims left")
 
     def is_taken_over(self, ask: Task, node: str) -> bool:
-        """Whether a more important task of the same queue, which asked for the same, has the room on *node* that was
-        made for *ask*."""
+        """Whether a task of the same queue that came before *ask* has used room on *node* that was made for it, or
+        waits for that room."""
         books = self.course.books
-        waiting = [(task, books.holds.get(key, "")) for key, task in books.asks.items() if key in books.claims]
-        return any(
-            on == node and task.queue == ask.queue and task.priority > ask.priority and task.amounts == ask.amounts
-            for task, on in (*books.running.values(), *waiting)
+        waiting = [books.asks[key] for key, on in books.holds.items() if on == node and key in books.claims]
+        return ask.key in self.course.passed_on or any(
+            task.queue == ask.queue and task.priority > ask.priority for task in waiting
         )
 
     def is_within_lowered(self, ask: Task) -> bool:
