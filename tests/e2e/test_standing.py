@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -51,7 +52,7 @@ from tests.history_databases import postgres, postgres_server
 from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.unit.journal.made import BEGINNING, LOGGER, settings_for
-from tests.waiting import until
+from tests.waiting import until, wait_until
 
 __all__ = ["postgres", "postgres_server"]
 
@@ -156,44 +157,39 @@ async def test_a_standby_that_finds_something_whenever_it_looks_is_not_behind_fo
 ) -> None:
     """Its lag counts from the last look whose records it has replayed, even if the leader never pauses."""
     monkeypatch.setattr(standby_module, "POLL_S", 0.01)
-    fetch, in_a_row, empty_s = Follower.fetch_blocks, 0, 0.0
-    placed, seen, changed = 0, 0, threading.Condition()
+    fetch, looks, stopped = Follower.fetch_blocks, 0, threading.Event()
 
-    def fetch_counted(follower: Follower) -> list[FetchedBlock]:
-        """Looks only when something has been placed since the last look ended."""
-        nonlocal in_a_row, empty_s, seen
-        with changed:
-            changed.wait_for(lambda: placed > seen, PATIENCE_S)
-        began, found = time.monotonic(), fetch(follower)
-        in_a_row, empty_s, seen = (in_a_row + 1, empty_s, placed) if found else (0, began, placed)
+    def fetch_some(follower: Follower) -> list[FetchedBlock]:
+        """Returns only once there is something."""
+        nonlocal looks
+        found: list[FetchedBlock] = []
+
+        def found_some() -> bool:
+            found[:] = fetch(follower)
+            return bool(found) or stopped.is_set()
+
+        wait_until(found_some, "the leader to write a record")
+        looks += 1
         return found
-
-    def note_placed() -> None:
-        nonlocal placed
-        with changed:
-            placed += 1
-            changed.notify_all()
 
     async with sharing_core(postgres) as leader, sharing_core(postgres) as standby:
         await fill_cluster(leader)
         await followed(standby, leader)
-        empty_s = time.monotonic()
-        monkeypatch.setattr(Follower, "fetch_blocks", fetch_counted)
+        began_s = time.monotonic()
+        monkeypatch.setattr(Follower, "fetch_blocks", fetch_some)
 
         async def place_for_ever() -> None:
-            number = 1_000
-            while True:
+            for number in itertools.count(1_000):
                 await place(leader, f"ask-{number}")
-                note_placed()
-                number += 1
 
         placing = asyncio.create_task(place_for_ever())
-        await until(lambda: in_a_row > 5, "the standby to find records at each look")
-        assert standby.server.standing.behind_s < time.monotonic() - empty_s
+        await until(lambda: looks > 5 or placing.done(), "the standby to find records at each look")
+        assert not placing.done()
+        assert standby.server.standing.behind_s < time.monotonic() - began_s
         placing.cancel()
         await asyncio.gather(placing, return_exceptions=True)
         monkeypatch.setattr(Follower, "fetch_blocks", fetch)
-        note_placed()
+        stopped.set()
 
 
 async def test_a_standby_does_not_pause_while_it_is_behind(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
