@@ -89,7 +89,10 @@ class Shim:
             call.cancel()
 
     async def place(self, channel: grpc.aio.Channel, seconds: float, each: int = 7, *, pause_s: float = 0.001) -> None:
-        """Sends asks, *each* of them with a message after every pause, and notes what comes back."""
+        """Sends asks for so many seconds, *each* of them with a message after every pause, and notes what comes back.
+
+        Returns once at least one is placed: on a busy machine that may take longer.
+        """
         scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
         call = scheduler.UpdateAllocation()
         reading = asyncio.create_task(self.listen(call))
@@ -102,7 +105,7 @@ class Shim:
                     self.sent += each
                     await asyncio.sleep(pause_s)
         except TimeoutError:
-            pass
+            await until(lambda: self.heard or reading.done(), "the first ask to be placed")
         reading.cancel()
 
     async def place_more(self, channel: grpc.aio.Channel, than: int) -> None:
