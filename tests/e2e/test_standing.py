@@ -70,10 +70,10 @@ async def sharing_core(postgres: Postgres, **settings: Any) -> AsyncIterator[Cor
 
 
 async def fill_cluster(core: Core, asks: int = 4) -> None:
-    """Registers, and places as many asks."""
+    """Registers, and places as many asks, on a node that has room for any number."""
     await core.register()
     async with Conversation.open(core.scheduler.UpdateNode()) as nodes:
-        await nodes.send(node_request(create("n1", vcore=100_000)))
+        await nodes.send(node_request(create("n1", vcore=10**9)))
         await nodes.receive()
     async with Conversation.open(core.scheduler.UpdateApplication()) as applications:
         await applications.send(application_request("app"))
@@ -183,13 +183,15 @@ async def test_a_standby_that_finds_something_whenever_it_looks_is_not_behind_fo
                 await place(leader, f"ask-{number}")
 
         placing = asyncio.create_task(place_for_ever())
-        await until(lambda: looks > 5 or placing.done(), "the standby to find records at each look")
-        assert not placing.done()
-        assert standby.server.standing.behind_s < time.monotonic() - began_s
-        placing.cancel()
-        await asyncio.gather(placing, return_exceptions=True)
-        monkeypatch.setattr(Follower, "fetch_blocks", fetch)
-        stopped.set()
+        try:
+            await until(lambda: looks > 5 or placing.done(), "the standby to find records at each look")
+            assert not placing.done()
+            assert standby.server.standing.behind_s < time.monotonic() - began_s
+        finally:
+            placing.cancel()
+            await asyncio.gather(placing, return_exceptions=True)
+            monkeypatch.setattr(Follower, "fetch_blocks", fetch)
+            stopped.set()
 
 
 async def test_a_standby_does_not_pause_while_it_is_behind(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
