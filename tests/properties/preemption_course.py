@@ -40,7 +40,7 @@ class Course:
         self.overtaken: set[str] = set()
         """Those of them whose node was needed for a task that runs nowhere else."""
         self.passed_on: set[str] = set()
-        """Those of them of whose room a more important ask of the leaf has used a part: the rest is only saved."""
+        """Those of them of whose room an ask of the leaf that comes before them uses a part: the rest is only saved."""
         self.used_before: dict[str, dict[tuple[str, str], int]] = {}
         """For each such ask, what the queues of its path used when it preempted."""
         self.fresh: set[str] = set()

@@ -43,18 +43,9 @@ class WaitingJudge:
             meant_for = course.meant_for.get(key, "")
             if any(on == meant_for and books.asks[other].required_node for other, on in books.holds.items()):
                 continue
-            if key not in books.claims and self.is_taken_over(ask, meant_for):
+            if key not in books.claims and key in course.passed_on:
                 continue
             course.complain(f"starved: {key} is not placed {course.now_s - since} s after its victims left")
-
-    def is_taken_over(self, ask: Task, node: str) -> bool:
-        """Whether a task of the same queue that came before *ask* has used room on *node* that was made for it, or
-        waits for that room."""
-        books = self.course.books
-        waiting = [books.asks[key] for key, on in books.holds.items() if on == node and key in books.claims]
-        return ask.key in self.course.passed_on or any(
-            task.queue == ask.queue and task.priority > ask.priority for task in waiting
-        )
 
     def is_within_lowered(self, ask: Task) -> bool:
         """Whether every lowered max on the path of *ask* has room for it."""

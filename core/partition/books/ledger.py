@@ -38,10 +38,10 @@ def book_pending(ask: Allocation) -> None:
             pending[t] += amount
         queue.waiting += 1
         siblings = queue.siblings
-        if siblings is not None and queue in siblings.members:
-            siblings.marked[queue] = None
         if queue.rooms:
             queue.mark_turn()
+        elif siblings is not None and queue in siblings.members:
+            siblings.marked[queue] = None
 
 
 def _remove_ask(ask: Allocation) -> None:
@@ -175,10 +175,10 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
         user_accounting.charge_accounts(application, pairs)
     leaf = application.queue
     order = leaf.order
-    if application in order.members:
-        order.marked[application] = None
     if application.rooms:
         application.mark_turn()
+    elif application in order.members:
+        order.marked[application] = None
     for queue in leaf.lineage():
         pending, used = queue.pending, queue.used
         for t, amount in pairs:
@@ -186,10 +186,10 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
             used[t] += amount
         queue.waiting -= 1
         siblings = queue.siblings
-        if siblings is not None and queue in siblings.members:
-            siblings.marked[queue] = None
         if queue.rooms:
             queue.mark_turn()
+        elif siblings is not None and queue in siblings.members:
+            siblings.marked[queue] = None
 
 
 def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
