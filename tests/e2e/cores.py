@@ -113,10 +113,19 @@ class CoreProcess:
             return False
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
-    async def status(self) -> status_pb2.GetStatusResponse:
-        """Returns the core's status, its books checked."""
+    async def status(self, *, audited: bool = False) -> status_pb2.GetStatusResponse:
+        """Returns the core's status, *audited* or not.
+
+        An audit goes through everything that is placed: a core that is asked for one again and again does little else.
+        """
         stub: status_pb2_grpc.StatusServiceAsyncStub = status_pb2_grpc.StatusServiceStub(self.channel)
-        return await stub.GetStatus(status_pb2.GetStatusRequest(audit=True), timeout=PATIENCE_S)
+        return await stub.GetStatus(status_pb2.GetStatusRequest(audit=audited), timeout=PATIENCE_S)
+
+    async def check_books(self) -> status_pb2.GetStatusResponse:
+        """Fails unless the core's books agree. Returns its status."""
+        status = await self.status(audited=True)
+        assert not sum(partition.invariant_violations for partition in status.partitions)
+        return status
 
     async def wait_for_allocations(self, count: int) -> None:
         """Returns when the core has so many."""
