@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from kornel.core.domain.commands import (
     AllocationSpec,
@@ -31,6 +31,7 @@ PARTITION = "[bench]default"
 SECOND_NS = 10**9
 NODES, PER_NODE = 5_000, 20
 LEAVES, ASKS = 200, 300
+FEW_LEAVES, MANY_LEAVES, EQUAL_ASKS = 10, 1_000, 100
 QUOTA_LEAVES, QUOTA_VICTIMS = 1_000, 10_000
 
 
@@ -84,27 +85,36 @@ def _cluster(config: str, paths: list[str], seed: int | None) -> Engine:
     return engine
 
 
-def attempts(seed: int) -> tuple[list[float], list[float]]:
+SIZES = (1, 1, 2, 3, PER_NODE // 2, PER_NODE)
+
+
+def attempts(
+    seed: int,
+    leaves: int = LEAVES,
+    asks: int = ASKS,
+    sizes: Sequence[int] = SIZES,
+    priorities: Sequence[int] = (0, 2, 9),
+) -> tuple[list[float], list[float]]:
     """Seconds of each attempt that searched, and of every call in between, confirmations of victims included.
 
     A third of the leaves hold about what they are guaranteed, a third are over, a third have no guarantee. The asks
     are as large as one allocation, a few, half a node, a whole node.
     """
-    fair = NODES * PER_NODE // LEAVES
+    fair = NODES * PER_NODE // leaves
     guaranteed = [f", resources: {{guaranteed: {_amounts(amount)}}}" for amount in (fair, fair // 2)] + [""]
-    low = [f"{{name: q{at}{guaranteed[at % 3]}}}" for at in range(LEAVES)]
+    low = [f"{{name: q{at}{guaranteed[at % 3]}}}" for at in range(leaves)]
     share = NODES * PER_NODE // 5
     high = f"{{name: high, resources: {{guaranteed: {_amounts(share)}}}, properties: {{preemption.delay: 3s}}}}"
-    engine = _cluster(_config(", ".join([*low, high])), [f"root.q{at}" for at in range(LEAVES)], seed)
+    engine = _cluster(_config(", ".join([*low, high])), [f"root.q{at}" for at in range(leaves)], seed)
     source = random.Random(seed)
-    asks = tuple(
+    specs = tuple(
         AllocationSpec(
-            f"ask{at}", "root.high", PARTITION, _size(source.choice((1, 1, 2, 3, PER_NODE // 2, PER_NODE))),
-            priority=source.choice((0, 2, 9)), allow_preempt_other=True,
+            f"ask{at}", "root.high", PARTITION, _size(source.choice(sizes)),
+            priority=source.choice(priorities), allow_preempt_other=True,
         )
-        for at in range(ASKS)
+        for at in range(asks)
     )  # fmt: skip
-    engine.apply(UpdateAllocations("bench", asks), SECOND_NS)
+    engine.apply(UpdateAllocations("bench", specs), SECOND_NS)
     now_ns = 5 * SECOND_NS
     tried, others = [], []
     known = status_of(engine).partitions[0].preemption_attempts
@@ -130,6 +140,16 @@ def _confirmed(effects: Iterable[Effect]) -> Iterator[ReleaseSpec]:
     for effect in effects:
         if isinstance(effect, Released):
             yield ReleaseSpec(PARTITION, effect.application_id, effect.key, TerminationType.PREEMPTED_BY_SCHEDULER)
+
+
+def compare_leaves() -> float:
+    """Returns the time of the first attempts of equal asks where many leaves may give something up, as a multiple of
+    that where few may."""
+
+    def take(leaves: int) -> float:
+        return sum(map(sum, attempts(0, leaves, EQUAL_ASKS, (1,), (2,))))
+
+    return take(MANY_LEAVES) / take(FEW_LEAVES)
 
 
 def quota_run() -> list[float]:
@@ -173,6 +193,13 @@ def report(runs: int) -> bool:
         Figure("an attempt, 99 of 100 within", "ms", [percentile(tried, 99) for tried, _ in found], 20, True),
         Figure("the longest stretch", "ms", [max(tried + others) * 1000 for tried, others in found], 10, True),
         Figure("attempts", "", [float(len(tried)) for tried, _ in found]),
+        Figure(
+            f"the first {EQUAL_ASKS} of equal asks: {MANY_LEAVES:,} leaves to {FEW_LEAVES}",
+            "x",
+            [compare_leaves() for _ in range(runs)],
+            2,
+            at_most=True,
+        ),
     ]
     where = f"{NODES:,} nodes, {NODES * PER_NODE:,} allocations"
     title = f"attempts to preempt, engine alone: {where}, {LEAVES} leaves, asks of 5 sizes"

@@ -28,25 +28,35 @@ class LeafTerms:
     """The rules for taking victims from one leaf."""
 
     __slots__ = (
-        "adjusted", "blocked", "common", "declared", "highest", "inherited", "kinds", "leaf", "rooms", "scopes",
+        "adjusted", "blocked", "bounded", "common", "declared", "highest", "inherited", "kinds", "leaf", "rooms",
+        "scopes",
     )  # fmt: skip
 
-    def __init__(self, leaf: Queue, common: Queue, adjusted: Adjustment, rooms: dict[int, tuple[int, ...]]) -> None:
-        self.leaf = leaf
-        self.common = common
+    def __init__(
+        self,
+        leaf: Queue,
+        branch: _Branch,
+        adjusted: Adjustment,
+        highest: int | None,
+        declared: frozenset[int],
+    ) -> None:
+        self.leaf: Final = leaf
+        self.common: Final = branch.common
         """The lowest common ancestor of this leaf and the leaf of the ask."""
-        self.adjusted = adjusted
+        self.adjusted: Final = adjusted
         """The adjustment of priorities on the path from the leaf to the fence."""
-        self.highest: int | None = None
+        self.highest: Final = highest
         """The highest priority that law 6 does not protect; ``None``: it protects none."""
-        self.declared: frozenset[int] = frozenset()
+        self.declared: Final = declared
         """The asked types for which the leaf or a queue above it, below ``common``, has a guarantee."""
-        self.inherited = False
+        self.inherited: Final = branch.inherited
         """Tells whether the entitlement lies at or above ``common``; if so, a victim must use one of the types
         ``declared``."""
-        self.rooms: Final = rooms
-        """The rooms on the path of the leaf by type, its own first."""
-        self.scopes: frozenset[Queue] = frozenset()
+        self.bounded: Final = bool(leaf.guaranteed or branch.rooms)
+        """Tells whether a guarantee on the path of the leaf bounds what it may give up."""
+        self.rooms: dict[int, tuple[int, ...]] | None = None if leaf.guaranteed else branch.rooms
+        """The rooms on the path of the leaf by type, its own first, once :meth:`Terms.rooms_of` was asked for them."""
+        self.scopes: Final = branch.scopes
         """The queues above this leaf in which something has to be freed."""
         self.kinds: dict[Shape, Effects] = {}
         self.blocked: dict[Shape, str] = {}
@@ -107,7 +117,7 @@ class Terms:
         stack = [top]
         while stack:
             parent = stack.pop()
-            types: tuple[int, ...] | None = None
+            branch: _Branch | None = None
             for leaf in parent.children.values():
                 if not any(leaf.used) or leaf is self._ask.queue:
                     continue
@@ -117,11 +127,9 @@ class Terms:
                 if spared and leaf.path in spared:
                     protected[leaf] = "governor"
                     continue
-                if types is None:
-                    types = (self._branches.get(parent) or self._new_branch(parent)).open
-                terms: LeafTerms | str = "law 2"
-                if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED or _gives_any(leaf, types):
-                    terms = self.terms_of(leaf)
+                if branch is None:
+                    branch = self._branches.get(parent) or self._new_branch(parent)
+                terms = self._terms_on(leaf, branch)
                 if isinstance(terms, str):
                     protected[leaf] = terms
                 else:
@@ -131,31 +139,28 @@ class Terms:
     def terms_of(self, leaf: Queue) -> LeafTerms | str:
         """Returns the rules for taking victims from *leaf*, which is not the ask's own, or the filter that protects all
         of it."""
-        if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED:
-            return "disabled"
         parent = leaf.parent
         assert parent is not None, "the ask's queue has the root above it, so the root is no leaf"
-        branch = self._branches.get(parent) or self._new_branch(parent)
-        guaranteed = leaf.guaranteed
+        return self._terms_on(leaf, self._branches.get(parent) or self._new_branch(parent))
+
+    def _terms_on(self, leaf: Queue, branch: _Branch) -> LeafTerms | str:
+        """Does what :meth:`terms_of` does, given the *branch* of the queue above *leaf*."""
+        if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED:
+            return "disabled"
         if not _gives_any(leaf, branch.open):
             return "law 2"
-        common = branch.common
         adjusted = adjust_within(leaf, branch.adjusted)
-        mine = adjusted if common is self._fence else adjust_within(leaf, branch.mine)
+        mine = adjusted if branch.common is self._fence else adjust_within(leaf, branch.mine)
         if mine.fixed is not None and mine.of(0) > branch.asked:
             return "law 6"
         declared = branch.declared
         if branch.inherited or not self._all_owed:
-            if guaranteed:
-                declared = declared.union(t for t in guaranteed if t in self._demand)
+            if leaf.guaranteed:
+                declared = declared.union(t for t in leaf.guaranteed if t in self._demand)
             if branch.inherited and not declared:
                 return "inherited"
-        terms = LeafTerms(leaf, common, adjusted, self._rooms_below(branch, leaf) if guaranteed else branch.rooms)
-        terms.scopes = branch.scopes
-        if mine.fixed is None:
-            terms.highest = branch.asked - mine.offset
-        terms.inherited = branch.inherited
-        terms.declared = declared
+        highest = branch.asked - mine.offset if mine.fixed is None else None
+        terms = LeafTerms(leaf, branch, adjusted, highest, declared)
         self._leaves.append(terms)
         return terms
 
@@ -202,14 +207,32 @@ class Terms:
             terms.inherited and not all(any(t in terms.declared for t, _ in s.pairs) for s in everywhere)
         ):
             return None
-        uses = dict(surplus)
+        uses, rooms = dict(surplus), self.rooms_of(terms)
         for shape in everywhere:
             for t, amount in shape.pairs:
-                for r in terms.rooms.get(t, ()):
+                for r in rooms.get(t, ()):
                     uses[r] = uses.get(r, 0) + amount
         if any(self.room[r] < amount for r, amount in uses.items()):
             return None
         return Effects(tuple(sorted(gains.items())), tuple(uses.items()), serves, terms.common.depth)
+
+    def rooms_of(self, terms: LeafTerms) -> dict[int, tuple[int, ...]]:
+        """Returns the rooms on the path of the leaf of *terms* by type, its own first.
+
+        They are made when they are first asked for, because an attempt looks at few of the leaves.
+        """
+        if terms.rooms is not None:
+            return terms.rooms
+        leaf = terms.leaf
+        assert leaf.parent is not None, "the root is no victim's leaf"
+        rooms = terms.rooms = self._branches[leaf.parent].rooms.copy()
+        for t, guaranteed in leaf.guaranteed.items():
+            above = rooms.get(t, ())
+            room = self._new_room(leaf, leaf.used[t] - leaf.preempting[t] - guaranteed)
+            if above:
+                self._room_above[room] = above[0]
+            rooms[t] = (room, *above)
+        return rooms
 
     def open_room(self, leaf: Queue, spare: int) -> int:
         """Returns the index of a new room of *leaf* that does not belong to a guarantee, in which *spare* is left."""
@@ -232,12 +255,13 @@ class Terms:
             )
         return found
 
-    def most_by_need(self) -> list[int]:
-        """Returns, by need, an upper bound of what all leaves looked at can contribute under law 2."""
+    def most_by_need(self, leaves: int | None = None) -> list[int]:
+        """Returns, by need, an upper bound of what the first *leaves* looked at can contribute under law 2, or all of
+        them."""
         return [
             self.sum_flows(
-                (terms.rooms.get(t, ()), terms.leaf.used[t] - terms.leaf.preempting[t])
-                for terms in self._leaves
+                (self.rooms_of(terms).get(t, ()), terms.leaf.used[t] - terms.leaf.preempting[t])
+                for terms in self._leaves[:leaves]
                 if scope is None or scope in terms.scopes
             )
             for t, scope in zip(self._needs.types, self._needs.scopes, strict=True)
@@ -278,10 +302,10 @@ class Terms:
         serves = tuple(i for i, _ in gains if needs.owed[i] or needs.types[i] in terms.declared)
         if not serves:
             return "no guarantee"
-        room = self.room
+        room, rooms = self.room, self.rooms_of(terms)
         uses: list[tuple[int, int]] = []
         for t, amount in shape.pairs:
-            for r in terms.rooms.get(t, ()):
+            for r in rooms.get(t, ()):
                 if room[r] < amount:
                     return "law 2"
                 uses.append((r, amount))
@@ -302,16 +326,6 @@ class Terms:
             below = [queue for queue in lineage if queue.depth > common.depth]
             branch.declared = frozenset(t for t in self._demand if any(t in queue.guaranteed for queue in below))
         return branch
-
-    def _rooms_below(self, branch: _Branch, leaf: Queue) -> dict[int, tuple[int, ...]]:
-        rooms = branch.rooms.copy()
-        for t, guaranteed in leaf.guaranteed.items():
-            above = rooms.get(t, ())
-            room = self._new_room(leaf, leaf.used[t] - leaf.preempting[t] - guaranteed)
-            if above:
-                self._room_above[room] = above[0]
-            rooms[t] = (room, *above)
-        return rooms
 
     def _new_room(self, queue: Queue, spare: int) -> int:
         """Returns the index of a new room of *queue* in which *spare* is left."""

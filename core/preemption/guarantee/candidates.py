@@ -104,9 +104,10 @@ class Candidates:
         for leaf, why in self._closed.items():
             self.dropped[why] += _allocations_of(leaf)
 
-    def open_leaves(self) -> Iterable[LeafTerms]:
-        """Returns the leaves that the laws do not protect as a whole."""
-        return self._leaf_terms.values()
+    @property
+    def open_leaves(self) -> Mapping[Queue, LeafTerms]:
+        """The leaves that the laws do not protect as a whole, with their rules."""
+        return self._leaf_terms
 
     @property
     def _leaves(self) -> list[tuple[LeafTerms, RankedLeaf]]:

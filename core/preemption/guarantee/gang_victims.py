@@ -133,7 +133,7 @@ class GangSearch:
         return sorted(found, key=full_order)
 
     def _find_gangs(self) -> Iterable[_Gang]:
-        for terms in self._candidates.open_leaves():
+        for terms in self._candidates.open_leaves.values():
             for application in self._applications_of(terms):
                 if application.leaves_whole and application.allocations and self._candidates.may_lose(application):
                     gang = self._make_gang(application, terms)

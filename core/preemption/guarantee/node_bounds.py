@@ -165,7 +165,7 @@ class NodeJudge:
 
     def is_bounded(self, shares: Iterable[LeafShare]) -> bool:
         """Tells whether a guarantee bounds what any leaf of *shares* may give up."""
-        return any(share.leaf in self._leaves and self._leaves[share.leaf].rooms for share in shares)
+        return any(share.leaf in self._leaves and self._leaves[share.leaf].bounded for share in shares)
 
     def find_short(self, offer: NodeOffer) -> list[tuple[int, int]]:
         """Returns what the node of *offer* is short of, as (place in the demand, amount); empty: it has room for the

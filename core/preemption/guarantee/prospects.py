@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from kornel.core.model.allocations import Allocation
@@ -86,7 +86,7 @@ class KnownProspects:
         ask: Allocation,
         fence: Queue,
         nodes: Mapping[str, Node],
-        leaves: Iterable[LeafTerms],
+        leaves: Mapping[Queue, LeafTerms],
         laws: Terms,
         needs: Needs,
     ) -> Prospects | None:
@@ -224,15 +224,14 @@ class KeptBounds:
         """About the memory that the bounds take."""
         return _QUESTION_BYTES + _NODE_BYTES * len(self._places) + _LEAF_BYTES * len(self._leaves)
 
-    def begin_attempt(self, leaves: Iterable[LeafTerms], laws: Terms, most_effort: int) -> NodeJudge:
+    def begin_attempt(self, leaves: Mapping[Queue, LeafTerms], laws: Terms, most_effort: int) -> NodeJudge:
         """Gives nodes that have changed their rough bounds, and returns the judge of this attempt, which may spend
         *most_effort* in all. *leaves*: the leaves that the laws of the attempt do not protect as a whole."""
         # Changes are only noted when all nodes that are known to have changed are done.
         if not self._stale:
             self._note_changes()
-        terms_of = {terms.leaf: terms for terms in leaves}
-        self._note_leaves(terms_of, laws)
-        judge = NodeJudge(self._demand, self._unowed, terms_of, laws, self._blocked, most_effort)
+        self._note_leaves(leaves, laws)
+        judge = NodeJudge(self._demand, self._unowed, leaves, laws, self._blocked, most_effort)
         self._judge_stale(judge)
         if not self._stale:
             self._note_changes()
@@ -330,7 +329,7 @@ class KeptBounds:
         known: dict[Queue, _Rules] = {}
         outdated: list[Queue] = []
         for leaf, terms in terms_of.items():
-            rules = (terms.highest, terms.adjusted, terms.declared, bool(terms.rooms))
+            rules = (terms.highest, terms.adjusted, terms.declared, terms.bounded)
             blocked = self._blocked.get(leaf, ())
             before = self._leaves.get(leaf)
             if before == rules and all(isinstance(laws.kind_of(terms, shape), str) for shape in blocked):

@@ -37,6 +37,9 @@ from kornel.core.preemption.guarantee.solve import Solver
 from kornel.core.preemption.victim_index import CLASSES, MILDEST
 from kornel.core.preemption.walk import Candidate
 
+FEW_LEAVES: Final = 32
+"""The number of leaves that are asked first whether they can give up enough together."""
+
 _NOBODY: Final[list[list[Candidate]]] = []
 
 
@@ -90,7 +93,8 @@ class Search:
         self._solver = Solver(terms.room, needs.owed)
         self._prospects = prospects
         self._terms = terms
-        self._most: list[int] | None = None
+        self._most: dict[int | None, list[int]] = {}
+        """By number of leaves, an upper bound of what they can give up together by need; ``None``: all leaves."""
         self._gains: list[Pairs] = []
         self._largest: list[int] | None = None
         self._sites: dict[Node, _Site | None] = {}
@@ -325,18 +329,20 @@ class Search:
             self.verdicts["has room"] += 1
             return None
         needs = self._needs.needs_on(node)
-        for amount, most in zip(needs, self._most_given(), strict=True):
-            if amount > 0 and amount > most:
-                self.verdicts["need left"] += 1
-                return None
+        if not self._may_give(needs):
+            self.verdicts["need left"] += 1
+            return None
         return needs
 
-    def _most_given(self) -> list[int]:
-        """Returns, by need, an upper bound of what all leaves together can give up, computed when it is first
-        needed."""
-        if self._most is None:
-            self._most = self._terms.most_by_need()
-        return self._most
+    def _may_give(self, needs: Sequence[int]) -> bool:
+        """Tells whether all leaves together may be able to give up *needs*. A few of them usually are, and there may be
+        thousands."""
+        for leaves in (FEW_LEAVES, None):
+            if leaves not in self._most:
+                self._most[leaves] = self._terms.most_by_need(leaves)
+            if all(amount <= most for amount, most in zip(needs, self._most[leaves], strict=True)):
+                return True
+        return False
 
     def _largest_gains(self) -> list[int]:
         """Returns, by need, the most one candidate can contribute."""
@@ -387,7 +393,7 @@ class Search:
         return node.fits_ask(self._ask)
 
     def _victims_anywhere(self) -> list[Candidate] | None:
-        if any(amount > most for amount, most in zip(self._needs.base, self._most_given(), strict=True)):
+        if not self._may_give(self._needs.base):
             return None
         for level in CLASSES:
             victims = self._solver.solve(self._needs.base, self._by_class[: level + 1])

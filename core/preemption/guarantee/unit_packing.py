@@ -308,7 +308,7 @@ def _alike(victim: Candidate) -> tuple[Effects, Node | None]:
 
 def _list_gangs(candidates: Candidates, terms: Terms) -> Iterator[tuple[Candidate, dict[Allocation, int]]]:
     """Yields each gang that may leave as a whole as one candidate, and its members, each with its order."""
-    for leaf in candidates.open_leaves():
+    for leaf in candidates.open_leaves.values():
         for application in leaf.leaf.applications.values():
             if not application.leaves_whole or not candidates.may_lose(application):
                 continue

@@ -134,7 +134,8 @@ class Reach:
         return {
             t: max(
                 laws.sum_flows(
-                    (terms.rooms.get(t, ()), leaf.used[t] - leaf.preempting[t]) for leaf, terms in leaves.items()
+                    (laws.rooms_of(terms).get(t, ()), leaf.used[t] - leaf.preempting[t])
+                    for leaf, terms in leaves.items()
                 )
                 for laws, leaves in self._judges
             )
@@ -235,7 +236,7 @@ class Reach:
                     given[leaf] = given.get(leaf, 0) + amounts[at]
             flow = max(
                 laws.sum_flows(
-                    (leaves[leaf].rooms.get(t, ()), freed) for leaf, freed in given.items() if leaf in leaves
+                    (laws.rooms_of(leaves[leaf]).get(t, ()), freed) for leaf, freed in given.items() if leaf in leaves
                 )
                 for laws, leaves in self._judges or ()
             )
