@@ -330,9 +330,11 @@ class KeptBounds:
         outdated: list[Queue] = []
         for leaf, terms in terms_of.items():
             rules = (terms.highest, terms.adjusted, terms.declared, terms.bounded)
-            blocked = self._blocked.get(leaf, ())
+            blocked = self._blocked.get(leaf)
             before = self._leaves.get(leaf)
-            if before == rules and all(isinstance(laws.kind_of(terms, shape), str) for shape in blocked):
+            if before == rules and (
+                not blocked or all(isinstance(laws.kind_of(terms, shape), str) for shape in blocked)
+            ):
                 known[leaf] = before
             else:
                 known[leaf] = rules
