@@ -17,7 +17,7 @@ from kornel.core.domain.devices import (
 )
 from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.resources import Resources
-from kornel.core.service.wire import APPLICATION_TIME_TAG, creation_time
+from kornel.core.service.wire.scheduler_wire import APPLICATION_TIME_TAG, creation_time
 from tests.scenarios.language import RM, Line, time_ns
 
 ALLOCATIONS: Final = frozenset({"ask", "run", "resize-ask", "foreign", "existing"})

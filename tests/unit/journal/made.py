@@ -26,7 +26,7 @@ from kornel.core.journal.journal import Journal
 from kornel.core.journal.settings import JournalSettings, SnapshotTimes, journal_settings
 from kornel.core.journal.store import JournalStore
 from kornel.core.journal.sync import JournalSync
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from tests.patience import PATIENCE_S
 
 RM = "rm"

@@ -31,7 +31,7 @@ from kornel.core.journal.snapshot_store import SnapshotFiles
 from kornel.core.journal.snapshots import list_places, restore_snapshot
 from kornel.core.journal.starting import begin_replay
 from kornel.core.journal.store import JournalStore
-from kornel.core.service.resuming import ProgressValues
+from kornel.core.service.streams.resuming import ProgressValues
 from tests.history_databases import database, postgres, postgres_server
 from tests.patience import PATIENCE_S
 from tests.unit.journal.made import (

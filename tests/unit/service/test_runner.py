@@ -27,17 +27,18 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import ApplicationUpdated, Effect, NodeAccepted, PreemptionDecided
 from kornel.core.domain.reasons import Ignored, Outcome
-from kornel.core.service import runner as runner_module
-from kornel.core.service.clock import SECOND_NS, ManualClock
-from kornel.core.service.garbage import GarbageKeeper
-from kornel.core.service.gate import Gate, OpenGate
-from kornel.core.service.intake_queue import ENTRIES_PER_TURN, FEW_ENTRIES
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.loop_time import BREATHS
-from kornel.core.service.metrics import ServiceMetrics
-from kornel.core.service.resuming import Kind
-from kornel.core.service.runner import PartitionRunner
-from kornel.core.service.status_codes import (
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock
+from kornel.core.service.machine.garbage import GarbageKeeper
+from kornel.core.service.machine.loop_time import BREATHS
+from kornel.core.service.metrics.metrics import ServiceMetrics
+from kornel.core.service.runner import runner as runner_module
+from kornel.core.service.runner.gate import Gate, OpenGate
+from kornel.core.service.runner.intake_queue import ENTRIES_PER_TURN, FEW_ENTRIES
+from kornel.core.service.runner.runner import PartitionRunner
+from kornel.core.service.streams.resuming import Kind
+from kornel.core.service.streams.streams import Stream, Switchboard
+from kornel.core.service.wire.status_codes import (
     EngineFault,
     JournalFull,
     JournalUnavailable,
@@ -46,7 +47,6 @@ from kornel.core.service.status_codes import (
     ShuttingDown,
     status_of,
 )
-from kornel.core.service.streams import Stream, Switchboard
 from tests.patience import PATIENCE_S
 from tests.unit.service.fakes import FakeEngine
 
