@@ -5,7 +5,7 @@ alternates between commands and slices of the scheduling cycle, hands over the e
 lets other tasks run between slices. If there is nothing to do, it sleeps until input comes or the time at which the
 engine wants to be called.
 
-Rules: protocol.md 1.1, 5, 15; DESIGN 2.1.
+Rules: protocol.md 1.1, 5, 15; docs/architecture.md, "One writer, no locks".
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ async def test_a_stream_that_the_journal_refuses_ends_at_once(error: ServiceErro
 
 
 async def test_commands_are_applied_in_order_with_the_clock_of_the_moment() -> None:
-    """Every command gets the time at which it is applied; order is that of arrival (DESIGN 2.1)."""
+    """Every command gets the time at which it is applied; order is that of arrival (protocol.md 1.1)."""
     async with running() as r:
         await r.runner.call(MANAGER)
         stream = r.board.open(Kind.NODE)
@@ -159,7 +159,7 @@ async def test_commands_are_applied_in_order_with_the_clock_of_the_moment() -> N
 
 
 async def test_slices_go_on_while_there_is_more_and_then_stop() -> None:
-    """A full load is worked off in slices of the budget; afterwards the engine is left alone (DESIGN 3)."""
+    """A full load is worked off in slices of the budget; afterwards the engine is left alone."""
     async with running() as r:
         await r.runner.call(MANAGER)
         stream = r.board.open(Kind.ALLOCATION)
@@ -190,7 +190,7 @@ async def test_a_slice_is_handed_over_before_the_next_starts() -> None:
 
 
 async def test_others_get_their_turn_between_slices() -> None:
-    """The loop stays responsive under full load: each slice yields (DESIGN 3)."""
+    """The loop stays responsive under full load: each slice yields."""
     async with running() as r:
         await r.runner.call(MANAGER)
         turns = 0

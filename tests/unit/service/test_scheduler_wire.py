@@ -599,7 +599,7 @@ def test_application_and_node_answers_are_encoded() -> None:
 
 
 def test_commands_do_not_depend_on_the_hash_seed() -> None:
-    """The same bytes decode to the same command in every process: maps come out sorted (DESIGN 2.1)."""
+    """The same bytes decode to the same command in every process: maps come out sorted (architecture.md)."""
     tags = {f"tag-{n}": str(n) for n in range(20)}
     raw = si.AllocationRequest(
         rmID="r", allocations=[si.Allocation(allocationTags=tags, resourcePerAlloc=amounts(a=1, b=2, c=3))]
