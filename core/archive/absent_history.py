@@ -7,8 +7,8 @@ from typing import Final, NoReturn
 from google.protobuf.message import Message
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.service.rpc import Handler, unary
-from kornel.core.service.status_codes import HistoryOff
+from kornel.core.service.calls.rpc import Handler, unary
+from kornel.core.service.wire.status_codes import HistoryOff
 from kornel.v1 import history_pb2 as pb
 
 _QUERIES: Final[dict[str, type[Message]]] = {

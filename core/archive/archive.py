@@ -40,7 +40,7 @@ from kornel.core.archive.spool import Place, SpoolWriter
 from kornel.core.archive.supervisor import Supervisor
 from kornel.core.archive.usage_samples import UsageSample
 from kornel.core.domain.effects import Effect
-from kornel.core.service.configuration_history import Version
+from kornel.core.service.configuration.configuration_history import Version
 
 FEW_RECORDS: Final = 1_000
 """Up to this number of waiting records, their bytes are estimated and not counted, as long as the spool keeps up."""

@@ -26,7 +26,7 @@ from kornel.core.archive.link import CLOSE, Assignment, Report
 from kornel.core.archive.set_aside import SetAside
 from kornel.core.archive.spool import SpoolReader
 from kornel.core.archive.steady_time import SteadyTime
-from kornel.core.service.clock import wall_ns
+from kornel.core.service.machine.clock import wall_ns
 
 BATCH_RECORDS: Final = 5_000
 BATCH_BYTES: Final = 32 * 2**20

@@ -31,10 +31,10 @@ from kornel.core.config.problems import Problem, Severity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.secrets import text_without_secrets
 from kornel.core.preemption.registry import SOURCES
-from kornel.core.service.configuration_history import Origin, Version
-from kornel.core.service.configuration_wire import version_message
-from kornel.core.service.rpc import Encoded, Handler, unary
-from kornel.core.service.status_codes import InvalidRequest, TooMany
+from kornel.core.service.calls.rpc import Encoded, Handler, unary
+from kornel.core.service.configuration.configuration_history import Origin, Version
+from kornel.core.service.configuration.configuration_wire import version_message
+from kornel.core.service.wire.status_codes import InvalidRequest, TooMany
 from kornel.v1 import history_pb2 as pb
 
 MOST_WAITING: Final = 64

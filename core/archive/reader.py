@@ -17,7 +17,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from kornel.core.archive.database import connect
 from kornel.core.archive.settings import HistorySettings
 from kornel.core.archive.tables import INDEXED, INDEXED_CHARACTERS, TABLES, beginning_of
-from kornel.core.service.status_codes import HistoryUnavailable, InvalidRequest
+from kornel.core.service.wire.status_codes import HistoryUnavailable, InvalidRequest
 
 DEFAULT_PAGE: Final = 100
 LARGEST_PAGE: Final = 1_000

@@ -45,7 +45,7 @@ from kornel.core.domain.names import cut_name
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources, amounts_of, clamp_int64
 from kornel.core.preemption.registry import laws_of
-from kornel.core.service.configuration_history import Version
+from kornel.core.service.configuration.configuration_history import Version
 
 RECORD_BYTES: Final = 128
 """The approximate memory of a record without its texts."""

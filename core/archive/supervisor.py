@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kornel.core.archive.link import CLOSE, Report
-from kornel.core.service.subprocesses import command_of
+from kornel.core.service.machine.subprocesses import command_of
 
 MODULE: Final = "kornel.core.archive.committer"
 FIRST_PAUSE_S: Final = 0.2

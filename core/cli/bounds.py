@@ -19,7 +19,7 @@ from kornel.core.cli.suggestions import report_unknown, suggest_queues
 from kornel.core.cli.terminal import echo_json, show_text
 from kornel.core.cli.text.bounds import render_queue, render_user
 from kornel.core.client import calls as client
-from kornel.core.service.clock import wall_ns
+from kornel.core.service.machine.clock import wall_ns
 
 queue_app = typer.Typer(help="Show single queues.", no_args_is_help=True)
 user_app = typer.Typer(help="Show single users.", no_args_is_help=True)

@@ -26,7 +26,7 @@ from kornel.core.cli.text.times import format_moment
 from kornel.core.client import calls as client
 from kornel.core.client.reading import Reader
 from kornel.core.domain.readable_amounts import format_count
-from kornel.core.service.clock import wall_ns
+from kornel.core.service.machine.clock import wall_ns
 from kornel.v1 import admin_pb2 as admin
 from kornel.v1.status_pb2 import PartitionStatus
 

@@ -24,7 +24,7 @@ from kornel.core.cli.text.explain import render_explanation, render_forecast
 from kornel.core.client import calls as client
 from kornel.core.client import explain as explain_client
 from kornel.core.config.quantities import parse_quantity
-from kornel.core.service.clock import wall_ns
+from kornel.core.service.machine.clock import wall_ns
 from kornel.v1 import explain_pb2 as pb
 
 what_if_app = typer.Typer(help="Ask what would happen if something changed. Changes nothing.", no_args_is_help=True)

@@ -25,7 +25,7 @@ from kornel.core.cli.text.screen import terminal_strokes
 from kornel.core.cli.text.usage import render_usage
 from kornel.core.client.failures import CoreUnreachable
 from kornel.core.client.history import HistoryClient
-from kornel.core.service.clock import SECOND_NS, wall_ns
+from kornel.core.service.machine.clock import SECOND_NS, wall_ns
 from kornel.v1 import history_pb2 as pb
 
 history_app = typer.Typer(help="Show stored records, also from before the last restart.", no_args_is_help=True)

@@ -33,7 +33,7 @@ from kornel.core.cli.text.screen import terminal_strokes
 from kornel.core.client import calls as client
 from kornel.core.client import explain as explain_client
 from kornel.core.client.reading import Reader
-from kornel.core.service.clock import wall_ns
+from kornel.core.service.machine.clock import wall_ns
 from kornel.v1 import read_pb2 as pb
 
 OBSTACLES_SHOWN: Final = 20

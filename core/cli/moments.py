@@ -11,7 +11,7 @@ import typer
 
 from kornel.core.cli.options import EXIT_BAD_INPUT
 from kornel.core.cli.terminal import print_error
-from kornel.core.service.clock import wall_ns
+from kornel.core.service.machine.clock import wall_ns
 
 SECOND_NS: Final = 10**9
 _AGO: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)", re.ASCII)

@@ -7,7 +7,7 @@ from typing import Final
 from kornel.core.cli.text.history import render_applications, render_events, render_preemptions
 from kornel.core.client.failures import CoreUnreachable
 from kornel.core.client.history import HistoryClient
-from kornel.core.service.visible import write_visibly
+from kornel.core.service.logs.visible import write_visibly
 from kornel.v1 import history_pb2 as pb
 
 MOST_RECORDS: Final = 20

@@ -19,7 +19,7 @@ from kornel.core.cli.terminal import echo_json, show_text
 from kornel.core.cli.text.refusals import render_refusals
 from kornel.core.client import calls as client
 from kornel.core.client.reading import Reader
-from kornel.core.service.clock import wall_ns
+from kornel.core.service.machine.clock import wall_ns
 from kornel.v1 import read_pb2 as pb
 
 

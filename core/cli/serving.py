@@ -34,10 +34,10 @@ from kornel.core.process.server_settings import (
 )
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.security import Security, SecurityOptions
-from kornel.core.service.admission import CallLimits
-from kornel.core.service.clock import SECOND_NS, SystemClock
-from kornel.core.service.connections import ConnectionLimits
-from kornel.core.service.logs import LevelSwitch, LogFormat, LogLevel, build_logger
+from kornel.core.service.calls.admission import CallLimits
+from kornel.core.service.connections.connections import ConnectionLimits
+from kornel.core.service.logs.logs import LevelSwitch, LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import SECOND_NS, SystemClock
 from kornel.core.service.resolvers.ldap_settings import LdapSettingsError
 from kornel.core.service.resolvers.sources import find_sources
 

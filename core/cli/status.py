@@ -11,7 +11,7 @@ from kornel.core.cli.terminal import echo_json, show_text
 from kornel.core.cli.text.status import render_explanation, render_status
 from kornel.core.client import calls as client
 from kornel.core.client.connection import DUMP_TIMEOUT_S
-from kornel.core.service.clock import wall_ns
+from kornel.core.service.machine.clock import wall_ns
 
 ask_app = typer.Typer(help="Show single asks.", no_args_is_help=True)
 

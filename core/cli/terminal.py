@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from kornel.core.cli.text.screen import screen_lines
-from kornel.core.service.visible import write_json, write_lines, write_visibly
+from kornel.core.service.logs.visible import write_json, write_lines, write_visibly
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

@@ -13,7 +13,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from kornel.core.client.channels import open_channel
 from kornel.core.client.connection import DEFAULT_TIMEOUT_S, DUMP_TIMEOUT_S
 from kornel.core.client.failures import CoreUnreachable, describe_failure
-from kornel.core.service.limits import MESSAGE_LIMIT
+from kornel.core.service.connections.limits import MESSAGE_LIMIT
 from kornel.v1.manager_pb2 import UnregisterResourceManagerRequest
 from kornel.v1.manager_pb2_grpc import ManagerServiceStub
 from kornel.v1.status_pb2 import (

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from kornel.core.client.connection import CONNECTION, Connection, ConnectionNotPossible
-from kornel.core.service.addresses import stays_on_this_machine
+from kornel.core.service.connections.addresses import stays_on_this_machine
 
 AUTHORIZATION: Final = "authorization"
 

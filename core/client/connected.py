@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from kornel.core.client.calls import failing_in_words
 from kornel.core.client.channels import open_channel
 from kornel.core.client.connection import DEFAULT_TIMEOUT_S
-from kornel.core.service.limits import MESSAGE_LIMIT
+from kornel.core.service.connections.limits import MESSAGE_LIMIT
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 

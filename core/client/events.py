@@ -11,7 +11,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from kornel.core.client.calls import CoreUnreachable, describe_failure
 from kornel.core.client.channels import open_channel
-from kornel.core.service.limits import MESSAGE_LIMIT
+from kornel.core.service.connections.limits import MESSAGE_LIMIT
 from kornel.v1.events_pb2 import WatchEventsRequest, WatchEventsResponse
 from kornel.v1.events_pb2_grpc import EventServiceStub
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kornel.core.client.calls import open_call
-from kornel.core.service.limits import MESSAGE_LIMIT
+from kornel.core.service.connections.limits import MESSAGE_LIMIT
 from kornel.v1.explain_pb2 import ExplainRequest, ExplainResponse, WhatIfRequest, WhatIfResponse
 from kornel.v1.explain_pb2_grpc import ExplainServiceStub
 

@@ -100,7 +100,7 @@ def interpret_document(
         return _interpret_root(text, top, log, unavailable_resolvers)
     finally:
         # Remarks refer to their fields, and fields to the log. Such a cycle would never be freed
-        # (core/service/garbage.py).
+        # (core/service/machine/garbage.py).
         log.remarks.clear()
 
 

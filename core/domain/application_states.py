@@ -86,15 +86,3 @@ TRANSITIONS: Final[Mapping[tuple[AppState, AppEvent], AppState]] = MappingProxyT
         (AppState.REJECTED, AppEvent.EXPIRE): AppState.EXPIRED,
     }
 )
-
-
-class IllegalTransition(ValueError):
-    """An event that has no meaning in the present state."""
-
-
-def state_after(state: AppState, event: AppEvent) -> AppState:
-    """Returns the next state. Raises :class:`IllegalTransition` for any pair that is not in the table."""
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        raise IllegalTransition(f"{event} does not apply to an application in state {state}") from None

@@ -167,11 +167,3 @@ MOVES: Final[Mapping[AskMove, Mapping[AskPlace, AskPlace]]] = MappingProxyType(
 
 class IllegalMove(ValueError):
     """A move that does not apply in the place of the ask, which is a bug of the core."""
-
-
-def follow_move(place: AskPlace, move: AskMove) -> AskPlace:
-    """Returns the next place. Raises :class:`IllegalMove` for any pair that is not in the table."""
-    target = MOVES[move].get(place)
-    if target is None:
-        raise IllegalMove(f"{move.name} does not apply to an ask that is {place.name}")
-    return target

@@ -161,21 +161,6 @@ def _show(value: object) -> str:
     return show_name(value if isinstance(value, str) else str(value)[:80])
 
 
-def write_devices(devices: Iterable[DeviceSpec]) -> str:
-    """Returns the text for *devices*. It is the inverse of :func:`read_devices`."""
-    entries = []
-    for device in devices:
-        entry: dict[str, object] = {"id": device.device_id}
-        if device.type:
-            entry["type"] = device.type
-        if device.memory:
-            entry["memory"] = device.memory
-        if device.link:
-            entry["link"] = device.link
-        entries.append(entry)
-    return json.dumps(entries, separators=(",", ":")) if entries else ""
-
-
 def read_wants(tags: Iterable[tuple[str, str]]) -> DeviceRequest | None:
     """Returns the request for devices in *tags*, or ``None`` if there is none."""
     said = {key: value for key, value in tags if key in DEVICE_TAGS}

@@ -81,12 +81,3 @@ def read_request(tags: Iterable[tuple[str, str]]) -> TopologyRequest | None:
         flaw = f"{SLICE_SIZE_TAG} is {size[:20]!r}, not 1 to {LARGEST_SLICE:,}"
         return TopologyRequest(wish, level, flaw=flaw)
     return TopologyRequest(wish, level, int(size) if size else 0)
-
-
-def request_tags(
-    *, required: str = "", preferred: str = "", spread: str = "", slice_size: int = 0
-) -> tuple[tuple[str, str], ...]:
-    """Returns the tags that express a request. It is the inverse of :func:`read_request`."""
-    said = ((REQUIRED_TAG, required), (PREFERRED_TAG, preferred), (SPREAD_TAG, spread))
-    size = ((SLICE_SIZE_TAG, str(slice_size)),) if slice_size else ()
-    return (*((key, level) for key, level in said if level), *size)

@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kornel.core.domain.commands import Command
-from kornel.core.service.resuming import Receipt
+from kornel.core.service.streams.resuming import Receipt
 
 
 class CallKind(IntEnum):

@@ -37,7 +37,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.devices import read_wants
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import read_request
-from kornel.core.service.message_bytes import ENCODING, encode_field, join_fields
+from kornel.core.service.wire.message_bytes import ENCODING, encode_field, join_fields
 from kornel.v1 import journal_pb2 as pb
 
 _KEY: Final = itemgetter(AllocationSpec._fields.index("key"))

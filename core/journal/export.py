@@ -17,7 +17,7 @@ from google.protobuf.json_format import MessageToDict
 
 from kornel.core.journal.commands import encode_command
 from kornel.core.journal.records import Record
-from kornel.core.service.resuming import Received
+from kornel.core.service.streams.resuming import Received
 from kornel.v1 import journal_pb2 as pb
 
 _KINDS: Final = MappingProxyType(

@@ -72,8 +72,7 @@ class FetchedBlock(NamedTuple):
 
 
 class Follower:
-    """Replays a journal while it grows. Use: :meth:`fetch_blocks` and :meth:`play_blocks` in turns, or
-    :meth:`catch_up`.
+    """Replays a journal while it grows. Use: :meth:`fetch_blocks` and :meth:`play_blocks` in turns.
 
     *version* is that of this core, which replays only records that the same version wrote. *make_engine* makes the
     empty engines of places. *only* is the number of the only place whose records are replayed; ``None``: all are.
@@ -199,13 +198,6 @@ class Follower:
     def play_next(self) -> bool:
         """Replays one block, if there is one. Raises the errors of the store."""
         return sum(1 for _ in self.play_blocks(self.fetch_blocks(1))) > 0
-
-    def catch_up(self) -> int:
-        """Replays everything in the store. Returns the number of records. Raises the errors of the store."""
-        played = 0
-        while fetched := self.fetch_blocks():
-            played += sum(1 for _ in self.play_blocks(fetched))
-        return played
 
     def _read_blocks(self, at: FollowPoint, most: int) -> Iterator[FetchedBlock]:
         first = at.sequence + 1

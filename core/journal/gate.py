@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 from kornel.core.journal.committer import Committer, StoreProblem
 from kornel.core.journal.settings import JournalSettings
 from kornel.core.journal.sync import JournalSync
-from kornel.core.service.status_codes import JournalFull, JournalUnavailable, ServiceError
+from kornel.core.service.wire.status_codes import JournalFull, JournalUnavailable, ServiceError
 
 
 class Responses(Protocol):

@@ -30,7 +30,7 @@ from kornel.core.journal.starting import Started, play_all
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
 from kornel.core.journal.unusable import JournalUnusable
-from kornel.core.service.durations import Durations
+from kornel.core.service.metrics.durations import Durations
 
 WHAT_TO_DO: Final = "start with --journal-afresh, or with another journal: the shim registers again then"
 

@@ -11,9 +11,9 @@ from typing import Final
 
 from kornel.core.config.problems import Problem, Severity
 from kornel.core.domain.commands import UpdateConfiguration
-from kornel.core.service.configuration_history import ConfigurationHistory, Origin, Version
-from kornel.core.service.configuration_keeping import ConfigurationNote, ConfigurationState
-from kornel.core.service.rollbacks import Rollback
+from kornel.core.service.configuration.configuration_history import ConfigurationHistory, Origin, Version
+from kornel.core.service.configuration.configuration_keeping import ConfigurationNote, ConfigurationState
+from kornel.core.service.configuration.rollbacks import Rollback
 from kornel.v1 import journal_pb2 as pb
 
 MOST_PROBLEMS: Final = 100

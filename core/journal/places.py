@@ -15,7 +15,7 @@ from kornel.core.journal.committer import Committer
 from kornel.core.journal.gate import JournalGate
 from kornel.core.journal.notes import encode_note
 from kornel.core.journal.replay import ReplayedPlace
-from kornel.core.service.configuration_keeping import ConfigurationNote
+from kornel.core.service.configuration.configuration_keeping import ConfigurationNote
 from kornel.core.snapshot.engines import has_work_under_way
 
 

@@ -15,7 +15,7 @@ from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, EngineCall
 from kornel.core.journal.refusing import refuse_entries
 from kornel.core.partition.engine import CycleResult, Engine
-from kornel.core.service.resuming import Receipt
+from kornel.core.service.streams.resuming import Receipt
 from kornel.core.snapshot.engines import move_engine
 
 

@@ -18,8 +18,8 @@ from google.protobuf.message import DecodeError
 
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.commands import decode_command, write_command
-from kornel.core.service.message_bytes import encode_field, encode_varint
-from kornel.core.service.resuming import Begun, Kind, Receipt, Received
+from kornel.core.service.streams.resuming import Begun, Kind, Receipt, Received
+from kornel.core.service.wire.message_bytes import encode_field, encode_varint
 from kornel.v1 import journal_pb2 as pb
 
 _PLACE: Final = struct.Struct("<qq")

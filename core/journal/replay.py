@@ -22,8 +22,8 @@ from kornel.core.journal.notes import decode_note, encode_note
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Record
 from kornel.core.journal.refusing import refuse_entries
-from kornel.core.service.configuration_keeping import KeptConfigurations
-from kornel.core.service.resuming import Begun, Progress, ProgressValues
+from kornel.core.service.configuration.configuration_keeping import KeptConfigurations
+from kornel.core.service.streams.resuming import Begun, Progress, ProgressValues
 from kornel.v1 import journal_pb2 as pb
 
 TOLD_AGAIN_NS: Final = 120 * 10**9

@@ -63,8 +63,8 @@ class EngineRestorer:
         a bundle.
 
         Other tasks run meanwhile, and see the engine in the state in which the call left it; the engines of other
-        places go on. Raises :class:`JournalUnusable`, and :class:`kornel.core.service.status_codes.ServiceError` if
-        the journal cannot be written any more.
+        places go on. Raises :class:`JournalUnusable`, and :class:`kornel.core.service.wire.status_codes.ServiceError`
+        if the journal cannot be written any more.
         """
         journal, began = self._journal, time.perf_counter()
         place = self._place

@@ -18,7 +18,7 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.journal.settings import JournalSettings
 from kornel.core.journal.snapshot_process import MODULE, Assignment, Outcome
-from kornel.core.service.subprocesses import command_of
+from kornel.core.service.machine.subprocesses import command_of
 
 
 class SnapshotStatus(NamedTuple):

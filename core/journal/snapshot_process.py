@@ -31,7 +31,7 @@ from kornel.core.journal.settings import KeptJournal
 from kornel.core.journal.snapshot_store import SnapshotStore, opened_snapshots
 from kornel.core.journal.starting import play_all
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, describe_error
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from kornel.core.snapshot.writing import WorkUnderWay
 
 MODULE: Final = "kornel.core.journal.snapshot_process"

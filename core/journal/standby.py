@@ -31,8 +31,8 @@ from kornel.core.journal.starting import Started, list_usable
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreMoved, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
 from kornel.core.journal.unusable import JournalUnusable
-from kornel.core.service.configuration_keeping import ConfigurationState
-from kornel.core.service.standing import Role, Standing
+from kornel.core.service.configuration.configuration_keeping import ConfigurationState
+from kornel.core.service.managers.standing import Role, Standing
 
 POLL_S: Final = 0.04
 """The pause between two queries for new records."""

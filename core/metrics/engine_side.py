@@ -13,7 +13,7 @@ from kornel.core.metrics.families import make_counters, make_gauge, make_gauges,
 from kornel.core.metrics.queue_series import TYPES_SHOWN
 from kornel.core.metrics.sources import Scrape, Sources
 from kornel.core.preemption.registry import laws_of
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.core.telling.partitions.device_gauges import STATES
 from kornel.core.telling.partitions.partition_gauges import Amounts, DomainGauges, PartitionGauges
 

@@ -9,8 +9,8 @@ from itertools import product
 from kornel.core.metrics.decisions import Decisions
 from kornel.core.metrics.loop_lag import LoopLag
 from kornel.core.metrics.timings import Timings
-from kornel.core.service.clock import Clock
-from kornel.core.service.configuration_history import Origin, Version
+from kornel.core.service.configuration.configuration_history import Origin, Version
+from kornel.core.service.machine.clock import Clock
 
 
 class Measures:

@@ -9,11 +9,11 @@ from prometheus_client.core import Metric
 from kornel.core.domain.reasons import Ignored
 from kornel.core.metrics.families import make_counter, make_counters, make_gauge, make_gauges, make_histogram
 from kornel.core.metrics.sources import HistoryGauges, JournalGauges, Sources
-from kornel.core.service.admission import Refusal
-from kornel.core.service.clock import SECOND_NS, Clock
-from kornel.core.service.connections import Cause
-from kornel.core.service.own_memory import count_native
-from kornel.core.service.standing import Role, Standing
+from kornel.core.service.calls.admission import Refusal
+from kornel.core.service.connections.connections import Cause
+from kornel.core.service.machine.clock import SECOND_NS, Clock
+from kornel.core.service.machine.own_memory import count_native
+from kornel.core.service.managers.standing import Role, Standing
 
 
 def service_families(sources: Sources) -> Iterable[Metric]:

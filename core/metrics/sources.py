@@ -8,15 +8,15 @@ from typing import Protocol
 
 from kornel.core.domain.partition_names import bare_partition_name
 from kornel.core.metrics.measures import Measures
-from kornel.core.service.admission import AdmissionInterceptor
-from kornel.core.service.clock import Clock
-from kornel.core.service.connections import ConnectionKeeper
-from kornel.core.service.durations import Durations
-from kornel.core.service.event_journal import EventJournal
-from kornel.core.service.health import HealthKeeper
-from kornel.core.service.managers import Managers
-from kornel.core.service.metrics import ServiceMetrics
-from kornel.core.service.standing import Standing
+from kornel.core.service.calls.admission import AdmissionInterceptor
+from kornel.core.service.connections.connections import ConnectionKeeper
+from kornel.core.service.events.event_journal import EventJournal
+from kornel.core.service.machine.clock import Clock
+from kornel.core.service.managers.health import HealthKeeper
+from kornel.core.service.managers.managers import Managers
+from kornel.core.service.managers.standing import Standing
+from kornel.core.service.metrics.durations import Durations
+from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.telling.partitions.partition_gauges import PartitionGauges
 
 

@@ -1,9 +1,9 @@
 """Takes apart the records of a removed partition, so that reference counting frees them.
 
 Records refer to each other in both directions: queues and their applications, asks and their nodes. The cycle collector
-does not examine objects that have lived long (:mod:`kornel.core.service.garbage`), so a partition that was merely
-dropped would stay in memory for ever, with all its asks. Records are freed a few at a time, so that other tasks need
-not wait while a million of them are freed.
+does not examine objects that have lived long (:mod:`kornel.core.service.machine.garbage`), so a partition that was
+merely dropped would stay in memory for ever, with all its asks. Records are freed a few at a time, so that other tasks
+need not wait while a million of them are freed.
 """
 
 from __future__ import annotations

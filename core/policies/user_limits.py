@@ -67,13 +67,3 @@ def find_shortfalls(account: Account, pairs: Pairs) -> tuple[Shortfall, ...]:
     return tuple(
         Shortfall(t, amount, left[t], account.limit.max[t]) for t, amount in pairs if t in left and amount > left[t]
     )
-
-
-def headroom_of(accounts: Iterable[Account]) -> dict[int, int]:
-    """Returns the headroom that all limits together leave, by type. A missing type is not limited; a negative amount
-    counts as 0."""
-    least: dict[int, int] = {}
-    for account in accounts:
-        for t, left in account.find_headroom().items():
-            least[t] = min(left, least.get(t, left))
-    return least

@@ -15,12 +15,12 @@ from kornel.core.process.event_loop import loop_factory
 from kornel.core.process.server import KornelServer
 from kornel.core.process.server_settings import ServerSettings
 from kornel.core.security.security import Security
-from kornel.core.service.clock import ManualClock, SystemClock, wall_ns
-from kornel.core.service.engine_port import EnginePort
-from kornel.core.service.garbage import GarbageKeeper
-from kornel.core.service.logs import LevelSwitch
-from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.logs.logs import LevelSwitch
+from kornel.core.service.machine.clock import ManualClock, SystemClock, wall_ns
+from kornel.core.service.machine.garbage import GarbageKeeper
+from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.resolvers.sources import Sources
+from kornel.core.service.runner.engine_port import EnginePort
 
 if TYPE_CHECKING:
     from kornel.core.journal.journal import Journal

@@ -10,7 +10,7 @@ from typing import Final
 import grpc
 
 from kornel.core.process.server_settings import AddressUnavailable
-from kornel.core.service.limits import MESSAGE_LIMIT
+from kornel.core.service.connections.limits import MESSAGE_LIMIT
 
 CONCURRENT_CALLS: Final = 32
 """The most calls of one connection if there is no security file; such a file has a limit of its own."""

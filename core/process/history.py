@@ -21,9 +21,9 @@ from kornel.core.archive.spool import SpoolUnusable
 from kornel.core.archive.usage_samples import UsageSample
 from kornel.core.config.event_settings import keeps_history
 from kornel.core.domain.effects import Effect
-from kornel.core.service.clock import Clock
-from kornel.core.service.configuration_history import Version
-from kornel.core.service.observers import EffectObserver
+from kornel.core.service.configuration.configuration_history import Version
+from kornel.core.service.machine.clock import Clock
+from kornel.core.service.metrics.observers import EffectObserver
 
 if TYPE_CHECKING:
     from kornel.core.archive.archive import Archive, ArchiveStatus

@@ -19,13 +19,13 @@ from kornel.core.rest.page_links import NO_LINKS, PageLinks
 from kornel.core.rest.server import HttpServer
 from kornel.core.rest.standing_header import StandingHeader
 from kornel.core.rest.warming import Warmer
-from kornel.core.service.clock import Clock
-from kornel.core.service.event_journal import EventJournal
-from kornel.core.service.health import HealthKeeper
-from kornel.core.service.managers import Managers
-from kornel.core.service.refusals import RefusalKeeper
-from kornel.core.service.rpc import Handler
-from kornel.core.service.standing import Standing
+from kornel.core.service.calls.rpc import Handler
+from kornel.core.service.events.event_journal import EventJournal
+from kornel.core.service.events.refusals import RefusalKeeper
+from kornel.core.service.machine.clock import Clock
+from kornel.core.service.managers.health import HealthKeeper
+from kornel.core.service.managers.managers import Managers
+from kornel.core.service.managers.standing import Standing
 from kornel.core.telling.core_reader import CoreReader
 from kornel.core.web.page import Page
 

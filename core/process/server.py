@@ -40,36 +40,36 @@ from kornel.core.rest.page_links import checked_links
 from kornel.core.rest.server import RestAddressUnavailable
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.security import Security
-from kornel.core.service.addresses import stays_on_this_machine
-from kornel.core.service.admission import AdmissionInterceptor
-from kornel.core.service.callback_board import CallbackBoard
-from kornel.core.service.callback_times import BOUNDS_S
-from kornel.core.service.clock import Clock, ManualClock, SystemClock
-from kornel.core.service.clock_watch import ClockWatch
-from kornel.core.service.configuration_file import ConfigurationFile
-from kornel.core.service.configuration_history import Version
-from kornel.core.service.configuration_keeping import ConfigurationNote, KeptConfigurations
-from kornel.core.service.configuring import Configurator
-from kornel.core.service.connections import ConnectionKeeper
-from kornel.core.service.durations import Durations
-from kornel.core.service.engine_port import EnginePort
-from kornel.core.service.event_journal import EventJournal
-from kornel.core.service.garbage import RECORDS_PER_QUEUE, GarbageKeeper, GarbageRounds
-from kornel.core.service.health import HealthKeeper
-from kornel.core.service.health_service import HealthService
-from kornel.core.service.judging import Judge, TextRooms
-from kornel.core.service.logs import LevelSwitch, LogLevel
-from kornel.core.service.managers import Lobby, Managers, Place
-from kornel.core.service.metrics import ServiceMetrics
-from kornel.core.service.presence import Presence, PresenceKeeper
-from kornel.core.service.refusals import RefusalKeeper
+from kornel.core.service.callbacks.callback_board import CallbackBoard
+from kornel.core.service.callbacks.callback_times import BOUNDS_S
+from kornel.core.service.calls.admission import AdmissionInterceptor
+from kornel.core.service.calls.rpc import Handler
+from kornel.core.service.configuration.configuration_file import ConfigurationFile
+from kornel.core.service.configuration.configuration_history import Version
+from kornel.core.service.configuration.configuration_keeping import ConfigurationNote, KeptConfigurations
+from kornel.core.service.configuration.configuring import Configurator
+from kornel.core.service.configuration.judging import Judge, TextRooms
+from kornel.core.service.connections.addresses import stays_on_this_machine
+from kornel.core.service.connections.connections import ConnectionKeeper
+from kornel.core.service.events.event_journal import EventJournal
+from kornel.core.service.events.refusals import RefusalKeeper
+from kornel.core.service.logs.logs import LevelSwitch, LogLevel
+from kornel.core.service.machine.clock import Clock, ManualClock, SystemClock
+from kornel.core.service.machine.clock_watch import ClockWatch
+from kornel.core.service.machine.garbage import RECORDS_PER_QUEUE, GarbageKeeper, GarbageRounds
+from kornel.core.service.managers.health import HealthKeeper
+from kornel.core.service.managers.managers import Lobby, Managers, Place
+from kornel.core.service.managers.standing import Standing, StandingGate, StandingInterceptor
+from kornel.core.service.metrics.durations import Durations
+from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.resolvers.sources import Sources
-from kornel.core.service.rpc import Handler
-from kornel.core.service.runner import PartitionRunner
-from kornel.core.service.standing import Standing, StandingGate, StandingInterceptor
-from kornel.core.service.status_codes import ShuttingDown
-from kornel.core.service.streams import Switchboard
+from kornel.core.service.runner.engine_port import EnginePort
+from kornel.core.service.runner.runner import PartitionRunner
+from kornel.core.service.services.health_service import HealthService
+from kornel.core.service.streams.presence import Presence, PresenceKeeper
+from kornel.core.service.streams.streams import Switchboard
+from kornel.core.service.wire.status_codes import ShuttingDown
 from kornel.core.telling.reader import PartitionReader
 from kornel.si.v1 import si_pb2
 

@@ -12,26 +12,26 @@ from grpc_reflection.v1alpha import reflection
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.absent_history import AbsentHistory
-from kornel.core.service.admin_service import AdminService
-from kornel.core.service.callback_service import CallbackService
-from kornel.core.service.clock import Clock, ManualClock
-from kornel.core.service.clock_service import TestClockService
-from kornel.core.service.configuration_service import ConfigurationService
-from kornel.core.service.event_journal import EventJournal
-from kornel.core.service.event_service import EventService
-from kornel.core.service.explain_service import ExplainService
-from kornel.core.service.health import HealthKeeper
-from kornel.core.service.health_service import HealthService
-from kornel.core.service.manager_service import ManagerService
-from kornel.core.service.managers import Managers
-from kornel.core.service.metrics import ServiceMetrics
-from kornel.core.service.read_service import ReadService
-from kornel.core.service.refusals import RefusalKeeper
+from kornel.core.service.calls.rpc import Handler
+from kornel.core.service.events.event_journal import EventJournal
+from kornel.core.service.events.refusals import RefusalKeeper
+from kornel.core.service.machine.clock import Clock, ManualClock
+from kornel.core.service.managers.health import HealthKeeper
+from kornel.core.service.managers.managers import Managers
+from kornel.core.service.managers.standing import Standing
+from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
-from kornel.core.service.rpc import Handler
-from kornel.core.service.scheduler_service import SchedulerService
-from kornel.core.service.standing import Standing
-from kornel.core.service.status_service import StatusService
+from kornel.core.service.services.admin_service import AdminService
+from kornel.core.service.services.callback_service import CallbackService
+from kornel.core.service.services.clock_service import TestClockService
+from kornel.core.service.services.configuration_service import ConfigurationService
+from kornel.core.service.services.event_service import EventService
+from kornel.core.service.services.explain_service import ExplainService
+from kornel.core.service.services.health_service import HealthService
+from kornel.core.service.services.manager_service import ManagerService
+from kornel.core.service.services.read_service import ReadService
+from kornel.core.service.services.scheduler_service import SchedulerService
+from kornel.core.service.services.status_service import StatusService
 from kornel.si.v1 import si_pb2
 from kornel.v1 import (
     admin_pb2,

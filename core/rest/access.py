@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from starlette.requests import Request
 from starlette.types import Scope
 
-from kornel.core.service.callers import Permission
+from kornel.core.service.connections.callers import Permission
 
 
 class Access(StrEnum):

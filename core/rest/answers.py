@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from kornel.core.rest.compression import SMALLEST, accepts_gzip
 from kornel.core.rest.errors import error_document
 from kornel.core.rest.turns import gzip_chunks
-from kornel.core.service.loop_time import Sharing
+from kornel.core.service.machine.loop_time import Sharing
 
 JSON: Final = "application/json; charset=UTF-8"
 YAML: Final = "application/x-yaml; charset=UTF-8"

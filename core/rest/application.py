@@ -32,12 +32,12 @@ from kornel.core.rest.long_answers import LongAnswers
 from kornel.core.rest.page_links import NO_LINKS, PageLinks
 from kornel.core.rest.routes import Handlers, all_routes
 from kornel.core.rest.routing import Router, Table
-from kornel.core.service.clock import Clock
-from kornel.core.service.event_journal import EventJournal
-from kornel.core.service.health import HealthKeeper
-from kornel.core.service.managers import Managers
-from kornel.core.service.refusals import RefusalKeeper
-from kornel.core.service.rpc import Handler
+from kornel.core.service.calls.rpc import Handler
+from kornel.core.service.events.event_journal import EventJournal
+from kornel.core.service.events.refusals import RefusalKeeper
+from kornel.core.service.machine.clock import Clock
+from kornel.core.service.managers.health import HealthKeeper
+from kornel.core.service.managers.managers import Managers
 
 
 @dataclass(frozen=True, slots=True)

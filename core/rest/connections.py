@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from kornel.core.rest.http_protocol import PatientProtocol
-from kornel.core.service.addresses import address_block
+from kornel.core.service.connections.addresses import address_block
 
 MOST_CONNECTIONS: Final = 512
 """The most connections by default."""

@@ -17,11 +17,11 @@ from kornel.core.domain.effects import EventRecorded
 from kornel.core.rest.answers import JSON, encode, json_headers, raw_headers
 from kornel.core.rest.errors import RestError, error_document
 from kornel.core.rest.http_protocol import ABORT
-from kornel.core.service.clock import Clock
-from kornel.core.service.event_journal import EventJournal
-from kornel.core.service.event_ring import Missed, RingReader
-from kornel.core.service.event_streams import WRITE_PATIENCE_S, Encodings, Pace
-from kornel.core.service.status_codes import EventStreamsFull
+from kornel.core.service.events.event_journal import EventJournal
+from kornel.core.service.events.event_ring import Missed, RingReader
+from kornel.core.service.events.event_streams import WRITE_PATIENCE_S, Encodings, Pace
+from kornel.core.service.machine.clock import Clock
+from kornel.core.service.wire.status_codes import EventStreamsFull
 from kornel.core.telling.encoding.yunikorn.events import encode_event_line
 
 CLOSED: Final = "Event stream was closed by the producer"

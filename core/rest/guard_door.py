@@ -16,8 +16,8 @@ from kornel.core.rest.access import ADMITTED, PERMISSIONS, Access
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.http_protocol import ABORT, CERTIFICATE
 from kornel.core.security.guard import Guard, Pass
-from kornel.core.service.callers import Permission
-from kornel.core.service.status_codes import NotAuthenticated, NotPermitted, TooMany
+from kornel.core.service.connections.callers import Permission
+from kornel.core.service.wire.status_codes import NotAuthenticated, NotPermitted, TooMany
 
 Administers = Callable[[str, str, str, Sequence[str]], bool]
 """Tells whether a queue of a partition is administered by a user with these groups."""

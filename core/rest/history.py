@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kornel.core.domain.effects import Allocated, Effect, Released
-from kornel.core.service.clock import SECOND_NS, Clock, Timer
+from kornel.core.service.machine.clock import SECOND_NS, Clock, Timer
 
 
 class UsageSample(NamedTuple):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kornel.core.domain.drains import OperatorDrain
-from kornel.core.service.presence import Presence
-from kornel.core.service.rollbacks import Rollback
+from kornel.core.service.configuration.rollbacks import Rollback
+from kornel.core.service.streams.presence import Presence
 from kornel.core.telling.encoding.documents import Document, always, if_any, if_set, listed, nested
 from kornel.core.telling.encoding.values import COUNT, FLAG, TEXT, TIME_NS
 

@@ -162,7 +162,7 @@ class PatientProtocol(HttpToolsProtocol):
         being made does not need them.
 
         The garbage collector would never free it: it never again examines connections that were open while long-lived
-        objects were taken out of its reach (:mod:`kornel.core.service.garbage`).
+        objects were taken out of its reach (:mod:`kornel.core.service.machine.garbage`).
         """
         self.on_lost = _do_nothing
         self.flow.protocol = None

@@ -16,7 +16,7 @@ from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from kornel.core.rest.errors import RestError
-from kornel.core.service.loop_time import STEP_S, Sharing
+from kornel.core.service.machine.loop_time import STEP_S, Sharing
 
 MessageT = TypeVar("MessageT", bound=Message)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kornel.core.domain.partition_names import bare_partition_name
-from kornel.core.service.refusals import Refusal
+from kornel.core.service.events.refusals import Refusal
 from kornel.core.telling.encoding.documents import Document, Kind, always, if_any, listed
 from kornel.core.telling.encoding.values import COUNT, TEXT, TIME_NS, write_with
 

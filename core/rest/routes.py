@@ -28,7 +28,7 @@ from kornel.core.rest.listing import PAGE_PARAMETERS
 from kornel.core.rest.operations import JSON_TYPE, Operation, Parameter
 from kornel.core.rest.routing import Route
 from kornel.core.rest.schemas import FLAG, NAME, POSITIVE, UNSIGNED, any_case, list_schema, schema_reference
-from kornel.core.service.refusals import RefusalKind
+from kornel.core.service.events.refusals import RefusalKind
 from kornel.core.telling.claims.claim_views import ClaimKind
 from kornel.core.telling.encoding.documents import Schema
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kornel.core.service.standing import Standing
+from kornel.core.service.managers.standing import Standing
 
 HEADER = "Kornel-Standing"
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from kornel.core.rest.compression import PACKED_AT_ONCE, Body
-from kornel.core.service.loop_time import STEP_S, Sharing
+from kornel.core.service.machine.loop_time import STEP_S, Sharing
 
 CLOCK_EVERY: Final = 8
 """The number of items between two readings of the clock."""

@@ -12,8 +12,8 @@ from itertools import chain
 from typing import Final
 
 from kornel.core.rest.turns import Turns
-from kornel.core.service.loop_time import Sharing
-from kornel.core.service.managers import Managers
+from kornel.core.service.machine.loop_time import Sharing
+from kornel.core.service.managers.managers import Managers
 from kornel.core.telling.encoding.yunikorn.applications import encode_allocations, encode_head
 from kornel.core.telling.reader import PartitionReader
 

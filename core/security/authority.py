@@ -22,7 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kornel.core.security.defaults import CERTIFICATE_DAYS
 from kornel.core.security.errors import SecurityError
-from kornel.core.service.clock import SECOND_NS, wall_ns
+from kornel.core.service.machine.clock import SECOND_NS, wall_ns
 
 CA_DAYS: Final = 3650
 CLOCK_SKEW: Final = timedelta(minutes=5)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from kornel.core.service.configuration_file import Stamp, stamp_of
+from kornel.core.service.configuration.configuration_file import Stamp, stamp_of
 
 LOOK_EVERY_S: Final = 1.0
 

@@ -18,11 +18,11 @@ from kornel.core.security.limits import Buckets, SignatureChecks
 from kornel.core.security.oidc import OidcVerifier, SignatureWrong
 from kornel.core.security.policy import Grants, Limits, Policy, read_policy
 from kornel.core.security.static_tokens import StaticTokens, read_tokens
-from kornel.core.service.addresses import address_block
-from kornel.core.service.callers import AclCheck, Permission
-from kornel.core.service.clock import Clock, Timer
-from kornel.core.service.configuration_file import FileUnreadable, read_text
-from kornel.core.service.status_codes import NotAuthenticated, NotPermitted, ServiceError, ShuttingDown, TooMany
+from kornel.core.service.configuration.configuration_file import FileUnreadable, read_text
+from kornel.core.service.connections.addresses import address_block
+from kornel.core.service.connections.callers import AclCheck, Permission
+from kornel.core.service.machine.clock import Clock, Timer
+from kornel.core.service.wire.status_codes import NotAuthenticated, NotPermitted, ServiceError, ShuttingDown, TooMany
 
 ParsedT = TypeVar("ParsedT")
 
@@ -36,7 +36,7 @@ _certificate_identity = lru_cache(maxsize=1024)(of_certificate)
 
 
 class Pass:
-    """An admitted call, which is a :class:`kornel.core.service.callers.Caller`.
+    """An admitted call, which is a :class:`kornel.core.service.connections.callers.Caller`.
 
     The grants for its request are checked again later. ``ended``: set once the call must end, with the reason in
     ``reason``; ``on_end`` is called then.

@@ -15,7 +15,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -17,12 +17,12 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.security.guard import Guard, Pass
 from kornel.core.security.methods import METHODS, Demand
 from kornel.core.security.tls import der_of
-from kornel.core.service.admission import check_size, read_late
-from kornel.core.service.callers import CALLER, host_of
-from kornel.core.service.connections import LINK
-from kornel.core.service.limits import request_limit
-from kornel.core.service.rpc import Handler, Requests, close_requests, end_call
-from kornel.core.service.status_codes import NotPermitted, ServiceError
+from kornel.core.service.calls.admission import check_size, read_late
+from kornel.core.service.calls.rpc import Handler, Requests, close_requests, end_call
+from kornel.core.service.connections.callers import CALLER, host_of
+from kornel.core.service.connections.connections import LINK
+from kornel.core.service.connections.limits import request_limit
+from kornel.core.service.wire.status_codes import NotPermitted, ServiceError
 
 _NOT_LISTED: Final = Demand(lambda caller, _: _refuse_call())
 

@@ -27,7 +27,7 @@ from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Reque
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.security.errors import SecurityError
-from kornel.core.service.clock import SECOND_NS, Clock
+from kornel.core.service.machine.clock import SECOND_NS, Clock
 
 REFRESH_NS: Final = 300 * SECOND_NS
 LEAST_BETWEEN_NS: Final = 10 * SECOND_NS

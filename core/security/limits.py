@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 
 MOST_PEERS: Final = 10_000
 """The most buckets that are kept; the one that has been unused for longest is dropped first. A peer whose bucket was

@@ -14,10 +14,10 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from kornel.core.security.guard import Pass
-from kornel.core.service.callers import Permission
-from kornel.core.service.rpc import parse
-from kornel.core.service.status_codes import NotPermitted
-from kornel.core.service.wire_pieces import pick_field
+from kornel.core.service.calls.rpc import parse
+from kornel.core.service.calls.wire_pieces import pick_field
+from kornel.core.service.connections.callers import Permission
+from kornel.core.service.wire.status_codes import NotPermitted
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2, configuration_pb2, manager_pb2, status_pb2
 

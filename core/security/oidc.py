@@ -21,8 +21,8 @@ from typing import Any, Final
 
 from kornel.core.security.identity import Identity, fingerprint
 from kornel.core.security.jwks import KEY_TYPES, KeySet, SigningKey
-from kornel.core.service.clock import SECOND_NS
-from kornel.core.service.status_codes import NotAuthenticated, TooMany
+from kornel.core.service.machine.clock import SECOND_NS
+from kornel.core.service.wire.status_codes import NotAuthenticated, TooMany
 
 LONGEST: Final = 16 * 1024
 MOST_GROUPS: Final = 1_000

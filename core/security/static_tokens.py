@@ -18,7 +18,7 @@ from kornel.core.config.fields import Field
 from kornel.core.config.problems import ProblemLog
 from kornel.core.config.yaml_reader import read, shorten_text
 from kornel.core.security.identity import Identity
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 
 PREFIX: Final = "krn_"
 SHORTEST: Final = len(PREFIX) + 43

@@ -10,7 +10,7 @@ from docs.site.members import members
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.reasons import Outcome, Rejection
 from kornel.core.preemption.foresight import PreemptionVerdict
-from kornel.core.service.refusals import BAD_TEXT
+from kornel.core.service.events.refusals import BAD_TEXT
 from kornel.core.telling.allocations.explanation import BlockerKind
 
 MODULE: Final = Path(__file__).resolve().parents[2] / "core" / "web" / "static" / "app" / "meanings.js"

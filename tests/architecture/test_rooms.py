@@ -1,12 +1,14 @@
-"""The structure inside core/partition and core/preemption as a test: which room may import which, and no circles."""
+"""The structure inside core/partition, core/preemption and core/service as a test: which room may import which, and no
+circles."""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.architecture.test_imports import imports, modules, within
+from tests.architecture.test_imports import ROOT, imports, modules, within
 from tests.architecture.trees import list_nodes
 
 PARTITION = "core.partition"
@@ -93,6 +95,41 @@ ROOMS: dict[str, set[str]] = {
 }
 """Which rooms each one may import besides itself, from the lowest to the highest."""
 
+SERVICE: dict[str, set[str]] = {
+    "machine": set(),
+    "metrics": set(),
+    "logs": set(),
+    "wire": set(),
+    "connections": {"machine"},
+    "streams": {"connections", "machine", "metrics", "wire"},
+    "calls": {"connections", "machine", "streams", "wire"},
+    "callbacks": {"machine", "metrics", "streams", "wire"},
+    "runner": {"callbacks", "machine", "metrics", "streams", "wire"},
+    "configuration": {"connections", "machine", "runner", "wire"},
+    "events": {"configuration", "connections", "machine", "metrics", "wire"},
+    "managers": {"callbacks", "calls", "configuration", "machine", "runner", "streams", "wire"},
+    "resolvers": {"machine", "metrics"},
+    "services": {
+        "callbacks", "calls", "configuration", "connections", "events", "machine", "managers", "metrics", "resolvers",
+        "runner", "streams", "wire",
+    },
+}  # fmt: skip
+"""Which rooms of the service each one imports besides itself, no more and no fewer, from the lowest to the highest."""
+
+CROWDED = {
+    "core/cli": 31,
+    "core/config": 27,
+    "core/domain": 23,
+    "core/journal": 32,
+    "core/model": 22,
+    "core/preemption/guarantee": 40,
+    "core/preemption/monitor": 23,
+    "core/rest": 33,
+}
+"""The folders of core with more than :data:`MOST_FILES` files, and how many each may have: none joins them, and one
+leaves them as soon as it can."""
+MOST_FILES = 20
+
 ALL = {**dict(modules("core/partition")), **dict(modules("core/preemption"))}
 
 
@@ -177,3 +214,35 @@ def test_no_import_hides_in_a_function() -> None:
             if isinstance(node, ast.FunctionDef):
                 hidden = [at.lineno for at in ast.walk(node) if isinstance(at, ast.Import | ast.ImportFrom)]
                 assert not hidden, f"{module} imports within a function, at lines {hidden}"
+
+
+def test_rooms_of_the_service_import_what_the_table_names() -> None:
+    """Each module is in a room, and each arrow of the table is needed."""
+    found: dict[str, set[str]] = {room: set() for room in SERVICE}
+    for module, path in modules("core/service"):
+        if module != "core.service":
+            room = module.split(".")[2]
+            others = {name.split(".")[2] for name in imports(path) if within(name, "core.service")}
+            found.setdefault(room, set()).update(others - {room})
+    assert found == SERVICE
+    order = list(SERVICE)
+    assert all(others <= set(order[:number]) for number, others in enumerate(SERVICE.values()))
+
+
+def test_no_module_of_the_service_imports_in_a_circle() -> None:
+    """Within a room neither."""
+    paths = dict(modules("core/service"))
+    known = {module: {name for name in imports(path) if within(name, "core.service")} for module, path in paths.items()}
+    graph = {
+        module: {name if name in paths else name.rpartition(".")[0] for name in names} - {module}
+        for module, names in known.items()
+    }
+    assert not circle(graph)
+
+
+def test_folders_are_small_enough_to_read() -> None:
+    """Nobody looks through more files than fit on a screen."""
+    folders = Counter(str(path.parent.relative_to(ROOT)) for path in (ROOT / "core").rglob("*.py"))
+    crowded = {folder: count for folder, count in folders.items() if count > MOST_FILES}
+    assert crowded.keys() == CROWDED.keys()
+    assert all(count <= CROWDED[folder] for folder, count in crowded.items()), crowded

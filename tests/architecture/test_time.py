@@ -14,7 +14,7 @@ from kornel.v1 import callback_pb2
 from tests.architecture.trees import list_nodes
 
 ROOT = Path(__file__).parents[2]
-THE_CLOCK = ROOT / "core" / "service" / "clock.py"
+THE_CLOCK = ROOT / "core" / "service" / "machine" / "clock.py"
 FORBIDDEN = {
     "time": {"time", "time_ns", "ctime", "localtime", "gmtime", "asctime", "strftime", "clock_gettime"},
     "datetime": {"now", "utcnow", "today"},

@@ -37,12 +37,12 @@ from kornel.core.load.workload import Workload
 from kornel.core.process.history import chosen_history
 from kornel.core.process.server import KornelServer
 from kornel.core.process.server_settings import ServerSettings
-from kornel.core.service.clock import SystemClock
-from kornel.core.service.garbage import GarbageKeeper
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import SystemClock
+from kornel.core.service.machine.garbage import GarbageKeeper
+from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
-from kornel.core.service.scheduler_service import SchedulerService
+from kornel.core.service.services.scheduler_service import SchedulerService
 from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM
 from tests.bench.counted import CountedBench
@@ -65,20 +65,38 @@ VALUES: Final = f"{CORE}domain{os.sep}"
 """Values are of the engine where the engine calls them."""
 
 PARTS: Final = (
-    ("reading", ("service/wire", "service/plain_asks.py", "service/rpc.py", "service/request_lengths.py")),
-    ("answering", ("service/streams.py", "service/message_bytes.py")),
+    (
+        "reading",
+        (
+            "service/wire/scheduler_wire.py",
+            "service/calls/wire_pieces.py",
+            "service/calls/plain_asks.py",
+            "service/calls/rpc.py",
+            "service/calls/request_lengths.py",
+        ),
+    ),
+    ("answering", ("service/streams/streams.py", "service/wire/message_bytes.py")),
     (
         "turns",
         (
-            "service/runner.py",
-            "service/effect_delivery.py",
+            "service/runner/runner.py",
+            "service/runner/effect_delivery.py",
             "service/sharing.py",
-            "service/garbage.py",
+            "service/machine/garbage.py",
             "service/callback_",
         ),
     ),
     ("events", ("partition/history/", "service/event_")),
-    ("counting", ("metrics/", "rest/", "service/health.py", "service/refusals.py", "service/durations.py")),
+    (
+        "counting",
+        (
+            "metrics/",
+            "rest/",
+            "service/managers/health.py",
+            "service/events/refusals.py",
+            "service/metrics/durations.py",
+        ),
+    ),
     ("history", ("archive/", "process/history.py")),
     ("journal", ("journal/",)),
 )
@@ -290,7 +308,7 @@ def part_of(code: CodeType) -> str:
     for part, files in PARTS:
         if name.startswith(files):
             return part
-    return "reading" if name == "service/scheduler_service.py" else "the rest"
+    return "reading" if name == "service/services/scheduler_service.py" else "the rest"
 
 
 def per_ask(workload: Workload) -> dict[str, float]:

@@ -26,11 +26,11 @@ from kornel.core.load.sending import CHANNEL_OPTIONS
 from kornel.core.partition.engine import Engine
 from kornel.core.process.server import KornelServer
 from kornel.core.process.server_settings import ServerSettings
-from kornel.core.service.clock import ManualClock
-from kornel.core.service.event_streams import Budget
-from kornel.core.service.garbage import GarbageKeeper
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.events.event_streams import Budget
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import ManualClock
+from kornel.core.service.machine.garbage import GarbageKeeper
+from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.si.v1 import si_pb2
 from kornel.v1 import events_pb2 as pb
 from tests.bench import core_process, end_to_end

@@ -22,10 +22,10 @@ from kornel.core.domain.resources import Resources
 from kornel.core.metrics.decisions import Decisions
 from kornel.core.process.server import KornelServer
 from kornel.core.process.server_settings import ServerSettings
-from kornel.core.service.clock import ManualClock
-from kornel.core.service.garbage import GarbageKeeper
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import ManualClock
+from kornel.core.service.machine.garbage import GarbageKeeper
+from kornel.core.service.metrics.metrics import ServiceMetrics
 from tests.bench.engine import PARTITION, engine_of
 from tests.bench.report import Figure, show
 

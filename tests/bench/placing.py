@@ -18,10 +18,10 @@ from kornel.core.load.sending import CHANNEL_OPTIONS, Placed, Sender
 from kornel.core.load.workload import Workload
 from kornel.core.partition.engine import Engine
 from kornel.core.process.event_loop import loop_factory
-from kornel.core.service.garbage import GarbageKeeper
-from kornel.core.service.intake_queue import ENTRIES_PER_TURN
-from kornel.core.service.runner import SLICE_BUDGET
-from kornel.core.service.wire import Decoder
+from kornel.core.service.machine.garbage import GarbageKeeper
+from kornel.core.service.runner.intake_queue import ENTRIES_PER_TURN
+from kornel.core.service.runner.runner import SLICE_BUDGET
+from kornel.core.service.wire.scheduler_wire import Decoder
 from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM, running_core
 from tests.bench.echo import running_echo

@@ -6,7 +6,7 @@ import asyncio
 import gc
 from collections.abc import Iterator
 
-from kornel.core.service.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD
+from kornel.core.service.machine.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD
 from tests.bench import attempts, monitor, preemption
 from tests.bench.processes import apart
 from tests.bench.table import Row

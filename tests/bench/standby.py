@@ -20,7 +20,7 @@ from operator import itemgetter
 import grpc.aio
 
 from kornel.core.load.sending import Placed, Sender
-from kornel.core.service.standing import BEHIND_KEY
+from kornel.core.service.managers.standing import BEHIND_KEY
 from kornel.v1 import status_pb2, status_pb2_grpc
 from tests.bench import processes
 from tests.bench.core_process import RM, serve

@@ -12,7 +12,7 @@ from typing import Final
 
 from kornel.core.load.workload import Workload
 from kornel.core.partition.engine import Engine
-from kornel.core.service.runner import SLICE_BUDGET
+from kornel.core.service.runner.runner import SLICE_BUDGET
 from tests.bench.core_process import running_core
 from tests.bench.placing import commands, ready_engine
 from tests.bench.processes import apart, processor_s

@@ -20,8 +20,8 @@ import kornel.core
 from kornel.core.domain.commands import RegisterManager, TerminationType
 from kornel.core.domain.effects import Allocated, Released
 from kornel.core.partition.engine import Engine
-from kornel.core.service.plain_asks import PlainReader
-from kornel.core.service.wire import Decoder, Encoder
+from kornel.core.service.calls.plain_asks import PlainReader
+from kornel.core.service.wire.scheduler_wire import Decoder, Encoder
 from kornel.si.v1 import si_pb2 as si
 
 CORE: Final = str(Path(kornel.core.__file__).parent) + os.sep

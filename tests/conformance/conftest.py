@@ -8,7 +8,7 @@ import pytest
 
 from kornel.conformance.clock import clock_of
 from kornel.conformance.gaps import OWN, load_gaps
-from kornel.core.service.clock import ManualClock
+from kornel.core.service.machine.clock import ManualClock
 from tests.conformance.targets import MovedClock, Target
 from tests.e2e.harness import running_core
 

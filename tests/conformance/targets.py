@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from kornel.conformance.clock import Clock
-from kornel.core.service.clock import SECOND_NS, ManualClock
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock
 from tests.e2e.harness import Core
 
 SETTLE_S = 0.02

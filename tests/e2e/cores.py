@@ -26,7 +26,7 @@ from tests.waiting import until
 SCHEDULER = "si.v1.Scheduler"
 AHEAD = """
 import runpy, sys, time, types
-from kornel.core.service import clock
+from kornel.core.service.machine import clock
 ahead_ns = int(sys.argv.pop(1)) * 10**9
 clock.time = types.SimpleNamespace(**{**vars(time), "time_ns": lambda: time.time_ns() + ahead_ns})
 sys.argv[0] = "kornel"

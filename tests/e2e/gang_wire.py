@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shim_client import Allocated, Ask, AskRejected, CallbackHandler, Released, ShimClient, Topology, Update
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import Core, create, running_core

@@ -22,12 +22,12 @@ from kornel.core.journal.standby import Standby
 from kornel.core.partition.engine import Engine
 from kornel.core.process.server import KornelServer
 from kornel.core.process.server_settings import ServerSettings
-from kornel.core.service.clock import ManualClock
-from kornel.core.service.engine_port import EnginePort
-from kornel.core.service.garbage import GarbageKeeper
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import ManualClock
+from kornel.core.service.machine.garbage import GarbageKeeper
+from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.resolvers.sources import Sources
+from kornel.core.service.runner.engine_port import EnginePort
 from kornel.shim_client.call_status import StatusKeeper
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kornel.core.service import clock as clock_module
-from kornel.core.service.clock import SECOND_NS, ManualClock, SystemClock
+from kornel.core.service.machine import clock as clock_module
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock, SystemClock
 
 
 class MachineClock(ManualClock):

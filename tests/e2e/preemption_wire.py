@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shim_client import Allocated, AskRejected, CallbackHandler, Released, ShimClient
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import Core, create, resource, running_core

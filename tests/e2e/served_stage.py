@@ -13,7 +13,7 @@ from kornel.core.domain.commands import Command, RegisterManager, TerminationTyp
 from kornel.core.domain.devices import GIVEN_TAG
 from kornel.core.domain.effects import Effect
 from kornel.core.partition.engine import CycleResult, Engine
-from kornel.core.service.clock import ManualClock
+from kornel.core.service.machine.clock import ManualClock
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc
 from tests.e2e.harness import Conversation, Core, running_core

@@ -22,7 +22,7 @@ from kornel.core.domain.commands import (
     PreemptionPredicatesAnswer,
 )
 from kornel.core.domain.effects import EventRecorded, PredicatesAsked, PreemptionPredicatesAsked, SchedulingFailed
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shim_client import (
     Allocated,
     Ask,

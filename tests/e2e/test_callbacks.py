@@ -27,7 +27,7 @@ from kornel.core.domain.effects import (
     PreemptionPredicatesAsked,
     SchedulingFailed,
 )
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc, configuration_pb2, configuration_pb2_grpc, status_pb2, status_pb2_grpc
 from tests.e2e.harness import (

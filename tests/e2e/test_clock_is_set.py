@@ -11,7 +11,7 @@ import pytest
 
 from kornel.core.partition.engine import Engine
 from kornel.core.security.static_tokens import digest_of, new_token
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1.si_pb2_grpc import SchedulerStub
 from kornel.v1 import configuration_pb2

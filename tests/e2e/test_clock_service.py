@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
 from tests.e2e.harness import (

@@ -21,11 +21,12 @@ import structlog
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from kornel.core.service import admission, connections
-from kornel.core.service.admission import CallLimits, Refusal
-from kornel.core.service.connections import Cause, ConnectionLimits
-from kornel.core.service.limits import CONFIGURATION_LIMIT, NAME_LIMIT, QUESTION_LIMIT
-from kornel.core.service.own_sockets import OwnSockets, host_and_port
+from kornel.core.service.calls import admission
+from kornel.core.service.calls.admission import CallLimits, Refusal
+from kornel.core.service.connections import connections
+from kornel.core.service.connections.connections import Cause, ConnectionLimits
+from kornel.core.service.connections.limits import CONFIGURATION_LIMIT, NAME_LIMIT, QUESTION_LIMIT
+from kornel.core.service.machine.own_sockets import OwnSockets, host_and_port
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e import raw_http2 as h2
 from tests.e2e.harness import CONFIG, Conversation, Core, create, node_request, running_core

@@ -11,10 +11,10 @@ import grpc
 import pytest
 
 from kornel.core.domain.effects import EventRecorded
-from kornel.core.service import event_service
-from kornel.core.service.callers import host_of
-from kornel.core.service.event_service import EventService
-from kornel.core.service.event_streams import LEAST_PAUSE_S
+from kornel.core.service.connections.callers import host_of
+from kornel.core.service.events.event_streams import LEAST_PAUSE_S
+from kornel.core.service.services import event_service
+from kornel.core.service.services.event_service import EventService
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc, events_pb2_grpc
 from kornel.v1 import events_pb2 as pb

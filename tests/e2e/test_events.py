@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc, configuration_pb2, configuration_pb2_grpc

@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from kornel.core.service.garbage import FREEZE_EVERY, GarbageKeeper
+from kornel.core.service.machine.garbage import FREEZE_EVERY, GarbageKeeper
 from tests.e2e.harness import running_core
 from tests.patience import PATIENCE_S
 from tests.waiting import until

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from kornel.core.cli import moments
 from kornel.core.cli.app import app
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from tests.e2e.harness import Core
 from tests.e2e.test_history import core_with, preempt, written
 from tests.patience import PATIENCE_S

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kornel.core.cli.app import app
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import (
     admin_pb2,

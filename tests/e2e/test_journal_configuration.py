@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from kornel.core.service.configuration_history import Origin
+from kornel.core.service.configuration.configuration_history import Origin
 from kornel.v1 import configuration_pb2 as pb
 from kornel.v1 import configuration_pb2_grpc
 from tests.e2e.harness import CONFIG, Core, running_core

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shim_client import CallbackHandler, SchedulingState, ShimClient
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from kornel.core.service import resuming
+from kornel.core.service.streams import resuming
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import manager_pb2, manager_pb2_grpc
 from tests.e2e.harness import (
@@ -113,7 +113,7 @@ async def test_what_was_acknowledged_is_not_kept() -> None:
 
 async def test_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that has missed more than the core keeps has to register again, and is told so."""
-    monkeypatch.setattr("kornel.core.service.streams.KEPT_BYTES", 300)
+    monkeypatch.setattr("kornel.core.service.streams.streams.KEPT_BYTES", 300)
     assert resuming.KEPT_BYTES > 300
     async with running_core() as core:
         epoch = await prepare(core)

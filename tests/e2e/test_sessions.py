@@ -15,7 +15,7 @@ import grpc.aio
 import pytest
 
 from kornel.core.partition.engine import Engine
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shim_client import (
     ApplicationAccepted,
     CallbackHandler,

@@ -18,10 +18,10 @@ from grpc_health.v1 import health_pb2
 
 from kornel.core.domain.commands import RegisterManager, UnregisterManager
 from kornel.core.process.server import CONFIGURATION_FILE, MANAGERS
-from kornel.core.service.clock import SECOND_NS
-from kornel.core.service.loop_time import Sharing
-from kornel.core.service.presence import GRACE_NS
-from kornel.core.service.status_codes import EngineFault, JournalFull, ServiceError, ShuttingDown
+from kornel.core.service.machine.clock import SECOND_NS
+from kornel.core.service.machine.loop_time import Sharing
+from kornel.core.service.streams.presence import GRACE_NS
+from kornel.core.service.wire.status_codes import EngineFault, JournalFull, ServiceError, ShuttingDown
 from kornel.shim_client import Ask, CallbackHandler, PredicatesQuestion, ShimClient
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import (

@@ -21,8 +21,8 @@ from kornel.core.journal.following import FetchedBlock, Follower
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.standby import Standby
 from kornel.core.journal.unusable import JournalUnusable
-from kornel.core.service.clock import SECOND_NS, ManualClock
-from kornel.core.service.standing import Role
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock
+from kornel.core.service.managers.standing import Role
 from kornel.v1 import (
     admin_pb2,
     admin_pb2_grpc,

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from kornel.core.tracing import tracing as tracing_module
 from kornel.core.tracing.export import tracing_to
 from kornel.core.tracing.tracing import Tracing

@@ -23,9 +23,10 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from kornel.core.process.grpc_transport import CONCURRENT_CALLS
-from kornel.core.service import rpc, scheduler_service
-from kornel.core.service.clock import SECOND_NS
-from kornel.core.service.streams import HIGH_WATER
+from kornel.core.service.calls import rpc
+from kornel.core.service.machine.clock import SECOND_NS
+from kornel.core.service.services import scheduler_service
+from kornel.core.service.streams.streams import HIGH_WATER
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc, status_pb2, status_pb2_grpc
 from tests.e2e.harness import (

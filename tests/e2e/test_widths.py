@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from kornel.core.cli.app import app
 from kornel.core.cli.text import tables
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shim_client import Ask, ShimClient, resource
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1.configuration_pb2 import UpdateConfigurationRequest

@@ -27,7 +27,6 @@ from kornel.core.domain.devices import (
     DeviceSpec,
     read_wants,
     want_tags,
-    write_devices,
     write_share,
 )
 from kornel.core.domain.effects import (
@@ -39,13 +38,14 @@ from kornel.core.domain.effects import (
     Released,
 )
 from kornel.core.domain.resources import Resources
-from kornel.core.domain.topology import read_request, request_tags
+from kornel.core.domain.topology import read_request
 from kornel.core.partition.engine import Engine
 from tests.oracles.rules import gang_units
 from tests.oracles.rules.gang_units import RunningGang, Together, Unit
 from tests.oracles.rules.unit_devices import Device, UnitDevices, Wish
 from tests.oracles.rules.world import Amounts, Books, Node, Queue, Task, World
 from tests.properties.rules_worlds import START_S, configuration
+from tests.request_texts import request_tags, write_devices
 
 PARTITION: Final = "[rm]default"
 SECOND: Final = 10**9

@@ -18,13 +18,14 @@ from kornel.core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from kornel.core.domain.devices import DEVICES_ATTRIBUTE, read_wants, want_tags, write_devices
+from kornel.core.domain.devices import DEVICES_ATTRIBUTE, read_wants, want_tags
 from kornel.core.domain.effects import Allocated, AllocationRejected
 from kornel.core.domain.resources import Resources
 from kornel.core.partition.books import audit
 from kornel.core.partition.engine import Engine
 from kornel.core.partition.state import PartitionState
 from tests.properties.machine.device_rules import DEVICES
+from tests.request_texts import write_devices
 
 SECOND = 10**9
 PARTITION = "[rm]default"

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kornel.core.model.allocations import Allocation
-from kornel.core.policies import user_limits
 from tests.examples import scale_examples
 from tests.oracles import plain_limits
 from tests.oracles.plain_limits import Owned
@@ -19,6 +18,7 @@ from tests.properties.held_room import has_room
 from tests.properties.lending import is_kept_below
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.shim import WIDTH, Operation, check_books, random_history
+from tests.scenarios.shown_records import headroom_of
 
 VARIANTS = st.integers(0, 9_999)
 HISTORIES = st.lists(st.tuples(*[st.integers(0, 9_999)] * WIDTH), min_size=15, max_size=80)
@@ -30,7 +30,7 @@ def check_headroom(shim: LimitedShim) -> None:
     for name, owned in everybody.items():
         application = shim.state.applications[name]
         assert application.limit_group == owned.group, f"{name} of {owned}"
-        left = shim.state.types.to_resources(user_limits.headroom_of(application.accounts))
+        left = shim.state.types.to_resources(headroom_of(application.accounts))
         assert dict(left) == plain_limits.headroom(shim.limits, owned, everybody.values()), f"{name} of {owned}"
 
 

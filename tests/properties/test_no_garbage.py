@@ -1,7 +1,7 @@
 """What the engine drops is freed by reference counting: it leaves no reference cycles, which only a collector finds.
 
-The server keeps the collector away from what has lived long (:mod:`kornel.core.service.garbage`), so cycles would
-pile up. For a long run: ``python -m tests.properties.test_no_garbage --searches 1000000``.
+The server keeps the collector away from what has lived long (:mod:`kornel.core.service.machine.garbage`), so cycles
+would pile up. For a long run: ``python -m tests.properties.test_no_garbage --searches 1000000``.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from kornel.core.domain.devices import (
     MEMORY_TAG,
     DeviceSpec,
     want_tags,
-    write_devices,
 )
 from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.resources import Resources
-from kornel.core.service.wire import APPLICATION_TIME_TAG, creation_time
+from kornel.core.service.wire.scheduler_wire import APPLICATION_TIME_TAG, creation_time
+from tests.request_texts import write_devices
 from tests.scenarios.language import RM, Line, time_ns
 
 ALLOCATIONS: Final = frozenset({"ask", "run", "resize-ask", "foreign", "existing"})

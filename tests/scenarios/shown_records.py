@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from kornel.core.domain.priorities import NOTHING_WAITS, PRIORITY_MIN
@@ -12,9 +12,9 @@ from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Vector
+from kornel.core.model.users import Account
 from kornel.core.partition.state import PartitionState
-from kornel.core.policies import user_limits
-from kornel.core.service.wire import PARTITION_ATTRIBUTE
+from kornel.core.service.wire.scheduler_wire import PARTITION_ATTRIBUTE
 from kornel.core.telling.partitions.partition_status import partition_status
 from kornel.core.telling.queues.above_max import above_max_of
 from tests.scenarios.language import shown
@@ -138,9 +138,18 @@ def _show_app(state: PartitionState, application_id: str, fields: list[str]) -> 
     return f"app {application_id} {_fields(known, fields, 'state')}"
 
 
+def headroom_of(accounts: Iterable[Account]) -> dict[int, int]:
+    """Returns the headroom that all limits together leave, by type; a missing type is not limited."""
+    least: dict[int, int] = {}
+    for account in accounts:
+        for t, left in account.find_headroom().items():
+            least[t] = min(left, least.get(t, left))
+    return least
+
+
 def _headroom(state: PartitionState, application: Application) -> str:
     """What the limits of its user and group leave; ``unlimited`` without any."""
-    left = user_limits.headroom_of(application.accounts)
+    left = headroom_of(application.accounts)
     return shown(state.types.to_resources(left)) if left else "unlimited"
 
 

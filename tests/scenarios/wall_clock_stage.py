@@ -20,7 +20,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import identity_of
-from kornel.core.service.wire import PARTITION_ATTRIBUTE, Decoder
+from kornel.core.service.wire.scheduler_wire import PARTITION_ATTRIBUTE, Decoder
 from kornel.si.v1 import si_pb2 as si
 from tests.scenarios.language import RM
 from tests.scenarios.stage import Stage

@@ -10,7 +10,7 @@ from google.protobuf.descriptor import EnumDescriptor
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import format_quantities
 from kornel.core.cli.text.tables import wrap_text
-from kornel.core.service.visible import write_visibly
+from kornel.core.service.logs.visible import write_visibly
 from kornel.si.v1.si_pb2 import EventRecord
 from kornel.v1.events_pb2 import Event
 

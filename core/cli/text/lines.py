@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kornel.core.service.visible import write_visibly
+from kornel.core.service.logs.visible import write_visibly
 
 
 def join_lines(lines: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import Final
 
 from kornel.core.cli.text.screen import screen_columns, terminal_strokes
-from kornel.core.service.visible import write_visibly
+from kornel.core.service.logs.visible import write_visibly
 
 SHORTEST_NAME: Final = 20
 """A word of at most this length, such as a time or an amount, is never shortened."""

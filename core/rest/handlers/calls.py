@@ -30,12 +30,12 @@ from kornel.core.rest.message_documents import check_structure, long_document, m
 from kornel.core.rest.page_documents import CALLER_REPORT, CallerReport
 from kornel.core.rest.queries import read_query
 from kornel.core.security.methods import METHODS
-from kornel.core.service.callers import CALLER, PEER, Permission, principal
-from kornel.core.service.configuring import Outcome
-from kornel.core.service.limits import CONFIGURATION_LIMIT, QUESTION_LIMIT, request_limit
-from kornel.core.service.managers import Managers
-from kornel.core.service.rpc import Handler
-from kornel.core.service.status_codes import ServiceError, TooMany, status_of
+from kornel.core.service.calls.rpc import Handler
+from kornel.core.service.configuration.configuring import Outcome
+from kornel.core.service.connections.callers import CALLER, PEER, Permission, principal
+from kornel.core.service.connections.limits import CONFIGURATION_LIMIT, QUESTION_LIMIT, request_limit
+from kornel.core.service.managers.managers import Managers
+from kornel.core.service.wire.status_codes import ServiceError, TooMany, status_of
 from kornel.v1 import admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_pb2
 
 MOST_BODY: Final = 4 * 2**20 + 64 * 1024

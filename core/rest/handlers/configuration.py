@@ -18,9 +18,9 @@ from kornel.core.rest.errors import RestError, not_found
 from kornel.core.rest.holds import HOLDS, Holds, OutOfScheduling
 from kornel.core.rest.queries import read_query
 from kornel.core.rest.reports import VALIDATION, Verdict
-from kornel.core.service.configuring import Configurator
-from kornel.core.service.managers import Managers, Place
-from kornel.core.service.status_codes import TooMany
+from kornel.core.service.configuration.configuring import Configurator
+from kornel.core.service.managers.managers import Managers, Place
+from kornel.core.service.wire.status_codes import TooMany
 
 _CHECKSUM_KEY: Final = "checksum: "
 

@@ -22,11 +22,11 @@ from kornel.core.rest.long_answers import LongAnswers
 from kornel.core.rest.queries import read_query
 from kornel.core.rest.reports import DUMP_KEYS, OPEN_STREAM, PARTITION_NODES, OpenStream, PartitionPart
 from kornel.core.rest.turns import Turns
-from kornel.core.service.callback_board import CallbackBoard, NoStateDump
-from kornel.core.service.clock import SECOND_NS, Clock
-from kornel.core.service.event_streams import StreamPlaces
-from kornel.core.service.managers import Managers
-from kornel.core.service.state_dumps import BadStateDump, read_state_dump
+from kornel.core.service.callbacks.callback_board import CallbackBoard, NoStateDump
+from kornel.core.service.callbacks.state_dumps import BadStateDump, read_state_dump
+from kornel.core.service.events.event_streams import StreamPlaces
+from kornel.core.service.machine.clock import SECOND_NS, Clock
+from kornel.core.service.managers.managers import Managers
 from kornel.core.telling.encoding.yunikorn.applications import write_application
 from kornel.core.telling.encoding.yunikorn.nodes import write_node
 

@@ -11,7 +11,7 @@ from kornel.core.rest.errors import RestError
 from kornel.core.rest.event_streams import EventStream, EventStreams
 from kornel.core.rest.queries import read_positive, read_query, read_unsigned
 from kornel.core.rest.turns import encode_list
-from kornel.core.service.event_journal import EventJournal
+from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.telling.encoding.yunikorn.events import EVENT, EVENT_BATCH, EventBatch
 
 

@@ -15,9 +15,9 @@ from kornel.core.rest.errors import RestError
 from kornel.core.rest.handlers.places import partition_of, partition_or_none
 from kornel.core.rest.queries import read_positive, read_query, read_unsigned
 from kornel.core.rest.turns import encode_list
-from kornel.core.service.event_journal import EventJournal
-from kornel.core.service.managers import Managers
-from kornel.core.service.status_codes import TooMany
+from kornel.core.service.events.event_journal import EventJournal
+from kornel.core.service.managers.managers import Managers
+from kornel.core.service.wire.status_codes import TooMany
 from kornel.core.telling.allocations.explanation import Report
 from kornel.core.telling.encoding.yunikorn.explanations import (
     DECISION,

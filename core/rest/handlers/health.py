@@ -11,7 +11,7 @@ from kornel.core.rest.answers import json_answer, text_answer
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.queries import read_flag, read_query
 from kornel.core.rest.reports import HEALTH
-from kornel.core.service.health import HealthKeeper
+from kornel.core.service.managers.health import HealthKeeper
 
 
 class HealthHandlers:

@@ -11,7 +11,7 @@ from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.queries import read_positive, read_query
 from kornel.core.rest.refusal_documents import REFUSALS, Refusals
-from kornel.core.service.refusals import RefusalKeeper, RefusalKind
+from kornel.core.service.events.refusals import RefusalKeeper, RefusalKind
 from kornel.core.telling.core_reader import CoreReader
 
 USUAL_LIMIT: Final = 500

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kornel.core.service.clock import SECOND_NS, Clock, Timer
+from kornel.core.service.machine.clock import SECOND_NS, Clock, Timer
 
 FOUND_NS: Final = 300 * SECOND_NS
 NOT_FOUND_NS: Final = 30 * SECOND_NS

@@ -17,8 +17,8 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.commands import ApplicationSpec, UpdateApplications
 from kornel.core.domain.names import is_user_name
-from kornel.core.service.clock import Clock
-from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.machine.clock import Clock
+from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.resolvers.cache import Answer, GroupCache, Person
 from kornel.core.service.resolvers.source import GroupSource, Unresolved
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shim_client import (
     Allocated,
     ApplicationUpdated,

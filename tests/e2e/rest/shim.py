@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc
 from tests.e2e.harness import CONFIG, Conversation, Core, resource, running_core

@@ -17,7 +17,7 @@ from kornel.core.rest.answers import json_answer, text_answer
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.handlers.debug import stack
 from kornel.core.rest.routing import Route, Router, Table
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from tests.e2e.harness import create, node_request
 from tests.e2e.rest.shim import PREFIX, Cluster
 from tests.e2e.rest.test_protocol import connected

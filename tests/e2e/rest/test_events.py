@@ -16,7 +16,7 @@ from starlette.types import Message
 
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.rest.event_streams import EventStream, EventStreams
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc

@@ -9,7 +9,7 @@ import pytest
 
 from kornel.core.partition.engine import Engine
 from kornel.core.rest.handlers.dump import MOST_DUMPS
-from kornel.core.service.logs import LevelSwitch, LogLevel
+from kornel.core.service.logs.logs import LevelSwitch, LogLevel
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc
 from tests.e2e.harness import Conversation, running_core

@@ -8,8 +8,8 @@ import grpc
 import pytest
 
 from kornel.core.domain.names import LONGEST_NAME
-from kornel.core.service.read_service import fill_answer
-from kornel.core.service.refusals import KEPT_OF_KIND, Refusal, RefusalKind
+from kornel.core.service.events.refusals import KEPT_OF_KIND, Refusal, RefusalKind
+from kornel.core.service.services.read_service import fill_answer
 from kornel.v1 import read_pb2, read_pb2_grpc
 from tests.e2e.rest.shim import PREFIX, Cluster, rest_cluster
 from tests.e2e.test_command_answers import kornel

@@ -7,7 +7,7 @@ from typing import Any
 
 from kornel.core.archive.settings import history_settings
 from kornel.core.process.history import HistoryChoice
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from tests.e2e.rest.shim import PREFIX, Cluster, rest_cluster
 from tests.waiting import until
 

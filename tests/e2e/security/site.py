@@ -23,10 +23,10 @@ from kornel.core.partition.engine import Engine
 from kornel.core.process.server import KornelServer
 from kornel.core.process.server_settings import ServerSettings
 from kornel.core.security.security import Security, SecurityOptions
-from kornel.core.service.clock import SECOND_NS, ManualClock
-from kornel.core.service.garbage import GarbageKeeper
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock
+from kornel.core.service.machine.garbage import GarbageKeeper
+from kornel.core.service.metrics.metrics import ServiceMetrics
 
 ISSUER: Final = "https://login.example.org"
 HOST: Final = "localhost"

@@ -14,7 +14,7 @@ import pytest
 
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.tls import Tls, TlsFiles, peer_certificate
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from tests.e2e.security.site import HOST, Authority, Pair, secured
 from tests.patience import PATIENCE_S
 

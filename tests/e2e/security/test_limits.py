@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from kornel.core.security.static_tokens import digest_of, new_token
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.si.v1.si_pb2_grpc import SchedulerStub
 from kornel.v1 import configuration_pb2, status_pb2
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from kornel.core.security.static_tokens import digest_of, new_token
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.si.v1.si_pb2_grpc import SchedulerStub
 from kornel.v1 import status_pb2
 from kornel.v1.status_pb2_grpc import StatusServiceStub

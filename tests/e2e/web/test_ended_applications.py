@@ -9,7 +9,7 @@ from playwright.async_api import Browser, expect
 
 from kornel.core.archive.settings import history_settings
 from kornel.core.process.history import HistoryChoice
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.rest.test_usage_history import committed
 from tests.e2e.web.browser import Visit, visit

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, expect
 
 from kornel.core.archive.settings import history_settings
 from kornel.core.process.history import HistoryChoice
-from kornel.core.service.clock import ManualClock
+from kornel.core.service.machine.clock import ManualClock
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import resource
 from tests.e2e.rest.shim import Cluster, rest_cluster

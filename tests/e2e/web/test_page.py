@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Route, expect
 
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shim_mock.demo import page_address, running_core
 from kornel.shim_mock.run import run_scenario
 from kornel.shim_mock.scenario import load_scenario

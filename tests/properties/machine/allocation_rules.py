@@ -8,12 +8,13 @@ from kornel.core.domain.commands import AllocationSpec, ApplicationSpec, UpdateA
 from kornel.core.domain.devices import read_wants
 from kornel.core.domain.gangs import MINIMUM_TAG, SURVIVES_TAG
 from kornel.core.domain.resources import Resources
-from kornel.core.domain.topology import read_request, request_tags
+from kornel.core.domain.topology import read_request
 from tests.properties.machine.cluster import APPLICATIONS, DEFAULT, GPU, GROUPS, KEYS, NODES, NOWHERE, size
 from tests.properties.machine.dice import Dice
 from tests.properties.machine.registry import rule
 from tests.properties.machine.view import PartitionView, RequestView
 from tests.properties.machine.world import RM, SECOND, World
+from tests.request_texts import request_tags
 
 _PRIORITIES = (0, 1, 2, -1, 2**31 - 1, -(2**31))
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kornel.core.domain.commands import AllocationSpec, NodeAction, NodeSpec, UpdateAllocations, UpdateNodes
-from kornel.core.domain.devices import DEVICES_ATTRIBUTE, DeviceSpec, read_wants, want_tags, write_devices
+from kornel.core.domain.devices import DEVICES_ATTRIBUTE, DeviceSpec, read_wants, want_tags
 from tests.properties.machine.allocation_rules import free_keys, some_application, some_partition, spec_of, view_of
 from tests.properties.machine.cluster import GROUPS, NODES, attributes_of, size
 from tests.properties.machine.dice import Dice
 from tests.properties.machine.registry import rule
 from tests.properties.machine.world import RM, World
+from tests.request_texts import write_devices
 
 GIB: Final = 2**30
 DEVICES: Final = (

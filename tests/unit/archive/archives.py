@@ -14,7 +14,7 @@ from kornel.core.archive.reader import HistoryReader, Page
 from kornel.core.archive.settings import HistorySettings, history_settings
 from kornel.core.domain.effects import Effect, EventRecorded
 from kornel.core.domain.resources import Resources
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from tests.patience import PATIENCE_S
 
 NOW_NS = 1_700_000_000 * 10**9

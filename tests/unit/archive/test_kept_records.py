@@ -40,8 +40,8 @@ from kornel.core.domain.event_records import EVENTS_OF_PLACEMENT, EVENTS_OF_REMO
 from kornel.core.domain.events import EventDetail
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
-from kornel.core.service.configuration_history import Origin, Version
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.configuration.configuration_history import Origin, Version
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from tests.patience import PATIENCE_S
 from tests.unit.archive.archives import NOW_NS, PARTITION, event, everything, objects, settings_for, writing
 from tests.waiting import wait_until

@@ -32,7 +32,7 @@ from kornel.core.config.problems import Problem, Severity
 from kornel.core.domain.effects import ApplicationAccepted, EventRecorded, PreemptionDecided, VictimRecord
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
-from kornel.core.service.configuration_history import Origin, Version
+from kornel.core.service.configuration.configuration_history import Origin, Version
 from tests.examples import scale_examples
 from tests.patience import PATIENCE_S
 from tests.unit.archive.archives import NOW_NS, PARTITION, event, events, everything, objects, settings_for, writing

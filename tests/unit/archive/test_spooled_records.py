@@ -13,7 +13,7 @@ from kornel.core.archive.records import encode_batch
 from kornel.core.archive.spool import SpoolWriter
 from kornel.core.domain.effects import AsksRecorded
 from kornel.core.domain.resources import Resources
-from kornel.core.service.configuration_history import Origin, Version
+from kornel.core.service.configuration.configuration_history import Origin, Version
 from tests.patience import PATIENCE_S
 from tests.unit.archive.archives import NOW_NS, event, events, everything, objects, settings_for, writing
 from tests.waiting import wait_until

@@ -219,7 +219,7 @@ CLIENT_ONLY = ("grpc", "google.protobuf", "asyncio")
         (
             ["config", "check", "none.yaml"],
             ("kornel.core.process.server", "kornel.core.rest", "sqlalchemy", "starlette"),
-            740,
+            745,
         ),
         (["status", "--grpc", "127.0.0.1:1", "--timeout", "0.1"], ("kornel.core.cli.serve", "rich", *SERVER_ONLY), 480),
         (["nodes", "--grpc", "127.0.0.1:1", "--timeout", "0.1"], ("kornel.core.cli.serve", "rich", *SERVER_ONLY), 480),
@@ -249,7 +249,7 @@ NEEDED_FOR_WHAT_IS_OFF = ("sqlalchemy", "alembic", "psycopg", "sqlite3", "crypto
 
 @pytest.mark.parametrize(
     ("options", "unwanted", "most"),
-    [(["--history", "off"], NEEDED_FOR_WHAT_IS_OFF, 1_240), ([], NEEDED_FOR_WHAT_IS_OFF[4:], 1_345)],
+    [(["--history", "off"], NEEDED_FOR_WHAT_IS_OFF, 1_255), ([], NEEDED_FOR_WHAT_IS_OFF[4:], 1_345)],
     ids=["history off", "history on"],
 )
 def test_a_core_imports_only_what_it_serves_with(

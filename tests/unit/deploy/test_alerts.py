@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from kornel.core.domain.health import CLAIM_CHECK
-from kornel.core.service.health import _CHECKS
+from kornel.core.service.managers.health import _CHECKS
 
 PROMETHEUS = Path(__file__).parents[3] / "deploy/prometheus"
 RULES: dict[str, dict[str, Any]] = {

@@ -16,8 +16,8 @@ from kornel.core.domain.devices import (
     read_devices,
     read_wants,
     want_tags,
-    write_devices,
 )
+from tests.request_texts import write_devices
 
 GIB = 2**30
 EIGHT = tuple(DeviceSpec(f"GPU-{at}", "A100", 80 * GIB, f"nvlink{at // 4}") for at in range(8))
@@ -27,7 +27,7 @@ def test_a_report_is_read_as_it_was_written() -> None:
     assert read_devices(write_devices(EIGHT)) == EIGHT
     assert read_devices('[{"id": "0"}]') == (DeviceSpec("0"),)
     assert read_devices("") == read_devices("[]") == ()
-    assert write_devices(()) == ""
+    assert write_devices(()) == "[]"
     assert DEVICES_ATTRIBUTE == "kornel.devices"
 
 

@@ -22,11 +22,12 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.resources import Resources
 from kornel.core.journal.calls import Beginning
+from kornel.core.journal.following import Follower
 from kornel.core.journal.journal import Journal
 from kornel.core.journal.settings import JournalSettings, SnapshotTimes, journal_settings
 from kornel.core.journal.store import JournalStore
 from kornel.core.journal.sync import JournalSync
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from tests.patience import PATIENCE_S
 
 RM = "rm"
@@ -113,3 +114,11 @@ async def decide(journal: Journal, commands: Sequence[Command], *, slices: int =
             journal.first.engine.cycle(now_ns, 100)
     journal.last_ns = now_ns
     await journal.first.gate.wait_until_passed()
+
+
+def catch_up(follower: Follower) -> int:
+    """Replays everything in the store of *follower*. Returns the number of records."""
+    played = 0
+    while fetched := follower.fetch_blocks():
+        played += sum(1 for _ in follower.play_blocks(fetched))
+    return played

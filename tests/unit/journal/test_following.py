@@ -15,7 +15,7 @@ from kornel.core.journal.journal import Journal
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.partition.engine import CycleResult
 from tests.patience import PATIENCE_S
-from tests.unit.journal.made import PARTITION, asks, decide, open_journal, open_store, small_cluster
+from tests.unit.journal.made import PARTITION, asks, catch_up, decide, open_journal, open_store, small_cluster
 
 
 def keys_of(follower: Follower) -> set[str]:
@@ -44,10 +44,10 @@ async def test_a_follower_is_where_the_writer_is(tmp_path: Path) -> None:
     async with written_journal(path) as journal:
         with closing(open_store(path)) as store:
             follower = Follower(store, version="test")
-            assert follower.catch_up() == journal.status().last_durable
+            assert catch_up(follower) == journal.status().last_durable
             for number in range(3):
                 await decide(journal, [asks(10 * number, 5)])
-                assert follower.catch_up()
+                assert catch_up(follower)
                 assert len(keys_of(follower)) == 5 * (number + 1)
                 assert follower.sequence == follower.point.sequence == journal.status().last_durable
                 assert not follower.behind
@@ -80,12 +80,12 @@ async def test_a_follower_goes_on_behind_a_snapshot(tmp_path: Path) -> None:
         await decide(journal, [asks(0, 5)])
         with closing(open_store(path)) as store:
             first = Follower(store, version="test")
-            first.catch_up()
+            catch_up(first)
             assert first.engine is not None
             second = Follower(store, version="test")
             second.start_from_snapshot(first.take_snapshot()[1])
             await decide(journal, [asks(5, 5)])
-            assert second.catch_up()
+            assert catch_up(second)
             assert second.problem is None
             assert len(keys_of(second)) == 10
 
@@ -98,13 +98,13 @@ async def test_a_new_life_is_followed_from_its_beginning(tmp_path: Path) -> None
         await decide(journal, [asks(0, 5)])
         with closing(open_store(path)) as store:
             follower = Follower(store, version="test")
-            follower.catch_up()
+            catch_up(follower)
             await decide(journal, [asks(5, 5)])
             journal.close(PATIENCE_S)
             afresh = open_journal(path, afresh=True)
             afresh.start()
             await decide(afresh, [*small_cluster(), asks(50)])
-            follower.catch_up()
+            catch_up(follower)
             assert follower.problem is None
             assert keys_of(follower) == {"ask-50"}
             afresh.close(PATIENCE_S)
@@ -116,10 +116,10 @@ async def test_another_decision_ends_the_following(tmp_path: Path, monkeypatch: 
     async with written_journal(path) as journal:
         with closing(open_store(path)) as store:
             follower = Follower(store, version="test")
-            follower.catch_up()
+            catch_up(follower)
             await decide(journal, [asks(0), asks(1)])
             monkeypatch.setattr(RecordingEngine, "cycle", lambda self, now_ns, budget: CycleResult([], more=False))
-            follower.catch_up()
+            catch_up(follower)
             assert follower.problem is not None
             assert follower.problem.obstacle is Obstacle.DIFFERENT
             assert f"record {follower.sequence} (slice" in follower.problem.text
@@ -134,7 +134,7 @@ async def test_another_version_ends_the_following(tmp_path: Path) -> None:
     async with written_journal(path):
         with closing(open_store(path)) as store:
             follower = Follower(store, version="other")
-            follower.catch_up()
+            catch_up(follower)
             assert follower.problem is not None
             assert follower.problem.obstacle is Obstacle.VERSION
             assert "version test" in follower.problem.text
@@ -149,7 +149,7 @@ async def test_a_database_without_the_newest_commits_ends_the_following(tmp_path
         await decide(journal, [asks(0), asks(1)])
         with closing(open_store(path)) as store:
             follower = Follower(store, version="test")
-            follower.catch_up()
+            catch_up(follower)
             played = follower.sequence
             journal.close(PATIENCE_S)
             with closing(sqlite3.connect(path)) as connection, connection:
@@ -160,7 +160,7 @@ async def test_a_database_without_the_newest_commits_ends_the_following(tmp_path
                 other.start()
                 await decide(other, [asks(10 + number) for number in range(others)])
                 other.close(PATIENCE_S)
-            follower.catch_up()
+            catch_up(follower)
             assert follower.problem is not None
             assert follower.problem.obstacle is Obstacle.BEHIND
             assert str(played) in follower.problem.text
@@ -173,13 +173,13 @@ async def test_a_missing_record_ends_the_following(tmp_path: Path) -> None:
     async with written_journal(path) as journal:
         with closing(open_store(path)) as store:
             follower = Follower(store, version="test")
-            follower.catch_up()
+            catch_up(follower)
             at = follower.sequence
             await decide(journal, [asks(0)])
             await decide(journal, [asks(1)])
             with closing(sqlite3.connect(path)) as connection, connection:
                 connection.execute("DELETE FROM journal_blocks WHERE first = ?", (at + 1,))
-            follower.catch_up()
+            catch_up(follower)
             assert follower.problem is not None
             assert follower.problem.obstacle is Obstacle.DAMAGED
             assert f"record {at + 1}: it is missing" in follower.problem.text

@@ -24,7 +24,7 @@ from kornel.core.journal.records import Block, BlockWriter, RecordDamaged, read_
 from kornel.core.journal.replay import Replay
 from kornel.core.journal.store import JournalStore
 from kornel.core.journal.unusable import JournalUnusable
-from kornel.core.service.status_codes import JournalFull, JournalUnavailable
+from kornel.core.service.wire.status_codes import JournalFull, JournalUnavailable
 from tests.examples import mark_rest_long
 from tests.history_databases import database, postgres, postgres_server
 from tests.patience import PATIENCE_S

@@ -31,7 +31,7 @@ from kornel.core.journal.snapshot_store import SnapshotFiles
 from kornel.core.journal.snapshots import list_places, restore_snapshot
 from kornel.core.journal.starting import begin_replay
 from kornel.core.journal.store import JournalStore
-from kornel.core.service.resuming import ProgressValues
+from kornel.core.service.streams.resuming import ProgressValues
 from tests.history_databases import database, postgres, postgres_server
 from tests.patience import PATIENCE_S
 from tests.unit.journal.made import (
@@ -40,6 +40,7 @@ from tests.unit.journal.made import (
     RM,
     START_NS,
     asks,
+    catch_up,
     open_journal,
     open_store,
     settings_for,
@@ -143,8 +144,8 @@ async def test_a_place_is_played_by_itself(tmp_path: Path) -> None:
     async with two_managers(path) as (journal, other):
         with closing(open_store(path)) as store:
             whole, alone, behind = Follower(store, version="test"), Follower(store, version="test", only=1), None
-            whole.catch_up()
-            alone.catch_up()
+            catch_up(whole)
+            catch_up(alone)
             assert list(whole.replay.places) == [0, 1]
             assert list(alone.replay.places) == [1]
             assert trace(alone.replay.places[1]) == trace(other)
@@ -155,7 +156,7 @@ async def test_a_place_is_played_by_itself(tmp_path: Path) -> None:
             apply_at(other, [rename(asks(200, 3))])
             apply_at(journal.first, [asks(300, 3)])
             await wait_for_all(journal)
-            behind.catch_up()
+            catch_up(behind)
             assert behind.problem is None
             assert list(behind.replay.places) == [1]
             assert trace(behind.replay.places[1]) == trace(other)
@@ -196,7 +197,7 @@ async def test_a_flipped_bit_is_named_in_a_record_of_any_place(tmp_path: Path) -
             (damage,) = verify_store(store).damage
             assert block.first <= damage.first <= block.last
             follower = Follower(store, version="test")
-            follower.catch_up()
+            catch_up(follower)
             assert follower.problem is not None
             assert follower.problem.obstacle is Obstacle.DAMAGED
             assert follower.sequence == damage.first - 1
@@ -213,7 +214,7 @@ async def test_a_closed_place_is_gone_and_its_number_is_not_given_again(tmp_path
         last = journal.status().last_record
         with closing(open_store(path)) as store:
             follower = Follower(store, version="test")
-            follower.catch_up()
+            catch_up(follower)
             assert follower.problem is None
             assert follower.sequence == last
             assert list(follower.replay.places) == [0]
@@ -250,7 +251,7 @@ async def test_a_core_that_begins_afresh_has_one_place(tmp_path: Path) -> None:
         await wait_for_all(afresh)
         with closing(open_store(path)) as store:
             follower = Follower(store, version="test")
-            follower.catch_up()
+            catch_up(follower)
             assert follower.problem is None
             assert list(follower.replay.places) == [0, 1]
 
@@ -339,7 +340,7 @@ async def test_a_record_of_a_place_that_is_not_open_cannot_be_played(tmp_path: P
     with closing(open_store(path)) as store:
         assert isinstance(store, JournalStore)
         follower = Follower(store, version="test")
-        follower.catch_up()
+        catch_up(follower)
         assert follower.problem is not None
         assert follower.problem.obstacle is Obstacle.DAMAGED
         assert "place 7" in follower.problem.text
@@ -352,7 +353,7 @@ async def test_one_place_is_shown_and_replayed_by_the_commands(tmp_path: Path) -
         pass
     with closing(open_store(path)) as store:
         follower = Follower(store, version="test")
-        follower.catch_up()
+        catch_up(follower)
         SnapshotFiles(Path(f"{path}.snapshots")).add_snapshot(*follower.take_snapshot())
 
     def run(*arguments: str) -> str:

@@ -38,6 +38,7 @@ from tests.unit.journal.made import (
     RM,
     START_NS,
     asks,
+    catch_up,
     decide,
     open_store,
     settings_for,
@@ -119,7 +120,7 @@ async def test_a_core_begins_with_the_newest_snapshot(database: str) -> None:
     before = await make_journal(database)
     with closing(open_store(database)) as store:
         whole = Follower(store, version="test")
-        records = whole.catch_up()
+        records = catch_up(whole)
     journal, said = begin(database)
     assert state_of(journal.first.engine) == before
     assert whole.replay.first is not None

@@ -21,7 +21,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.metrics import decisions as module
 from kornel.core.metrics import preemptions
 from kornel.core.metrics.decisions import Decisions
-from kornel.core.service.clock import SECOND_NS, ManualClock
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock
 
 PARTITION = "[rm]default"
 VICTIM = VictimRecord("v", "other", "root.b", "n1", Resources({"vcore": 500}), 0)

@@ -13,9 +13,9 @@ from kornel.core.domain.resources import Resources
 from kornel.core.metrics.decisions import Decisions
 from kornel.core.metrics.loop_lag import EVERY_S, LoopLag
 from kornel.core.metrics.timings import UPSTREAM_BOUNDS_S, Timings
-from kornel.core.service.callback_times import REMEMBERED, CallbackTimes
-from kornel.core.service.clock import SECOND_NS
-from kornel.core.service.durations import Durations
+from kornel.core.service.callbacks.callback_times import REMEMBERED, CallbackTimes
+from kornel.core.service.machine.clock import SECOND_NS
+from kornel.core.service.metrics.durations import Durations
 from tests.waiting import until
 
 

@@ -14,7 +14,6 @@ from kornel.core.policies.user_limits import (
     choose_group,
     find_exceeded,
     find_shortfalls,
-    headroom_of,
 )
 
 CPU, MEMORY = 0, 1
@@ -84,14 +83,6 @@ def account(most: dict[int, int], used: list[int], applications: int = 0) -> Acc
     made = Account(AccountKind.USER, "bob", path(root=limits()), Limit(most, applications), 2)
     made.used[:] = used
     return made
-
-
-def test_headroom_is_the_least_of_all_levels() -> None:
-    """Per type, over the levels that limit it (T76); nothing limited leaves everything."""
-    assert headroom_of([account({CPU: 100}, [90, 5]), account({CPU: 60, MEMORY: 8}, [40, 5])]) == {CPU: 10, MEMORY: 3}
-    assert headroom_of([account({CPU: 40}, [50, 0])]) == {CPU: -10}
-    assert headroom_of([account({}, [50, 0])]) == {}
-    assert headroom_of([]) == {}
 
 
 def test_who_is_exceeded_and_by_how_much() -> None:

@@ -26,7 +26,6 @@ from kornel.core.domain.devices import (
     DeviceSpec,
     read_wants,
     want_tags,
-    write_devices,
 )
 from kornel.core.domain.effects import Released
 from kornel.core.domain.resources import Resources
@@ -38,6 +37,7 @@ from kornel.core.partition.engine import Engine
 from kornel.core.policies.device_sharing import Sharing, Wanting
 from kornel.core.preemption.guarantee import unit_search
 from tests.bench.opcodes import counted
+from tests.request_texts import write_devices
 from tests.unit.model.test_ask_group import Asks
 
 PARTITION: Final = "[rm]default"

@@ -17,10 +17,11 @@ from kornel.core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from kornel.core.domain.devices import DEVICES_ATTRIBUTE, GIVEN_TAG, DeviceSpec, read_wants, want_tags, write_devices
+from kornel.core.domain.devices import DEVICES_ATTRIBUTE, GIVEN_TAG, DeviceSpec, read_wants, want_tags
 from kornel.core.domain.effects import Allocated, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.partition.engine import Engine
+from tests.request_texts import write_devices
 
 PARTITION: Final = "[rm]default"
 SECOND: Final = 10**9

@@ -21,7 +21,7 @@ GLIBC = platform.libc_ver()[0] == "glibc"
 FREED_BY_THREADS = """
 import ctypes, sys, threading
 from kornel.core.process.allocator import bound_kept_memory
-from kornel.core.service.own_memory import OwnMemory, count_native
+from kornel.core.service.machine.own_memory import OwnMemory, count_native
 if int(sys.argv[1]):
     assert bound_kept_memory(int(sys.argv[1]), {})
 libc = ctypes.CDLL(None)

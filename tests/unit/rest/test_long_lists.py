@@ -13,9 +13,9 @@ from kornel.core.rest import warming
 from kornel.core.rest.compression import PACKED_AT_ONCE
 from kornel.core.rest.turns import encode_list, gather_items, gzip_chunks, write_list
 from kornel.core.rest.warming import Warmer
-from kornel.core.service.loop_time import Sharing
-from kornel.core.service.metrics import ServiceMetrics
-from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.machine.loop_time import Sharing
+from kornel.core.service.metrics.metrics import ServiceMetrics
+from kornel.core.service.runner.runner import PartitionRunner
 from kornel.core.telling.allocations.allocation_views import AllocationView
 from kornel.core.telling.applications.application_views import ApplicationView
 from kornel.core.telling.encoding.yunikorn import applications

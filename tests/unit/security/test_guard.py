@@ -12,10 +12,10 @@ import pytest
 
 from kornel.core.security.guard import Guard
 from kornel.core.security.static_tokens import digest_of, new_token
-from kornel.core.service.addresses import address_block
-from kornel.core.service.clock import SECOND_NS, ManualClock
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.status_codes import NotAuthenticated, ServiceError, TooMany
+from kornel.core.service.connections.addresses import address_block
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock
+from kornel.core.service.wire.status_codes import NotAuthenticated, ServiceError, TooMany
 from tests.unit.security.test_oidc import GOOD, HEADER, KEY, NOW_NS, OTHER, signed
 
 ANN = new_token()

@@ -24,8 +24,8 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.security import jwks
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.jwks import KEY_TYPES, MOST_BYTES, KeySet, parse_keys, read_source
-from kornel.core.service.clock import SECOND_NS, ManualClock
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock
 from tests.e2e.security.site import Authority
 from tests.patience import PATIENCE_S
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kornel.core.security.limits import Buckets
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 
 
 def test_a_burst_and_then_the_rate() -> None:

@@ -10,7 +10,7 @@ import jwt
 import pytest
 
 from kornel.core.security.static_tokens import new_token
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 
 SECRETS = {
     "static token": new_token(),

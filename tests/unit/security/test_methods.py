@@ -10,12 +10,12 @@ from kornel.core.security.guard import Pass
 from kornel.core.security.identity import Identity
 from kornel.core.security.methods import METHODS
 from kornel.core.security.policy import Grants
-from kornel.core.service.callers import Permission
-from kornel.core.service.clock import ManualClock
-from kornel.core.service.garbage import GarbageKeeper
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.metrics import ServiceMetrics
-from kornel.core.service.status_codes import NotPermitted
+from kornel.core.service.connections.callers import Permission
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import ManualClock
+from kornel.core.service.machine.garbage import GarbageKeeper
+from kornel.core.service.metrics.metrics import ServiceMetrics
+from kornel.core.service.wire.status_codes import NotPermitted
 from tests.unit.service.fakes import FakeEngine
 
 OPS = Identity(("token:ops",), "ops")

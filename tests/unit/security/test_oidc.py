@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from kornel.core.security.identity import Identity
 from kornel.core.security.jwks import KeySet
 from kornel.core.security.oidc import MOST_PROVED, OidcSettings, OidcVerifier
-from kornel.core.service.clock import SECOND_NS, ManualClock
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.status_codes import NotAuthenticated, TooMany
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock
+from kornel.core.service.wire.status_codes import NotAuthenticated, TooMany
 from tests.examples import scale_examples
 from tests.paced import paced_time
 

@@ -9,7 +9,7 @@ import pytest
 from kornel.core.config.problems import ConfigError
 from kornel.core.security.identity import Identity
 from kornel.core.security.policy import Policy, read_policy
-from kornel.core.service.callers import Permission
+from kornel.core.service.connections.callers import Permission
 
 FOLDER = Path("/etc/kornel")
 

@@ -6,7 +6,7 @@ import pytest
 
 from kornel.core.config.problems import ConfigError
 from kornel.core.security.static_tokens import digest_of, new_token, read_tokens
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.machine.clock import SECOND_NS
 
 
 def test_the_file_holds_no_token() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import grpc
 import pytest
 
-from kornel.core.service.admission import AdmissionInterceptor, CallLimits
-from kornel.core.service.connections import ConnectionKeeper, ConnectionLimits
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.calls.admission import AdmissionInterceptor, CallLimits
+from kornel.core.service.connections.connections import ConnectionKeeper, ConnectionLimits
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 
 
 class OpenCall:

@@ -17,12 +17,12 @@ from kornel.core.domain.effects import (
     PreemptionPredicatesAsked,
     SchedulingFailed,
 )
-from kornel.core.service import callback_board
-from kornel.core.service.callback_board import CallbackBoard, CallbackStream
-from kornel.core.service.callback_wire import Outgoing, Subscription
-from kornel.core.service.clock import SECOND_NS, ManualClock
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.callbacks import callback_board
+from kornel.core.service.callbacks.callback_board import CallbackBoard, CallbackStream
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock
+from kornel.core.service.metrics.metrics import ServiceMetrics
+from kornel.core.service.wire.callback_wire import Outgoing, Subscription
 
 EVERYTHING = AttachCallbacks("rm-1", predicates=True, preemption_predicates=True, scheduling_states=True, events=True)
 

@@ -13,8 +13,8 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import EventRecorded, PredicatesAsked, PreemptionPredicatesAsked, SchedulingFailed
 from kornel.core.domain.resources import Resources
-from kornel.core.service import callback_wire
-from kornel.core.service.callback_wire import Outgoing, answer_commands, decode_subscription, encode
+from kornel.core.service.wire import callback_wire
+from kornel.core.service.wire.callback_wire import Outgoing, answer_commands, decode_subscription, encode
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2 as pb
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kornel.core.service.clock import SECOND_NS, ManualClock, SystemClock
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock, SystemClock
 from tests.patience import PATIENCE_S
 
 HOUR_NS = 3_600 * SECOND_NS

@@ -13,17 +13,17 @@ import pytest
 
 from kornel.core.domain.commands import RegisterManager, UpdateConfiguration
 from kornel.core.partition.engine import Engine
-from kornel.core.service.clock import ManualClock
-from kornel.core.service.configuration_file import ConfigurationFile
-from kornel.core.service.configuration_history import Origin
-from kornel.core.service.configuring import Configurator
-from kornel.core.service.garbage import GarbageKeeper
-from kornel.core.service.gate import OpenGate
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.metrics import ServiceMetrics
-from kornel.core.service.runner import PartitionRunner
-from kornel.core.service.status_codes import JournalFull
-from kornel.core.service.streams import Switchboard
+from kornel.core.service.configuration.configuration_file import ConfigurationFile
+from kornel.core.service.configuration.configuration_history import Origin
+from kornel.core.service.configuration.configuring import Configurator
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import ManualClock
+from kornel.core.service.machine.garbage import GarbageKeeper
+from kornel.core.service.metrics.metrics import ServiceMetrics
+from kornel.core.service.runner.gate import OpenGate
+from kornel.core.service.runner.runner import PartitionRunner
+from kornel.core.service.streams.streams import Switchboard
+from kornel.core.service.wire.status_codes import JournalFull
 from tests.reading import status_of
 
 

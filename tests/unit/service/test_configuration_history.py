@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kornel.core.service.configuration_history import ConfigurationHistory, Origin, Version
+from kornel.core.service.configuration.configuration_history import ConfigurationHistory, Origin, Version
 
 
 def add(history: ConfigurationHistory, text: str, reason: str = "") -> Version:

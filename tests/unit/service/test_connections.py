@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from kornel.core.service import connections
-from kornel.core.service.connections import Cause, ConnectionKeeper, ConnectionLimits
-from kornel.core.service.own_sockets import Peer
+from kornel.core.service.connections import connections
+from kornel.core.service.connections.connections import Cause, ConnectionKeeper, ConnectionLimits
+from kornel.core.service.machine.own_sockets import Peer
 
 
 class Sockets:

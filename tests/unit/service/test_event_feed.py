@@ -9,10 +9,10 @@ import pytest
 
 from kornel.core.config.event_settings import EventSettings, event_settings
 from kornel.core.domain.effects import EventRecorded
-from kornel.core.service.clock import SECOND_NS, ManualClock
-from kornel.core.service.event_feed import EventFeed
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.callbacks.event_feed import EventFeed
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock
+from kornel.core.service.metrics.metrics import ServiceMetrics
 
 
 class Gathering:

@@ -20,10 +20,10 @@ from kornel.core.domain.effects import (
 from kornel.core.domain.events import EventChange, EventDetail, EventType
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
-from kornel.core.service.configuration_history import Origin, Version
-from kornel.core.service.event_journal import EventJournal
-from kornel.core.service.event_ring import ENTRY_SIZE
-from kornel.core.service.event_streams import (
+from kornel.core.service.configuration.configuration_history import Origin, Version
+from kornel.core.service.events.event_journal import EventJournal
+from kornel.core.service.events.event_ring import ENTRY_SIZE
+from kornel.core.service.events.event_streams import (
     ENCODED_KEPT,
     EVENTS_PER_S,
     EVENTS_PER_S_OF_ONE,
@@ -35,7 +35,7 @@ from kornel.core.service.event_streams import (
     Encodings,
     Pace,
 )
-from kornel.core.service.status_codes import EventStreamsFull
+from kornel.core.service.wire.status_codes import EventStreamsFull
 
 
 @pytest.fixture

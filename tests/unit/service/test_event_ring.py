@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kornel.core.service.event_ring import ENTRY_SIZE, SMALL_PIECE, Missed, Ring
+from kornel.core.service.events.event_ring import ENTRY_SIZE, SMALL_PIECE, Missed, Ring
 from tests.patience import PATIENCE_S
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.events import EventChange, EventDetail, EventType
 from kornel.core.domain.resources import Resources
-from kornel.core.service.callback_wire import event_record
-from kornel.core.service.event_filter import EventFilter
-from kornel.core.service.event_wire import EventEncoder, decode_filter, encode_position
+from kornel.core.service.wire.callback_wire import event_record
+from kornel.core.service.wire.event_filter import EventFilter
+from kornel.core.service.wire.event_wire import EventEncoder, decode_filter, encode_position
 from kornel.v1 import events_pb2 as pb
 
 AMOUNTS = st.dictionaries(st.text(max_size=5), st.integers(-(2**70), 2**70), max_size=4)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kornel.core.service import garbage
-from kornel.core.service.garbage import (
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine import garbage
+from kornel.core.service.machine.garbage import (
     BLOCKS_PER_RECORD,
     FEW_FOUND,
     FREEZE_EVERY,
@@ -19,7 +20,6 @@ from kornel.core.service.garbage import (
     GarbageKeeper,
     GarbageRounds,
 )
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 
 CIRCLES = 4_000
 EXCESS = 10_000

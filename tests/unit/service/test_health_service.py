@@ -10,9 +10,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2 as pb
 
-from kornel.core.service import health_service
-from kornel.core.service.health_service import LONGEST_NAME, HealthService
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.services import health_service
+from kornel.core.service.services.health_service import LONGEST_NAME, HealthService
 
 SERVING, NOT_SERVING = pb.HealthCheckResponse.SERVING, pb.HealthCheckResponse.NOT_SERVING
 

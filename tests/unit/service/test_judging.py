@@ -10,10 +10,10 @@ import pytest
 
 from kornel.core.config.loader import load
 from kornel.core.config.problems import ConfigError
-from kornel.core.service import reading_process
-from kornel.core.service.judging import MOST_BYTES, MOST_TEXTS, SMALL, Judge
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.status_codes import TooMany
+from kornel.core.service.configuration import reading_process
+from kornel.core.service.configuration.judging import MOST_BYTES, MOST_TEXTS, SMALL, Judge
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.wire.status_codes import TooMany
 from tests.patience import PATIENCE_S
 
 GOOD = "partitions:\n  - name: default\n    queues: [{name: root, submitacl: '*'}]\n"

@@ -7,8 +7,8 @@ import io
 import pytest
 
 from kornel.core.domain.secrets import HIDDEN
-from kornel.core.service.log_filters import LONGEST_READ, LONGEST_VALUE, protect_line
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.logs.log_filters import LONGEST_READ, LONGEST_VALUE, protect_line
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from tests.paced import paced_time
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJib2IifQ.c2lnbmF0dXJl"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 
 
 def test_json_lines_hold_event_level_time_and_values() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from kornel.core.service.long_lists import AT_ONCE, MOST_WAITING, ListPage, LongLists
-from kornel.core.service.status_codes import TooMany
+from kornel.core.service.calls.long_lists import AT_ONCE, MOST_WAITING, ListPage, LongLists
+from kornel.core.service.wire.status_codes import TooMany
 
 
 def test_a_page_ends_where_it_is_full() -> None:

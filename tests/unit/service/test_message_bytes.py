@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from google.protobuf.wrappers_pb2 import BytesValue, Int64Value
 
-from kornel.core.service.message_bytes import encode_field, encode_number
+from kornel.core.service.wire.message_bytes import encode_field, encode_number
 
 EDGES = (0, 1, 127, 128, 129, 16_383, 16_384, 2**31, 2**63 - 1, -1, -(2**63))
 

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from kornel.core.process.allocator import OWN_SETTINGS
-from kornel.core.service.own_memory import FREED_PAUSE_S, MUCH_FREED_BYTES, FreedMemory, OwnMemory
+from kornel.core.service.machine.own_memory import FREED_PAUSE_S, MUCH_FREED_BYTES, FreedMemory, OwnMemory
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -86,7 +86,7 @@ def test_it_is_counted_once_a_second() -> None:
 HOLES = """
 import ctypes
 from kornel.core.process.allocator import bound_kept_memory
-from kornel.core.service.own_memory import FreedMemory, OwnMemory
+from kornel.core.service.machine.own_memory import FreedMemory, OwnMemory
 assert bound_kept_memory(1 << 20, {})
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import pytest
 
 from kornel.core.domain.commands import UpdateAllocations
-from kornel.core.service import plain_asks
-from kornel.core.service.plain_asks import PlainReader
-from kornel.core.service.rpc import parse
-from kornel.core.service.status_codes import InvalidRequest, MalformedMessage
-from kornel.core.service.wire import NAMES_SHARED, PARTITIONS_KNOWN, PIECE, Decoder
+from kornel.core.service.calls import plain_asks
+from kornel.core.service.calls.plain_asks import PlainReader
+from kornel.core.service.calls.rpc import parse
+from kornel.core.service.wire.scheduler_wire import NAMES_SHARED, PARTITIONS_KNOWN, PIECE, Decoder
+from kornel.core.service.wire.status_codes import InvalidRequest, MalformedMessage
 from kornel.si.v1 import si_pb2 as si
 
 SIZE = si.Resource(resources={"vcore": si.Quantity(value=1_000), "memory": si.Quantity(value=1 << 40)})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kornel.core.domain.resources import Resources
-from kornel.core.service.clock import SECOND_NS, ManualClock
-from kornel.core.service.presence import GRACE_NS, Presence, PresenceKeeper
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock
+from kornel.core.service.streams.presence import GRACE_NS, Presence, PresenceKeeper
 from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
     AskReport,

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kornel.core.service.questions import LONGEST_REST_S, MOST_WAITING, Questions
-from kornel.core.service.status_codes import TooMany
+from kornel.core.service.runner.questions import LONGEST_REST_S, MOST_WAITING, Questions
+from kornel.core.service.wire.status_codes import TooMany
 
 
 async def test_others_have_their_turn_between_two() -> None:
@@ -65,7 +65,7 @@ async def test_one_that_comes_after_the_answer_has_to_wait_as_well(
         now_s += seconds
         await sleep(0)
 
-    monkeypatch.setattr("kornel.core.service.questions.time", SimpleNamespace(perf_counter=lambda: now_s))
+    monkeypatch.setattr("kornel.core.service.runner.questions.time", SimpleNamespace(perf_counter=lambda: now_s))
     monkeypatch.setattr(asyncio, "sleep", pass_time)
     questions = Questions()
     for _ in range(3):

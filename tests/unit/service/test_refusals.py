@@ -8,9 +8,9 @@ from structlog import get_logger
 from structlog.testing import capture_logs
 
 from kornel.core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeAccepted, NodeRejected
-from kornel.core.service.clock import SECOND_NS, ManualClock
-from kornel.core.service.configuration_history import ConfigurationHistory, Origin
-from kornel.core.service.refusals import KEPT_OF_KIND, LINES_AT_ONCE, RefusalKeeper, RefusalKind
+from kornel.core.service.configuration.configuration_history import ConfigurationHistory, Origin
+from kornel.core.service.events.refusals import KEPT_OF_KIND, LINES_AT_ONCE, RefusalKeeper, RefusalKind
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock
 
 HERE = "[rm-1]default"
 

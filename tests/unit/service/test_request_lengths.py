@@ -12,8 +12,8 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from kornel.core.service.request_lengths import UNLIMITED, check_lengths
-from kornel.core.service.status_codes import InvalidRequest
+from kornel.core.service.calls.request_lengths import UNLIMITED, check_lengths
+from kornel.core.service.wire.status_codes import InvalidRequest
 
 PROTO = Path(__file__).parents[3] / "proto"
 ENDLESS = "eyJ" * 400_000

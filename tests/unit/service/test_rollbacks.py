@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.service.rollbacks import Fate, Rollback, judge_text
+from kornel.core.service.configuration.rollbacks import Fate, Rollback, judge_text
 
 HELD = Rollback(2, "good", "rm", 7, "cn:ops", frozenset({"bad", "worse"}))
 

@@ -27,17 +27,18 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import ApplicationUpdated, Effect, NodeAccepted, PreemptionDecided
 from kornel.core.domain.reasons import Ignored, Outcome
-from kornel.core.service import runner as runner_module
-from kornel.core.service.clock import SECOND_NS, ManualClock
-from kornel.core.service.garbage import GarbageKeeper
-from kornel.core.service.gate import Gate, OpenGate
-from kornel.core.service.intake_queue import ENTRIES_PER_TURN, FEW_ENTRIES
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.loop_time import BREATHS
-from kornel.core.service.metrics import ServiceMetrics
-from kornel.core.service.resuming import Kind
-from kornel.core.service.runner import PartitionRunner
-from kornel.core.service.status_codes import (
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock
+from kornel.core.service.machine.garbage import GarbageKeeper
+from kornel.core.service.machine.loop_time import BREATHS
+from kornel.core.service.metrics.metrics import ServiceMetrics
+from kornel.core.service.runner import runner as runner_module
+from kornel.core.service.runner.gate import Gate, OpenGate
+from kornel.core.service.runner.intake_queue import ENTRIES_PER_TURN, FEW_ENTRIES
+from kornel.core.service.runner.runner import PartitionRunner
+from kornel.core.service.streams.resuming import Kind
+from kornel.core.service.streams.streams import Stream, Switchboard
+from kornel.core.service.wire.status_codes import (
     EngineFault,
     JournalFull,
     JournalUnavailable,
@@ -46,7 +47,6 @@ from kornel.core.service.status_codes import (
     ShuttingDown,
     status_of,
 )
-from kornel.core.service.streams import Stream, Switchboard
 from tests.patience import PATIENCE_S
 from tests.unit.service.fakes import FakeEngine
 
@@ -140,7 +140,7 @@ async def test_a_stream_that_the_journal_refuses_ends_at_once(error: ServiceErro
 
 
 async def test_commands_are_applied_in_order_with_the_clock_of_the_moment() -> None:
-    """Every command gets the time at which it is applied; order is that of arrival (DESIGN 2.1)."""
+    """Every command gets the time at which it is applied; order is that of arrival (protocol.md 1.1)."""
     async with running() as r:
         await r.runner.call(MANAGER)
         stream = r.board.open(Kind.NODE)
@@ -159,7 +159,7 @@ async def test_commands_are_applied_in_order_with_the_clock_of_the_moment() -> N
 
 
 async def test_slices_go_on_while_there_is_more_and_then_stop() -> None:
-    """A full load is worked off in slices of the budget; afterwards the engine is left alone (DESIGN 3)."""
+    """A full load is worked off in slices of the budget; afterwards the engine is left alone."""
     async with running() as r:
         await r.runner.call(MANAGER)
         stream = r.board.open(Kind.ALLOCATION)
@@ -190,7 +190,7 @@ async def test_a_slice_is_handed_over_before_the_next_starts() -> None:
 
 
 async def test_others_get_their_turn_between_slices() -> None:
-    """The loop stays responsive under full load: each slice yields (DESIGN 3)."""
+    """The loop stays responsive under full load: each slice yields."""
     async with running() as r:
         await r.runner.call(MANAGER)
         turns = 0

@@ -12,20 +12,20 @@ import pytest
 from kornel.core.domain.commands import RegisterManager
 from kornel.core.domain.effects import Effect, NodeAccepted
 from kornel.core.process.history import ManagerHistory
-from kornel.core.service import scheduler_service
-from kornel.core.service.callback_board import CallbackBoard
-from kornel.core.service.clock import ManualClock
-from kornel.core.service.configuring import Configurator
-from kornel.core.service.garbage import GarbageKeeper
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.managers import Lobby, Managers, Place
-from kornel.core.service.metrics import ServiceMetrics
-from kornel.core.service.presence import PresenceKeeper
+from kornel.core.service.callbacks.callback_board import CallbackBoard
+from kornel.core.service.configuration.configuring import Configurator
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import ManualClock
+from kornel.core.service.machine.garbage import GarbageKeeper
+from kornel.core.service.managers.managers import Lobby, Managers, Place
+from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
-from kornel.core.service.resuming import Kind
-from kornel.core.service.runner import PartitionRunner
-from kornel.core.service.scheduler_service import SchedulerService
-from kornel.core.service.streams import Switchboard
+from kornel.core.service.runner.runner import PartitionRunner
+from kornel.core.service.services import scheduler_service
+from kornel.core.service.services.scheduler_service import SchedulerService
+from kornel.core.service.streams.presence import PresenceKeeper
+from kornel.core.service.streams.resuming import Kind
+from kornel.core.service.streams.streams import Switchboard
 from kornel.si.v1 import si_pb2 as si
 from tests.patience import PATIENCE_S
 from tests.unit.service.fakes import FakeEngine

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.service.clock import ManualClock
-from kornel.core.service.sessions import Session, Sessions
-from kornel.core.service.status_codes import Superseded
+from kornel.core.service.machine.clock import ManualClock
+from kornel.core.service.streams.sessions import Session, Sessions
+from kornel.core.service.wire.status_codes import Superseded
 
 OLDER = Session("older", "127.0.0.1", named=True)
 YOUNGER = Session("younger", "127.0.0.1", named=True)

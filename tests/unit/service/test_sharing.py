@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kornel.core.service.loop_time import CREDIT_S, LONGEST_REST_S, READERS_PART, STEP_S, Sharing
+from kornel.core.service.machine.loop_time import CREDIT_S, LONGEST_REST_S, READERS_PART, STEP_S, Sharing
 
 
 class Loop:

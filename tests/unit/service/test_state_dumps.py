@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from kornel.core.domain.secrets import HIDDEN, value_without_secrets
-from kornel.core.service import state_dumps
-from kornel.core.service.state_dumps import DEEPEST, LONGEST_DUMP, LONGEST_TEXT, MOST_VALUES, BadStateDump, read_dump
+from kornel.core.service.callbacks import state_dumps
+from kornel.core.service.callbacks.state_dumps import (
+    DEEPEST,
+    LONGEST_DUMP,
+    LONGEST_TEXT,
+    MOST_VALUES,
+    BadStateDump,
+    read_dump,
+)
 
 
 def read(text: str) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from kornel.core.domain.effects import (
     Released,
 )
 from kornel.core.domain.resources import NOTHING
-from kornel.core.service.metrics import ServiceMetrics
-from kornel.core.service.resuming import Kind
-from kornel.core.service.status_codes import ResyncRequired
-from kornel.core.service.streams import HIGH_WATER, QUEUE_BYTES, QUEUE_LIMIT, Stream, Switchboard
+from kornel.core.service.metrics.metrics import ServiceMetrics
+from kornel.core.service.streams.resuming import Kind
+from kornel.core.service.streams.streams import HIGH_WATER, QUEUE_BYTES, QUEUE_LIMIT, Stream, Switchboard
+from kornel.core.service.wire.status_codes import ResyncRequired
 from tests.patience import PATIENCE_S
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kornel.core.service.surplus import Member, Room, Standing, choose_surplus
+from kornel.core.service.connections.surplus import Member, Room, Standing, choose_surplus
 
 
 def member(name: str, standing: Standing, since_s: float, block: str = "10.0.0.1", holder: str = "") -> Member:

@@ -9,12 +9,8 @@ from typing import Any
 
 import pytest
 
-from kornel.core.service import wire_pieces
-from kornel.core.service.message_bytes import encode_field
-from kornel.core.service.resuming import Kind
-from kornel.core.service.status_codes import MalformedMessage, TooLarge
-from kornel.core.service.wire import PIECE, Decoder
-from kornel.core.service.wire_pieces import (
+from kornel.core.service.calls import wire_pieces
+from kornel.core.service.calls.wire_pieces import (
     LONGEST_ENTRY,
     MOST_ENTRIES,
     MOST_PARTS,
@@ -24,6 +20,10 @@ from kornel.core.service.wire_pieces import (
     pick_field,
     read_request,
 )
+from kornel.core.service.streams.resuming import Kind
+from kornel.core.service.wire.message_bytes import encode_field
+from kornel.core.service.wire.scheduler_wire import PIECE, Decoder
+from kornel.core.service.wire.status_codes import MalformedMessage, TooLarge
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2
 from tests.e2e.harness import create, resource

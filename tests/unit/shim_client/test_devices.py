@@ -10,7 +10,7 @@ from kornel.core.domain.commands import AllocationSpec
 from kornel.core.domain.devices import DEVICES_ATTRIBUTE, DeviceRequest, DeviceSpec, read_devices
 from kornel.core.domain.effects import Allocated
 from kornel.core.domain.resources import Resources
-from kornel.core.service.wire import Decoder, Encoder
+from kornel.core.service.wire.scheduler_wire import Decoder, Encoder
 from kornel.shim_client import Ask, Device, Devices, devices_attribute, devices_of
 from kornel.si.v1 import si_pb2 as si
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kornel.core.domain.topology import TopologyRequest, Wish, read_request
-from kornel.core.service.wire import Decoder
+from kornel.core.service.wire.scheduler_wire import Decoder
 from kornel.shim_client import Ask, Topology
 from kornel.si.v1 import si_pb2 as si
 

@@ -18,12 +18,13 @@ from kornel.core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from kornel.core.domain.devices import DEVICES_ATTRIBUTE, DeviceSpec, read_wants, want_tags, write_devices
+from kornel.core.domain.devices import DEVICES_ATTRIBUTE, DeviceSpec, read_wants, want_tags
 from kornel.core.domain.effects import Allocated, Effect, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.partition.engine import Engine
 from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk
 from tests.reading import read
+from tests.request_texts import write_devices
 from tests.unit.partition.graph import digest
 
 PARTITION: Final = "[rm]default"

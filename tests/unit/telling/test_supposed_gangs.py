@@ -18,11 +18,11 @@ from kornel.core.domain.commands import (
     UpdateNodes,
 )
 from kornel.core.domain.resources import Resources
-from kornel.core.domain.topology import request_tags
 from kornel.core.partition.engine import Engine
 from kornel.core.preemption.guarantee import unit_packing
 from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk
 from tests.reading import read
+from tests.request_texts import request_tags
 
 PARTITION: Final = "[rm]default"
 NOW: Final = 1_000 * 10**9

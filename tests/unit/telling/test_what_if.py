@@ -26,9 +26,9 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import ApplicationRejected, Effect
 from kornel.core.domain.resources import Resources
 from kornel.core.partition.engine import Engine
-from kornel.core.service.configuration_wire import impact_message
-from kornel.core.service.judge_process import add_length, read_frame
-from kornel.core.service.preview_process import Untried, answer_request, read_answer, request_frames
+from kornel.core.service.configuration.configuration_wire import impact_message
+from kornel.core.service.configuration.judge_process import add_length, read_frame
+from kornel.core.service.configuration.preview_process import Untried, answer_request, read_answer, request_frames
 from kornel.core.telling.configuration import task_moment
 from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
 from kornel.core.telling.configuration.impact import Impact, QueueChange, QueueChangeKind, SettingChange

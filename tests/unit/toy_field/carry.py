@@ -10,8 +10,8 @@ from kornel.core.domain.commands import AllocationSpec, RegisterManager, UpdateA
 from kornel.core.domain.effects import Allocated
 from kornel.core.journal.commands import decode_command, encode_command
 from kornel.core.partition.engine import Engine
-from kornel.core.service.plain_asks import PlainReader
-from kornel.core.service.wire import Decoder, Encoder
+from kornel.core.service.calls.plain_asks import PlainReader
+from kornel.core.service.wire.scheduler_wire import Decoder, Encoder
 from kornel.core.snapshot.engines import restore_engine, write_engine
 from kornel.core.telling.encoding.kornel_v1 import encode_application, encode_node
 from kornel.core.telling.encoding.yunikorn.applications import ALLOCATION, ASK

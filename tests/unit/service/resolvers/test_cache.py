@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.service.clock import SECOND_NS, ManualClock
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock
 from kornel.core.service.resolvers.cache import Answer, GroupCache, Person
 
 BOB = Person("os", "bob")

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kornel.core.domain.commands import ApplicationSpec, UpdateApplications
-from kornel.core.service.clock import SECOND_NS, ManualClock
-from kornel.core.service.logs import LogFormat, LogLevel, build_logger
-from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.clock import SECOND_NS, ManualClock
+from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.resolvers.lookups import AT_ONCE, GroupLookups
 from kornel.core.service.resolvers.source import Unresolved
 

@@ -1,0 +1,113 @@
+"""Validates configurations that are not to come into force, apart from all others and a few at a time.
+
+Large texts are read by a separate process, one after the other (:mod:`.reading_process`). Small ones, which are nearly
+all, take a thread for some milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from kornel.core.config.problems import ConfigError, Problem
+from kornel.core.config.rereading import ConfigurationReader
+from kornel.core.service.configuration import judge_process
+from kornel.core.service.configuration.judge_process import read_verdict, verdict_of
+from kornel.core.service.configuration.reading_process import ReadingProcess
+from kornel.core.service.wire.status_codes import TooMany
+
+SMALL: Final = 16 * 1024
+"""The most characters of a text that is read in this process."""
+
+MOST_TEXTS: Final = 16
+MOST_BYTES: Final = 16 * 2**20
+"""The most bytes of texts that are being received, wait, or are read."""
+
+MOST_PREVIEWS: Final = 2
+"""The most previews at a time: one that is being worked out, and one that waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The judgement of a valid text, with its checksum and warnings."""
+
+    checksum: str
+    warnings: tuple[Problem, ...]
+
+
+class TextRoom:
+    """Room for one text. :meth:`add` raises :class:`TooMany` if there is not enough."""
+
+    def __init__(self, rooms: TextRooms) -> None:
+        self._rooms = rooms
+        self.size = 0
+
+    def add(self, size: int) -> None:
+        """Count *size* bytes more of the text."""
+        self.size += size
+        self._rooms.take_more(size)
+
+
+class TextRooms:
+    """Room for the texts that are being received, waiting or being read at one time."""
+
+    def __init__(self) -> None:
+        self._texts = 0
+        self._bytes = 0
+
+    @contextmanager
+    def take_room(self) -> Iterator[TextRoom]:
+        """Yields room for a text, to be kept from its first byte to its verdict. Raises :class:`TooMany`."""
+        if self._texts >= MOST_TEXTS:
+            raise TooMany("too many configurations wait to be read")
+        self._texts += 1
+        room = TextRoom(self)
+        try:
+            yield room
+        finally:
+            self._texts -= 1
+            self._bytes -= room.size
+
+    def take_more(self, size: int) -> None:
+        """Make more room for a text that has some. Raises :class:`TooMany`."""
+        self._bytes += size
+        if self._bytes > MOST_BYTES:
+            raise TooMany("too many configurations wait to be read")
+
+
+class Judge:
+    """Tells whether configurations could come into force. *unavailable_resolvers*: types of resolver that
+    do not work here, with the reason."""
+
+    def __init__(self, unavailable_resolvers: Mapping[str, str], *, logger: FilteringBoundLogger) -> None:
+        self._unavailable_resolvers = dict(unavailable_resolvers)
+        self._rooms = TextRooms()
+        self._small = asyncio.Lock()
+        greeting = json.dumps(self._unavailable_resolvers).encode()
+        self._large = ReadingProcess(judge_process.MODULE, greeting, logger=logger)
+
+    def take_room(self) -> AbstractContextManager[TextRoom]:
+        """Returns room for a text that is to be judged, as :meth:`TextRooms.take_room` does."""
+        return self._rooms.take_room()
+
+    async def judge_text(self, text: str) -> Judgement:
+        """Returns the judgement of *text*. Raises ConfigError, or :class:`TooMany` if the process has ended."""
+        if len(text) <= SMALL:
+            async with self._small:
+                verdict = await asyncio.to_thread(verdict_of, ConfigurationReader(self._unavailable_resolvers), text)
+        else:
+            verdict = await self._large.ask([text.encode("utf-8", "surrogatepass")])
+        checksum, problems = read_verdict(verdict)
+        if not checksum:
+            raise ConfigError(problems)
+        return Judgement(checksum, problems)
+
+    async def close(self) -> None:
+        """Accept no more texts, and stop reading."""
+        await self._large.close()

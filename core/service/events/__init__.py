@@ -1,0 +1,1 @@
+"""Keeps the latest events, decisions and refusals, and lets readers follow them."""

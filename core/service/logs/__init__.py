@@ -1,0 +1,1 @@
+"""Structured logging, and how texts from outside are made safe to show."""

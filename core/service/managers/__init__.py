@@ -1,0 +1,1 @@
+"""The resource managers of a core, whether the core leads, and its health."""

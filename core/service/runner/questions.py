@@ -1,0 +1,87 @@
+"""Queues questions to the engine that take long, such as what-ifs: answers them one after the other, with time for
+other callers in between."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+from kornel.core.service.machine.loop_time import Sharing
+from kornel.core.service.wire.status_codes import TooMany
+
+MOST_WAITING: Final = 32
+
+LONGEST_REST_S: Final = 0.1
+REST_STEP_S: Final = 0.005
+
+AnswerT = TypeVar("AnswerT")
+
+
+class Questions:
+    """The queue of long questions. An answer is about one moment, so the engine stands still for it, and many answers
+    in a row would stop it for long.
+
+    So each question is handled only after a rest as long as the last answer took, even if it has waited already.
+    """
+
+    def __init__(self, beside: Questions | None = None) -> None:
+        """Makes an empty queue. If the queue *beside* is held back, this one is held back as well."""
+        self._one = asyncio.Lock()
+        self._waiting = 0
+        self._rested_at = 0.0
+        self._settled: asyncio.Event = asyncio.Event() if beside is None else beside._settled
+        self._settled.set()
+        self._changes = 0
+        """The number of changes under way to what questions are about."""
+
+    @property
+    def waiting(self) -> int:
+        """The number of questions that are not answered yet."""
+        return self._waiting
+
+    @contextmanager
+    def hold_back(self) -> Iterator[None]:
+        """Makes all questions wait while the context lasts, because what they are about is being changed and is not
+        consistent."""
+        self._changes += 1
+        self._settled.clear()
+        try:
+            yield
+        finally:
+            self._changes -= 1
+            if not self._changes:
+                self._settled.set()
+
+    async def wait_settled(self) -> None:
+        """Returns once nothing is being changed."""
+        await self._settled.wait()
+
+    async def ask(self, answer: Callable[[], AnswerT]) -> AnswerT:
+        """Returns the result of *answer*, called in its turn. Raises :class:`TooMany` if too many wait."""
+        if self._waiting >= MOST_WAITING:
+            raise TooMany("too many questions wait for an answer")
+        self._waiting += 1
+        try:
+            async with self._one:
+                await self._rest_after()
+                await self.wait_settled()
+                began = time.perf_counter()
+                try:
+                    return answer()
+                finally:
+                    took_s = time.perf_counter() - began
+                    sharing = Sharing.of_loop()
+                    with sharing.count_reading():
+                        await sharing.pause_after(took_s)
+                    self._rested_at = time.perf_counter() + min(took_s, LONGEST_REST_S)
+        finally:
+            self._waiting -= 1
+
+    async def _rest_after(self) -> None:
+        """Leaves time to other calls, which take several turns of the event loop to be accepted, read and answered."""
+        # The clock of the event loop may lag behind by as long as the question took, so a sleep might end at once.
+        while time.perf_counter() < self._rested_at:  # noqa: ASYNC110 - time, not an event
+            await asyncio.sleep(REST_STEP_S)

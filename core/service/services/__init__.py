@@ -1,0 +1,1 @@
+"""The services of gRPC, a module for each."""

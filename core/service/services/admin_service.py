@@ -1,0 +1,75 @@
+"""Serves ``kornel.v1.AdminService``, with which an administrator changes a running core."""
+
+from __future__ import annotations
+
+from structlog.typing import FilteringBoundLogger
+
+from kornel.core.domain.commands import SetOperatorDrain
+from kornel.core.service.calls.rpc import Handler, unary
+from kornel.core.service.connections.callers import caller, principal
+from kornel.core.service.managers.managers import Managers
+from kornel.core.service.wire.status_codes import NothingRegistered, UnknownNode, UnknownPartition
+from kornel.core.telling.nodes.node_views import NodeView
+from kornel.core.telling.reader import PartitionReader
+from kornel.v1 import admin_pb2 as pb
+
+
+class AdminService:
+    """Takes nodes out of scheduling, and back."""
+
+    def __init__(self, managers: Managers, *, logger: FilteringBoundLogger) -> None:
+        self._managers = managers
+        self._logger = logger
+
+    def handlers(self) -> dict[str, Handler]:
+        """Returns the calls by method name."""
+        return {
+            "DrainNode": unary(pb.DrainNodeRequest, self._drain, self._logger),
+            "UndrainNode": unary(pb.UndrainNodeRequest, self._undrain_node, self._logger),
+        }
+
+    async def _drain(self, request: pb.DrainNodeRequest) -> pb.DrainNodeResponse:
+        before = self._find_node(request.partition, request.node_id)
+        await self._set(request.partition, request.node_id, drained=True)
+        now = self._find_node(request.partition, request.node_id)
+        drain = now.operator_drain
+        assert drain is not None, "nobody else had a turn since it was set"
+        return pb.DrainNodeResponse(
+            changed=before.operator_drain is None,
+            allocation_count=len(now.allocations),
+            principal=drain.by,
+            since_ns=drain.at_ns,
+        )
+
+    async def _undrain_node(self, request: pb.UndrainNodeRequest) -> pb.UndrainNodeResponse:
+        views = self._find_partition(request.partition)
+        drained = request.node_id in views.operator_drains()
+        if not drained:
+            self._find_node(request.partition, request.node_id)
+        await self._set(request.partition, request.node_id, drained=False)
+        now = self._find_partition(request.partition).node(request.node_id)
+        return pb.UndrainNodeResponse(
+            changed=drained, schedulable=now is not None and now.schedulable, registered=now is not None
+        )
+
+    async def _set(self, partition: str, node_id: str, *, drained: bool) -> None:
+        views, by = self._find_partition(partition), principal()
+        rm_id, name = views.rm_id, views.name
+        caller().require_no_other_manager(rm_id)
+        await self._managers.place_for(rm_id).runner.call(SetOperatorDrain(rm_id, name, node_id, drained, by))
+        said = "node drained by an operator" if drained else "node undrained by an operator"
+        self._logger.info(said, partition=name, node_id=node_id, by=by)
+
+    def _find_partition(self, partition: str) -> PartitionReader:
+        if not self._managers.rm_id:
+            raise NothingRegistered("no resource manager is registered, so there are no nodes")
+        views = self._managers.reader.get(partition)
+        if views is None:
+            raise UnknownPartition(f"no partition {partition or 'default'!r}")
+        return views
+
+    def _find_node(self, partition: str, node_id: str) -> NodeView:
+        node = self._find_partition(partition).node(node_id)
+        if node is None:
+            raise UnknownNode(f"no node {node_id!r} in partition {partition or 'default'!r}")
+        return node

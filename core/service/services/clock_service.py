@@ -1,0 +1,52 @@
+"""Serves ``kornel.v1.TestClockService``, which moves the clock of a core that was started with a clock that stands
+still."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from kornel.core.service.calls.rpc import Handler, unary
+from kornel.core.service.machine.clock import ManualClock
+from kornel.core.service.managers.managers import Managers
+from kornel.core.service.wire.status_codes import InvalidRequest
+from kornel.v1 import test_clock_pb2 as pb
+
+LATEST_NS: Final = 2**63 - 1
+"""The latest time that the wire can carry: in the year 2262."""
+
+
+class TestClockService:
+    """Moves the clock, and stops at every time at which something is due, so that each timer sees its own time. It
+    serves one caller at a time."""
+
+    def __init__(self, managers: Managers, clock: ManualClock, *, logger: FilteringBoundLogger) -> None:
+        self._managers = managers
+        self._clock = clock
+        self._logger = logger
+        self._turn = asyncio.Lock()
+
+    def handlers(self) -> dict[str, Handler]:
+        """Returns the calls by method name."""
+        return {"AdvanceClock": unary(pb.AdvanceClockRequest, self._advance_clock, self._logger)}
+
+    async def _advance_clock(self, request: pb.AdvanceClockRequest) -> pb.AdvanceClockResponse:
+        if request.by_ns < 0:
+            raise InvalidRequest(f"by_ns is {request.by_ns}: time does not go back")
+        self._managers.first.runner.check_intake()  # Otherwise the core would never become idle.
+        async with self._turn:
+            target_ns = self._clock.now_ns() + request.by_ns
+            if target_ns > LATEST_NS:
+                raise InvalidRequest(f"by_ns is {request.by_ns}: no timestamp can carry a time after the year 2262")
+            await self._managers.wait_until_idle()
+            while (due_ns := self._clock.next_call_ns()) is not None and due_ns <= target_ns:
+                self._move_to(due_ns)
+                await self._managers.wait_until_idle()
+            self._move_to(target_ns)
+            await self._managers.wait_until_idle()
+            return pb.AdvanceClockResponse(now_ns=self._clock.now_ns())
+
+    def _move_to(self, at_ns: int) -> None:
+        self._clock.advance(max(0, at_ns - self._clock.now_ns()))

@@ -1,0 +1,60 @@
+"""Serves ``kornel.v1.ManagerService``, which continues and ends what ``RegisterResourceManager`` began."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from structlog.typing import FilteringBoundLogger
+
+from kornel.core.service.calls.rpc import Handler, unary
+from kornel.core.service.connections.callers import principal
+from kornel.core.service.managers.managers import Managers, Place
+from kornel.core.service.streams.resuming import Kind
+from kornel.v1 import manager_pb2 as pb
+
+
+class ManagerService:
+    """Tells how many entries a manager and the core have received, and unregisters a manager with everything it has.
+    ``on_unregistered`` gets a sentence about who did it."""
+
+    def __init__(
+        self,
+        managers: Managers,
+        *,
+        logger: FilteringBoundLogger,
+        on_unregistered: Callable[[Place, str], None] = lambda place, said: None,
+    ) -> None:
+        self._on_unregistered = on_unregistered
+        self._managers = managers
+        self._logger = logger
+
+    def handlers(self) -> dict[str, Handler]:
+        """Returns the calls by method name."""
+        return {
+            "Acknowledge": unary(pb.AcknowledgeRequest, self._acknowledge, self._logger),
+            "UnregisterResourceManager": unary(pb.UnregisterResourceManagerRequest, self._unregister, self._logger),
+        }
+
+    async def _acknowledge(self, request: pb.AcknowledgeRequest) -> pb.AcknowledgeResponse:
+        received = request.received
+        counts = {
+            Kind.NODE: received.nodes,
+            Kind.APPLICATION: received.applications,
+            Kind.ALLOCATION: received.allocations,
+        }
+        runner = self._managers.place_for(request.rm_id).runner
+        applied = await runner.acknowledge(request.rm_id, request.epoch, counts)
+        return pb.AcknowledgeResponse(
+            applied=pb.StreamCounts(
+                nodes=applied[Kind.NODE],
+                applications=applied[Kind.APPLICATION],
+                allocations=applied[Kind.ALLOCATION],
+            )
+        )
+
+    async def _unregister(self, request: pb.UnregisterResourceManagerRequest) -> pb.UnregisterResourceManagerResponse:
+        place = await self._managers.unregister(request.rm_id)
+        by = principal()
+        self._logger.info("resource manager unregistered", rm_id=request.rm_id, by=by)
+        self._on_unregistered(place, f"resource manager {request.rm_id} was unregistered by {by}")
+        return pb.UnregisterResourceManagerResponse()

@@ -1,0 +1,275 @@
+"""Serves ``kornel.v1.ReadService``: the state of the core, in pages that never keep the engine waiting."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from kornel.core.domain.application_states import AppState
+from kornel.core.service.calls.long_lists import LongLists
+from kornel.core.service.calls.rpc import Handler, unary
+from kornel.core.service.connections.callers import Permission, caller
+from kornel.core.service.events.refusals import Refusal, RefusalKeeper, RefusalKind
+from kornel.core.service.managers.health import HealthKeeper
+from kornel.core.service.managers.managers import Managers
+from kornel.core.service.wire.status_codes import (
+    InvalidRequest,
+    UnknownApplication,
+    UnknownLevel,
+    UnknownNode,
+    UnknownPartition,
+    UnknownQueue,
+    say_no_partition,
+)
+from kornel.core.telling.applications.application_views import ApplicationSummary, summary_of
+from kornel.core.telling.claims.claim_views import ClaimView, UnknownClaimKind, select_claims
+from kornel.core.telling.encoding.kornel_v1 import (
+    ENCODERS,
+    encode_application,
+    encode_application_summary,
+    encode_claim,
+    encode_domain,
+    encode_health,
+    encode_level,
+    encode_node,
+    encode_node_summary,
+    encode_queue,
+)
+from kornel.core.telling.reader import PartitionReader
+from kornel.v1 import read_pb2 as pb
+
+_USUAL: Final = 500
+_MOST: Final = 5_000
+_MOST_BYTES: Final = 3 * 2**20
+"""The most bytes of the entries in an answer: callers accept 4 MiB unless they say otherwise."""
+_QUEUES: Final = 1_000
+_REFUSAL_KINDS: Final = {pb.RefusalKind.Value(f"REFUSAL_KIND_{kind.name}"): kind for kind in RefusalKind}
+_encode_refusal: Final = ENCODERS.add(Refusal, pb.Refusal)
+_STATES: Final = {state.lower(): state for state in AppState}
+
+
+class ReadService:
+    """Serves ``kornel.v1.ReadService`` from the partitions of *managers*."""
+
+    def __init__(
+        self, managers: Managers, health: HealthKeeper, refusals: RefusalKeeper, *, logger: FilteringBoundLogger
+    ) -> None:
+        self._managers = managers
+        self._reader = managers.reader
+        self._health = health
+        self._refusals = refusals
+        self._logger = logger
+        self._lists = LongLists()
+
+    def handlers(self) -> dict[str, Handler]:
+        """Returns the calls by method name."""
+        return {
+            "ListQueues": unary(pb.ListQueuesRequest, self._queues, self._logger),
+            "GetQueue": unary(pb.GetQueueRequest, self._get_queue, self._logger),
+            "ListApplications": unary(pb.ListApplicationsRequest, self._applications, self._logger),
+            "GetApplication": unary(pb.GetApplicationRequest, self._get_application, self._logger),
+            "ListNodes": unary(pb.ListNodesRequest, self._nodes, self._logger),
+            "GetNode": unary(pb.GetNodeRequest, self._get_node, self._logger),
+            "ListDomains": unary(pb.ListDomainsRequest, self._list_domains, self._logger),
+            "ListClaims": unary(pb.ListClaimsRequest, self._list_claims, self._logger),
+            "GetHealthReport": unary(pb.GetHealthReportRequest, self._get_report, self._logger),
+            "ListRefusals": unary(pb.ListRefusalsRequest, self._list_refusals, self._logger),
+        }
+
+    async def _queues(self, request: pb.ListQueuesRequest) -> pb.ListQueuesResponse:
+        views = self._views_of(request.partition)
+        path = request.path.lower() or "root"
+        if not views.has_queue(path):
+            raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
+        skip, size = _number_of(request.page_token), _page_size(request.page_size, _QUEUES, _QUEUES)
+        page = await self._lists.make_page(lambda: islice(views.queues(path), skip, None), size, encode_queue)
+        return pb.ListQueuesResponse(queues=page.encoded, next_page_token=_token(str(skip + size)) if page.more else "")
+
+    async def _get_queue(self, request: pb.GetQueueRequest) -> pb.GetQueueResponse:
+        """Returns a queue. Its administrators may see it, and everybody who may read."""
+        caller().require_for_queue(
+            Permission.READ, partial(self._reader.may_administer, request.partition, request.path)
+        )
+        found = next(self._views_of(request.partition).queues(request.path.lower(), subtree=False), None)
+        if found is None:
+            raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
+        return pb.GetQueueResponse(queue=encode_queue(found))
+
+    async def _applications(self, request: pb.ListApplicationsRequest) -> pb.ListApplicationsResponse:
+        views = self._views_of(request.partition)
+        test, size = _make_test(request), _page_size(request.page_size, _USUAL, _MOST)
+        if request.kind == pb.APPLICATION_KIND_UNSPECIFIED:
+            after = _decode_token(request.page_token)
+            page = await self._lists.make_page(
+                lambda: views.application_summaries(after), size, encode_application_summary, test
+            )
+            following = _token(page.last.application_id) if page.more and page.last is not None else ""
+            return pb.ListApplicationsResponse(applications=page.encoded, next_page_token=following)
+        end = _end_of(request.page_token)
+
+        def ended() -> Iterable[ApplicationSummary]:
+            past = (
+                views.rejected_applications()
+                if request.kind == pb.APPLICATION_KIND_REJECTED
+                else views.finished_applications()
+            )
+            ordered = sorted(map(summary_of, past), key=lambda view: (view.finished_ns, view.application_id))
+            return (view for view in ordered if (view.finished_ns, view.application_id) > end)
+
+        page = await self._lists.make_page(ended, size, encode_application_summary, test)
+        last = page.last
+        following = _token(f"{last.finished_ns} {last.application_id}") if page.more and last is not None else ""
+        return pb.ListApplicationsResponse(applications=page.encoded, next_page_token=following)
+
+    async def _get_application(self, request: pb.GetApplicationRequest) -> pb.GetApplicationResponse:
+        views, wanted = self._views_of(request.partition), request.application_id
+        found = views.application(wanted)
+        if found is None:
+            ended = [
+                view
+                for view in (*views.finished_applications(), *views.rejected_applications())
+                if view.application_id == wanted
+            ]
+            found = max(ended, key=lambda view: view.finished_ns, default=None)
+        if found is None:
+            raise UnknownApplication(f"no application {wanted!r} in partition {request.partition or 'default'!r}")
+        return encode_application(found)
+
+    async def _nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
+        views, size = self._views_of(request.partition), _page_size(request.page_size, _USUAL, _MOST)
+        after = _decode_token(request.page_token)
+        page = await self._lists.make_page(
+            lambda: views.node_summaries(after),
+            size,
+            encode_node_summary,
+            lambda node: not (request.only_draining and node.schedulable),
+        )
+        following = _token(page.last.node_id) if page.more and page.last is not None else ""
+        return pb.ListNodesResponse(nodes=page.encoded, next_page_token=following)
+
+    async def _get_node(self, request: pb.GetNodeRequest) -> pb.GetNodeResponse:
+        found = self._views_of(request.partition).node(request.node_id)
+        if found is None:
+            raise UnknownNode(f"no node {request.node_id!r} in partition {request.partition or 'default'!r}")
+        return encode_node(found)
+
+    async def _list_domains(self, request: pb.ListDomainsRequest) -> pb.ListDomainsResponse:
+        views, wanted = self._views_of(request.partition), request.level
+        levels = views.topology_levels()
+        if wanted and all(level.name != wanted for level in levels):
+            known = f"its levels are {', '.join(level.name for level in levels)}" if levels else "it has no topology"
+            raise UnknownLevel(f"partition {request.partition or 'default'!r} has no level {wanted!r}: {known}")
+        skip, size = _number_of(request.page_token), _page_size(request.page_size, _USUAL, _MOST)
+        page = await self._lists.make_page(lambda: islice(views.domains(wanted), skip, None), size, encode_domain)
+        return pb.ListDomainsResponse(
+            levels=map(encode_level, levels),
+            domains=page.encoded,
+            next_page_token=_token(str(skip + size)) if page.more else "",
+        )
+
+    async def _list_claims(self, request: pb.ListClaimsRequest) -> pb.ListClaimsResponse:
+        views, after = self._views_of(request.partition), _decode_token(request.page_token)
+        size = _page_size(request.page_size, _USUAL, _MOST)
+
+        def selected() -> Iterable[ClaimView]:
+            return select_claims(
+                views.claims(), request.kind, node_id=request.node_id, application_id=request.application_id
+            )
+
+        try:
+            page = await self._lists.make_page(selected, size, encode_claim, lambda claim: claim.sort_key > after)
+        except UnknownClaimKind as error:
+            raise InvalidRequest(str(error)) from error
+        following = _token(page.last.sort_key) if page.more and page.last is not None else ""
+        return pb.ListClaimsResponse(claims=page.encoded, next_page_token=following)
+
+    async def _get_report(self, _request: pb.GetHealthReportRequest) -> pb.GetHealthReportResponse:
+        return encode_health(self._health.report or await self._health.check())
+
+    async def _list_refusals(self, request: pb.ListRefusalsRequest) -> pb.ListRefusalsResponse:
+        kind = _REFUSAL_KINDS.get(request.kind)
+        if request.kind and kind is None:
+            raise InvalidRequest(f"{request.kind} is no kind of refusal")
+        partition = request.partition and self._reader.full_name(request.partition)
+        found = self._refusals.newest((kind,) if kind is not None else (), partition)
+        counts = {str(each): self._refusals.counts[each] for each in RefusalKind}
+        limit = _page_size(request.limit, len(found), len(found))
+        return pb.ListRefusalsResponse(refusals=fill_answer(found[:limit]), counts=counts)
+
+    def _views_of(self, partition: str) -> PartitionReader:
+        views = self._reader.get(partition)
+        if views is None:
+            raise UnknownPartition(say_no_partition(self._managers.rm_id, partition))
+        return views
+
+
+def fill_answer(found: Iterable[Refusal]) -> Iterator[pb.Refusal]:
+    """Yields the first of *found*, at most as many as an answer has room for."""
+    size = 0
+    for record in found:
+        refusal = _encode_refusal(record)
+        size += refusal.ByteSize() + 8
+        if size > _MOST_BYTES:
+            return
+        yield refusal
+
+
+def _make_test(request: pb.ListApplicationsRequest) -> Callable[[ApplicationSummary], bool]:
+    state = _STATES.get(request.state.lower())
+    if request.state and state is None:
+        raise InvalidRequest(f"no application has state {request.state!r}, the states are {', '.join(AppState)}")
+    queue, user = request.queue.lower(), request.user
+
+    def passes(summary: ApplicationSummary) -> bool:
+        return (
+            (state is None or summary.state is state)
+            and (not user or summary.user == user)
+            and (not queue or summary.queue == queue or summary.queue.startswith(f"{queue}."))
+        )
+
+    return passes
+
+
+def _page_size(wanted: int, usual: int, most: int) -> int:
+    if wanted < 0:
+        raise InvalidRequest(f"page_size {wanted} is below 0")
+    return min(wanted or usual, most)
+
+
+def _token(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def _decode_token(token: str) -> str:
+    """Returns the text from which :func:`_token` made *token*. Raises :class:`InvalidRequest`."""
+    try:
+        return base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeError) as error:
+        raise InvalidRequest(f"page_token {token[:40]!r} is none that this list gave") from error
+
+
+def _number_of(token: str) -> int:
+    text = _decode_token(token)
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise InvalidRequest(f"page_token {token[:40]!r} is none that this list gave")
+    return int(text)
+
+
+def _end_of(token: str) -> tuple[int, str]:
+    """Returns the position in *token*, after which the next page begins, as the time and the number of an ended
+    application."""
+    text = _decode_token(token)
+    if not text:
+        return -1, ""
+    at, blank, name = text.partition(" ")
+    if not blank or not at.isascii() or not at.isdigit() or len(at) > 30:
+        raise InvalidRequest(f"page_token {token[:40]!r} is none that this list gave")
+    return int(at), name

@@ -1,0 +1,217 @@
+"""Serves ``kornel.v1.StatusService``: the state of a running core."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+from google.protobuf.json_format import MessageToDict
+from structlog.typing import FilteringBoundLogger
+
+from kornel.core.service.callbacks.callback_board import NoStateDump
+from kornel.core.service.callbacks.state_dumps import read_state_dump
+from kornel.core.service.calls.rpc import Handler, unary
+from kornel.core.service.configuration.rollbacks import Rollback
+from kornel.core.service.connections.callers import Permission, caller
+from kornel.core.service.machine.clock import Clock
+from kornel.core.service.managers.managers import Managers, Place
+from kornel.core.service.managers.standing import Standing
+from kornel.core.service.metrics.metrics import ServiceMetrics
+from kornel.core.service.runner.questions import Questions
+from kornel.core.service.streams.presence import Presence
+from kornel.core.service.wire.status_codes import (
+    UnknownAsk,
+    UnknownPartition,
+    UnknownQueue,
+    UnknownUser,
+    say_no_partition,
+)
+from kornel.core.telling.encoding.kornel_v1 import (
+    ENCODERS,
+    encode_queue_explanation,
+    encode_standing,
+    encode_status,
+    encode_user_explanation,
+)
+from kornel.core.telling.explain import AskStanding, QueueAt, Subject, UserNamed
+from kornel.core.telling.partitions.partition_status import EngineStatus
+from kornel.v1 import status_pb2 as pb
+
+_encode_rollback: Final = ENCODERS.add(
+    Rollback, pb.RollbackStatus, {"since_ns": "at_ns"}, left_out=("text", "rm_id", "brought")
+)
+_encode_presence: Final = ENCODERS.add(Presence, pb.ManagerPresence, {"open_streams": "streams"}, left_out=("rm_id",))
+
+T = TypeVar("T")
+
+
+class ManagerStatus(NamedTuple):
+    """One manager at one moment. ``rm_id`` empty: no manager is registered at the place."""
+
+    rm_id: str
+    checksum: str
+    configuration_version: int
+    configuration_problem: str
+    unrouted: int
+    presence: Presence | None
+    rollback: Rollback | None
+    damaged: bool
+
+
+_encode_manager: Final = ENCODERS.add(
+    ManagerStatus, pb.ManagerStatus, {"configuration_checksum": "checksum", "unrouted_entries": "unrouted"}
+)
+
+
+class StatusService:
+    """Serves ``kornel.v1.StatusService``. *version*: the version of this core."""
+
+    def __init__(
+        self,
+        managers: Managers,
+        *,
+        metrics: ServiceMetrics,
+        logger: FilteringBoundLogger,
+        clock: Clock,
+        version: str,
+        standing: Standing | None = None,
+    ) -> None:
+        """Makes the service. Without *standing*, the core always leads."""
+        self._managers = managers
+        self._standing = standing or Standing()
+        self._reader = managers.reader
+        self._metrics = metrics
+        self._logger = logger
+        self._clock = clock
+        self._version = version
+        self._questions = Questions(beside=managers.questions)
+
+    def handlers(self) -> dict[str, Handler]:
+        """Returns the calls by method name."""
+        return {
+            "GetStatus": unary(pb.GetStatusRequest, self._get, self._logger),
+            "ExplainUser": unary(pb.ExplainUserRequest, self._explain_user, self._logger),
+            "ExplainQueue": unary(pb.ExplainQueueRequest, self._explain_queue, self._logger),
+            "ExplainAsk": unary(pb.ExplainAskRequest, self._explain, self._logger),
+            "GetStateDump": unary(pb.GetStateDumpRequest, self._dump, self._logger),
+        }
+
+    async def _explain_user(self, request: pb.ExplainUserRequest) -> pb.ExplainUserResponse:
+        """Returns the limits of a user (config.md 10.3)."""
+        found = self._explain_subject(request.partition, UserNamed(request.user))
+        if found is None:
+            self._require_partition(request.partition)
+            where = f"partition {request.partition or 'default'!r}"
+            raise UnknownUser(f"user {request.user!r} has neither applications nor limits in {where}")
+        return encode_user_explanation(found)
+
+    async def _explain_queue(self, request: pb.ExplainQueueRequest) -> pb.ExplainQueueResponse:
+        """Returns the bounds of a queue (config.md 7.3). Its administrators may see them, and everybody who may
+        read."""
+        caller().require_for_queue(
+            Permission.READ, partial(self._reader.may_administer, request.partition, request.path)
+        )
+        found = self._explain_subject(request.partition, QueueAt(request.path))
+        if found is None:
+            self._require_partition(request.partition)
+            raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
+        return encode_queue_explanation(found)
+
+    async def _explain(self, request: pb.ExplainAskRequest) -> pb.ExplainAskResponse:
+        found = self._explain_subject(request.partition, AskStanding(request.allocation_key))
+        if found is None:
+            self._require_partition(request.partition)
+            raise UnknownAsk(
+                f"no ask or allocation {request.allocation_key!r} in partition {request.partition or 'default'!r}"
+            )
+        return encode_standing(found)
+
+    def _explain_subject(self, partition: str, subject: Subject[T]) -> T | None:
+        reader = self._reader.get(partition)
+        return reader.explain(subject) if reader is not None else None
+
+    def _require_partition(self, partition: str) -> None:
+        """Raises :class:`UnknownPartition` if *partition* does not exist."""
+        if self._reader.get(partition) is None:
+            raise UnknownPartition(say_no_partition(self._managers.rm_id, partition))
+
+    async def _dump(self, request: pb.GetStateDumpRequest) -> pb.GetStateDumpResponse:
+        """Returns the state dump (protocol.md 13, contract case 149)."""
+        place = self._managers.choose(request.rm_id if self._managers.registered else "")
+        status = await self._get(pb.GetStatusRequest(rm_id=request.rm_id))
+        dump = {
+            "timestamp_ns": self._clock.now_ns(),
+            **MessageToDict(status, always_print_fields_with_no_presence=True, preserving_proto_field_name=True),
+            "extra_config_names": sorted(place.runner.extra_config()),
+            "metrics": self._metrics.as_dict(),
+            "rm_diagnostics": await _read_diagnostics(place),
+        }
+        return pb.GetStateDumpResponse(json=json.dumps(dump))
+
+    async def _get(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
+        """Returns the state at one moment. The engine stands still in the meantime, so there is one such call at a
+        time."""
+        return await self._questions.ask(lambda: self._read_status(request))
+
+    def _read_status(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
+        managers = self._managers
+        registered = managers.registered
+        places = [managers.choose(request.rm_id)] if request.rm_id and registered else registered or [managers.first]
+        if request.partition:
+            views = self._reader.get(request.partition)
+            if views is None or views.rm_id not in {place.rm_id for place in places}:
+                raise UnknownPartition(say_no_partition(managers.rm_id, request.partition))
+            partitions = [views.status(audited=request.audit)]
+            places = [place for place in places if place.rm_id == views.rm_id]
+        else:
+            readers = [views for place in places for views in place.runner.reader.partitions()]
+            partitions = [views.status(audited=request.audit) for views in readers]
+        if request.omit_queues:
+            partitions = [partition._replace(queues=()) for partition in partitions]
+        found = [_describe_place(place) for place in places]
+        first = found[0]
+        return encode_status(
+            EngineStatus(first.rm_id, first.checksum, tuple(partitions), first.unrouted),
+            core_version=self._version,
+            configuration_version=first.configuration_version,
+            configuration_problem=first.configuration_problem,
+            rollback=_encode_rollback(first.rollback) if first.rollback is not None else None,
+            presence=_encode_presence(first.presence) if first.presence is not None else None,
+            managers=[_encode_manager(each) for each in found if each.rm_id],
+            standing=_describe_standing(self._standing) if self._standing.shared else None,
+        )
+
+
+def _describe_standing(standing: Standing) -> pb.CoreStanding:
+    return pb.CoreStanding(
+        role=standing.role,
+        leader_address=standing.leader_address,
+        epoch=standing.epoch,
+        records_behind=standing.records_behind,
+        behind_ms=round(standing.behind_s * 1_000),
+        problem=standing.problem,
+    )
+
+
+def _describe_place(place: Place) -> ManagerStatus:
+    """Returns the status of the manager at *place*, without its partitions."""
+    runner, configurator = place.runner, place.configurator
+    return ManagerStatus(
+        rm_id=place.rm_id,
+        checksum=runner.reader.checksum,
+        configuration_version=configurator.in_force,
+        configuration_problem=configurator.problem,
+        unrouted=runner.reader.unrouted,
+        presence=runner.presence,
+        rollback=configurator.rollback_held if place.rm_id else None,
+        damaged=place.damaged,
+    )
+
+
+async def _read_diagnostics(place: Place) -> dict[str, Any]:
+    """Returns the state of the shim as it describes it, or an error that says why there is none."""
+    try:
+        return await read_state_dump(place.callbacks)
+    except NoStateDump as reason:
+        return {"error": str(reason)}

@@ -1,0 +1,1 @@
+"""Translates between messages and the engine's values, and errors into statuses of gRPC."""
