@@ -100,13 +100,9 @@ class VictimChoice:
         part: list[Walked] = []
         for _, alike in groupby(pool, key=lambda walked: of[walked[3]].kind):
             part += alike
-            walk = Walk(case.needs, case.rooms, lacks=lacks)
-            if walk.take_from(part):
-                return [of[victim[3]] for victim in walk.give_back()]
-            most = self._again // len(part)
-            turns = iter(range(most))
+            turns = iter(range(most := 1 + self._again // len(part)))
             found = walk_again(case.needs, case.rooms, part, lacks=lacks, turns=turns)
-            self._again -= next(turns, most) * len(part)
+            self._again -= (next(turns, most) - 1) * len(part)
             chosen = [of[victim[3]] for victim in found or ()]
             if chosen and all(self._is_spare(one, case.whom, chosen[:at]) for at, one in enumerate(chosen)):
                 return chosen
