@@ -3,20 +3,21 @@ who turn out not to be needed (preemption.md B.6).
 
 The walk takes each candidate who lowers an unmet need and whom the laws let go after those already taken, and stops
 when the needs are met. It fails where those taken first leave others too little of a guarantee. Then it begins again
-with one of the others, or two of them, in front. No other search for victims exists.
+with one or two of those whom a walk kept for that reason in front. No other search for victims exists.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from itertools import combinations, islice, repeat
+from itertools import islice, repeat
 from typing import Final, TypeVar
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.shapes import Pairs
 
 MOST_AGAIN: Final = 64
-"""The most candidates, and the most pairs of candidates, with whom a failed walk begins again."""
+"""The most candidates, and the most pairs of candidates, with whom failed walks begin again."""
 
 _C = TypeVar("_C")
 
@@ -168,11 +169,10 @@ def walk_again(
     lacks: Callable[[Sequence[Candidate]], bool] | None = None,
     turns: Iterable[object] = repeat(None),
 ) -> list[Candidate] | None:
-    """Returns victims out of *candidates*, in order, where the plain walk over them has failed; ``None``: there are
-    none. It begins again as often as *turns* allows, and takes one of these for each time."""
-    plain = Walk(needs, rooms, all_served=all_served, lacks=lacks)
-    plain.take_from(candidates)
-    for first, _ in zip(list_firsts(plain.kept, _effects_of), turns, strict=False):
+    """Returns the victims of the first walk over *candidates* that does not fail, in order; ``None``: all fail. It
+    walks as often as *turns* allows, and takes one of these for each time."""
+    kept: list[Candidate] = []
+    for first, _ in zip(list_firsts(kept, _effects_of), turns, strict=False):
         walk = Walk(needs, rooms, all_served=all_served, lacks=lacks)
         ahead = {candidate[3] for candidate in first}
         if walk.take_from(first) or walk.take_from(c for c in candidates if c[3] not in ahead):
@@ -180,6 +180,7 @@ def walk_again(
             if walk.justifies(victims):
                 going = {victim[3] for victim in victims}
                 return [candidate for candidate in candidates if candidate[3] in going]
+        kept += walk.kept
     return None
 
 
@@ -188,18 +189,31 @@ def _effects_of(candidate: Candidate) -> Hashable:
 
 
 def list_firsts(kept: Sequence[_C], alike: Callable[[_C], Hashable]) -> Iterator[tuple[_C, ...]]:
-    """Yields those with whom a failed walk begins again: each of *kept* whom a law kept only because of others taken
-    before him, in order, then each pair of them. Those who are *alike* count once, because they would fail alike."""
+    """Yields those with whom walks begin: nobody, then each of *kept* whom a law kept only because of others taken
+    before him, in order, then each pair of them. Those who are *alike* count once, because they would fail alike.
+
+    The caller adds to *kept* whom each walk keeps. They come next, before further pairs.
+    """
+    yield ()
     groups: dict[Hashable, list[_C]] = {}
-    for candidate in kept:
-        group = groups.setdefault(alike(candidate), [])
-        if len(group) < 2:
-            group.append(candidate)
-    for group in islice(groups.values(), MOST_AGAIN):
-        yield (group[0],)
-    pairs: dict[frozenset[Hashable], tuple[_C, ...]] = {}
-    for one, other in combinations([candidate for group in groups.values() for candidate in group], 2):
-        if len(pairs) == MOST_AGAIN:
-            break
-        pairs.setdefault(frozenset((alike(one), alike(other))), (one, other))
-    yield from pairs.values()
+    singles: deque[tuple[_C, ...]] = deque()
+    pairs: deque[tuple[_C, ...]] = deque()
+    read, pairs_left = 0, MOST_AGAIN
+    while True:
+        for candidate in islice(kept, read, None):
+            group = groups.get(alike(candidate))
+            if group is None and len(groups) < MOST_AGAIN:
+                pairs += [(other[0], candidate) for other in groups.values()]
+                singles.append((candidate,))
+                groups[alike(candidate)] = [candidate]
+            elif group is not None and len(group) == 1 and candidate is not group[0]:
+                pairs.append((group[0], candidate))
+                group.append(candidate)
+        read = len(kept)
+        if singles:
+            yield singles.popleft()
+        elif pairs and pairs_left:
+            pairs_left -= 1
+            yield pairs.popleft()
+        else:
+            return

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,18 +32,18 @@ from tests.unit.policies.preemption.world import NOW_NS, World
 SEEDS = st.integers(0, 2**32)
 WORLDS = settings(max_examples=scale_examples(600), deadline=None)
 
-Short = Callable[[Sequence[Allocation]], set[Any]]
-"""The needs that are unmet once some tasks have gone."""
+_T = TypeVar("_T")
 
 
 def walk(
-    pool: Sequence[Allocation],
-    short: Short,
-    lawful: Callable[[Sequence[Allocation]], bool],
-    serves: Callable[[Allocation, Any], bool],
-) -> list[Allocation]:
-    """The victims of the plain walk over *pool*, which is in order; empty: it fails."""
-    taken: list[Allocation] = []
+    pool: Sequence[_T],
+    short: Callable[[Sequence[_T]], set[Any]],
+    lawful: Callable[[Sequence[_T]], bool],
+    serves: Callable[[_T, Any], bool],
+) -> list[_T]:
+    """The victims of the plain walk over *pool*, which is in order; empty: it fails. *short*: the needs that are unmet
+    once some tasks have gone."""
+    taken: list[_T] = []
     for task in pool:
         if short(taken) and any(serves(task, need) for need in short(taken)) and lawful([*taken, task]):
             taken.append(task)

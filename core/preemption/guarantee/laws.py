@@ -6,7 +6,7 @@ Every plan is checked before it is applied, so :func:`check` only looks at the p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Final
@@ -35,9 +35,9 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
     return tuple(
         violation
         for rule in (
-            check_eligible, check_law_2, check_law_3, _check_law_4, check_law_5, check_law_6, check_law_7,
-            _check_gangs, _on_node, _check_sufficient, _check_devices, _check_domain, _check_minimal, _check_mildest,
-            _node_usable,
+            check_eligible, check_law_2, check_law_3, check_law_4, check_law_5, check_law_6, check_law_7,
+            check_gangs, _on_node, _check_sufficient, check_maxima, _check_devices, _check_domain, _check_minimal,
+            _check_mildest, _node_usable,
         )
         for violation in rule(case)
     ) + tuple(check_limits((plan.ask,), view.types.names))  # fmt: skip
@@ -203,10 +203,10 @@ def check_law_3(case: Case) -> Iterator[Violation]:
             yield Violation(Law.OTHER_APPLICATION, f"{victim.key} belongs to {own}, as the ask does")
 
 
-def _check_law_4(case: _Case) -> Iterator[Violation]:
+def check_law_4(case: Case) -> Iterator[Violation]:
     """Yields a breach for each type unless the queue is below its guarantee before (mode ``reach``) or within it
-    afterwards (mode ``strict``), or the victims inside the guarantee make up for the ask: the queue ends within its
-    guarantee or, if the leaf has a guarantee of its own, holds no more than before."""
+    afterwards (mode ``strict``, and for gangs), or the victims inside the guarantee make up for the ask: the queue ends
+    within its guarantee or, if the leaf has a guarantee of its own, holds no more than before."""
     entitling = case.entitling_queues()
     if not entitling:
         yield Violation(Law.ENTITLED, f"no guarantee on the path of {case.ask.queue.path} for any type asked for")
@@ -295,7 +295,7 @@ def _lacks_room(case: _Case) -> bool:
     return any(case.available[t] < asked for t, asked in case.demand.items())
 
 
-def _check_gangs(case: _Case) -> Iterator[Violation]:
+def check_gangs(case: Case) -> Iterator[Violation]:
     """Yields gangs that would be left with fewer members than they need."""
     return whole_gangs.check(case.victims)
 
@@ -313,17 +313,21 @@ def _on_node(case: _Case) -> Iterator[Violation]:
 
 
 def _check_sufficient(case: _Case) -> Iterator[Violation]:
-    """Yields breaches unless the ask, once all victims are gone, fits on the node beside the claims of others, and
-    under every max on its path.
-
-    A queue that is above its max already may stay above it, but must not hold more than before.
-    """
+    """Yields breaches unless the ask, once all victims are gone, fits on the node beside the claims of others."""
     node = case.plan.node
     for t, asked in case.demand.items():
         free = case.available[t] + sum(dict(v.shape.pairs).get(t, 0) for v in case.victims if v.node is node)
         if free < asked:
             detail = f"{node.node_id} would have {case.names[t]}={free} for {asked}"
             yield Violation(Law.SUFFICIENT, detail)
+
+
+def check_maxima(case: Case) -> Iterator[Violation]:
+    """Yields maxima on the path that the ask would exceed once all victims are gone.
+
+    A queue that is above its max already may stay above it, but must not hold more than before.
+    """
+    for t, asked in case.demand.items():
         for queue in case.ask_path[:-1]:
             most = queue.max.get(t)
             if most is not None:
@@ -507,20 +511,21 @@ def admission_of(
 
 
 def _list_needs(case: _Case) -> list[overkill.Need]:
-    """Returns the amounts that have to be freed on the node and in each queue, with the contribution of each victim.
+    """Returns the amounts that have to be freed on the node and in each queue, with the contribution of each victim."""
+    node = case.plan.node
+    found = list_queue_needs(case)
+    for t, asked in case.demand.items():
+        here = {v.key: dict(v.shape.pairs).get(t, 0) for v in case.victims if v.node is node}
+        mine = may_be_taken_for(case, t, case.victims)
+        found.append(overkill.Need(f"{case.names[t]} on {node.node_id}", asked - case.available[t], here, mine))
+    return found
 
-    For a type that no guarantee on the ask's path covers, only a victim from a queue with a guarantee of that type may
-    be taken; what other victims free of it counts as well.
-    """
+
+def list_queue_needs(case: Case) -> list[overkill.Need]:
+    """Returns the amounts that have to be freed in queues and guarantees, with the contribution of each victim."""
     found: list[overkill.Need] = []
     entitling = case.entitling_queues()
-    node = case.plan.node
     for t, asked in case.demand.items():
-        name = case.names[t]
-        owed = t in entitling
-        here = {v.key: dict(v.shape.pairs).get(t, 0) for v in case.victims if v.node is node}
-        mine = frozenset(v.key for v in case.victims if owed or declares_share(case, v, t))
-        found.append(overkill.Need(f"{name} on {node.node_id}", asked - case.available[t], here, mine))
         for queue in case.ask_path:
             before = expected_usage(queue, t)
             needed = 0
@@ -528,21 +533,28 @@ def _list_needs(case: _Case) -> list[overkill.Need]:
                 needed = before + asked - max(queue.max[t], before)
             if entitling.get(t) is queue and not _is_under(case, queue, t):
                 needed = max(needed, before + asked - max(queue.guaranteed[t], before))
-            if needed <= 0:
-                continue  # Nothing has to be freed in this queue.
-            below = {v.key: dict(v.shape.pairs).get(t, 0) for v in case.victims if queue in path_of(v.queue)}
-            found.append(overkill.Need(f"{name} in {queue.path}", needed, below, mine))
+            if needed > 0:
+                below = {v.key: dict(v.shape.pairs).get(t, 0) for v in case.victims if queue in path_of(v.queue)}
+                mine = may_be_taken_for(case, t, case.victims)
+                found.append(overkill.Need(f"{case.names[t]} in {queue.path}", needed, below, mine))
     return found
 
 
-def declares_share(case: Case, victim: Allocation, t: int) -> bool:
+def may_be_taken_for(case: Case, t: int, victims: Collection[Allocation]) -> frozenset[str]:
+    """Returns the keys of those of *victims* that may be taken for type *t*: where no guarantee on the ask's path
+    covers it, only those from a queue with a guarantee of that type; what others free of it counts as well."""
+    owed = t in case.entitling_queues()
+    return frozenset(victim.key for victim in victims if owed or _declares_share(case, victim, t))
+
+
+def _declares_share(case: Case, victim: Allocation, t: int) -> bool:
     """Tells whether a queue of *victim*, below the lowest queue that it shares with the ask, has a guarantee of type
     *t*, which law 2 protects."""
     common = case.common_queue(victim)
     return any(t in queue.guaranteed for queue in path_of(victim.queue) if queue.depth > common.depth)
 
 
-def _is_under(case: _Case, queue: Queue, t: int) -> bool:
+def _is_under(case: Case, queue: Queue, t: int) -> bool:
     """Tells whether the guarantee of *queue* entitles the ask to type *t* without a swap."""
     held, guaranteed = expected_usage(queue, t), queue.guaranteed[t]
     return held < guaranteed if case.mode is GuaranteeMode.REACH else held + case.demand[t] <= guaranteed

@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterator
 
 from kornel.core.domain.gangs import HARD
 from kornel.core.domain.resources import NOTHING
+from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.domain.topology import Wish
 from kornel.core.laws import freed_devices, overkill, plain_walk, whole_gangs
 from kornel.core.laws.limits import check_limits
-from kornel.core.laws.verdict import Law, Violation, path_of
+from kornel.core.laws.verdict import Law, Violation
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.gang_units import unit_of
 from kornel.core.model.nodes import Node
@@ -24,15 +25,18 @@ from kornel.core.preemption.guarantee.laws import (
     Case,
     admission_of,
     check_eligible,
+    check_gangs,
     check_law_2,
     check_law_3,
+    check_law_4,
     check_law_5,
     check_law_6,
     check_law_7,
-    declares_share,
-    expected_usage,
+    check_maxima,
     find_fence,
     list_milder,
+    list_queue_needs,
+    may_be_taken_for,
     victim_order,
 )
 from kornel.core.preemption.plan import UnitPlan
@@ -44,8 +48,8 @@ def check(view: PartitionView, plan: UnitPlan) -> tuple[Violation, ...]:
     return tuple(
         violation
         for rule in (
-            _check_whole, check_eligible, check_law_2, check_law_3, _check_law_4, check_law_5, check_law_6, check_law_7,
-            _check_gangs, _check_places, _check_devices, _check_domains, _check_queues, _check_minimal,
+            _check_whole, check_eligible, check_law_2, check_law_3, check_law_4, check_law_5, check_law_6, check_law_7,
+            check_gangs, _check_places, _check_devices, _check_domains, check_maxima, _check_minimal,
             _check_mildest,
         )
         for violation in rule(case)
@@ -57,6 +61,7 @@ class _UnitCase(Case):
 
     def __init__(self, view: PartitionView, plan: UnitPlan) -> None:
         super().__init__(view, _as_one_ask(plan), plan.victims)
+        self.mode = GuaranteeMode.STRICT
         self.plan = plan
         self.stuck = view.given_up
         self.on_node: dict[Node, dict[int, int]] = {}
@@ -121,31 +126,6 @@ def _check_whole(case: _UnitCase) -> Iterator[Violation]:
         least = min(waiting, group.minimum(hard=hard))
         if there < least:
             yield Violation(Law.UNIT_WHOLE, f"places for {there} of {least} members of {name}")
-
-
-def _check_law_4(case: _UnitCase) -> Iterator[Violation]:
-    """Yields a breach unless each guarantee covers the gang in addition to its present usage, or victims inside the
-    guarantee make up for the gang."""
-    entitling = case.entitling_queues()
-    if not entitling:
-        yield Violation(Law.ENTITLED, f"no guarantee on the path of {case.ask.queue.path} for any type asked for")
-    own = any(queue is case.ask.queue for queue in entitling.values())
-    for t, queue in entitling.items():
-        asked, guaranteed, held = case.demand[t], queue.guaranteed[t], expected_usage(queue, t)
-        numbers = f"{queue.path} {case.names[t]}: asked {asked}, guaranteed {guaranteed}, held or claimed {held}"
-        if asked > guaranteed:
-            yield Violation(Law.ENTITLED, numbers)
-        elif held + asked <= guaranteed:
-            continue
-        elif queue is case.ask.queue or (held > guaranteed and not own):
-            yield Violation(Law.ENTITLED, numbers)
-        elif held + asked - case.out_of(queue, t) > max(held, guaranteed):
-            yield Violation(Law.ENTITLED, f"{numbers}, {case.out_of(queue, t)} of it leaves")
-
-
-def _check_gangs(case: _UnitCase) -> Iterator[Violation]:
-    """Yields gangs that would be left with fewer members than they need."""
-    return whole_gangs.check(case.victims)
 
 
 def _check_places(case: _UnitCase) -> Iterator[Violation]:
@@ -235,22 +215,10 @@ def _check_domains(case: _UnitCase) -> Iterator[Violation]:
             )
 
 
-def _check_queues(case: _UnitCase) -> Iterator[Violation]:
-    """Yields maxima on the path that all members together would exceed once the victims have left."""
-    for t, asked in case.demand.items():
-        for queue in case.ask_path[:-1]:
-            most = queue.max.get(t)
-            if most is not None:
-                before = expected_usage(queue, t)
-                after = before + asked - case.out_of(queue, t)
-                if after > max(most, before):
-                    yield Violation(Law.SUFFICIENT, f"{queue.path} would reach {case.names[t]}={after} of {most}")
-
-
 def _check_minimal(case: _UnitCase) -> Iterator[Violation]:
     """Yields victims without which all members would still have their places."""
     everywhere = [need for node in case.on_node for need in _list_node_needs(case, node, case.victims)]
-    needs, keys = whole_gangs.merge_gangs([*everywhere, *_list_queue_needs(case)], case.victims)
+    needs, keys = whole_gangs.merge_gangs([*everywhere, *list_queue_needs(case)], case.victims)
     needed = _needed_for_devices(case)
     if needed:
         _, spare = whole_gangs.merge_gangs([], [victim for victim in case.victims if victim.key not in needed])
@@ -264,7 +232,7 @@ def _check_mildest(case: _UnitCase) -> Iterator[Violation]:
     Not judged: victims that leave for a queue or a guarantee, for devices or with their gangs, and those in the order
     of their prices.
     """
-    odd = case.view.victim_order != BY_IMPORTANCE or bool(_devices_by_node(case) or _list_queue_needs(case))
+    odd = case.view.victim_order != BY_IMPORTANCE or bool(_devices_by_node(case) or list_queue_needs(case))
     if odd or whole_gangs.leave_minimum(case.victims):
         return
     order = victim_order(find_fence(case))
@@ -285,30 +253,7 @@ def _list_node_needs(case: _UnitCase, node: Node, victims: Collection[Allocation
     for t in case.demand:
         lack = case.on_node[node].get(t, 0) - case.find_room(node, t)
         freed = {victim.key: dict(victim.shape.pairs).get(t, 0) for victim in victims if victim.node is node}
-        found.append(overkill.Need(f"{case.names[t]} on {node.node_id}", lack, freed, _justified_by(case, t, victims)))
+        found.append(
+            overkill.Need(f"{case.names[t]} on {node.node_id}", lack, freed, may_be_taken_for(case, t, victims))
+        )
     return found
-
-
-def _list_queue_needs(case: _UnitCase) -> list[overkill.Need]:
-    """Returns the amounts that have to be freed in queues and guarantees for all members."""
-    found: list[overkill.Need] = []
-    entitling = case.entitling_queues()
-    for t, asked in case.demand.items():
-        for queue in case.ask_path:
-            before = expected_usage(queue, t)
-            needed = 0
-            if t in queue.max and queue.parent is not None:
-                needed = before + asked - max(queue.max[t], before)
-            if entitling.get(t) is queue and before + asked > queue.guaranteed[t]:
-                needed = max(needed, before + asked - max(queue.guaranteed[t], before))
-            if needed > 0:
-                below = {v.key: dict(v.shape.pairs).get(t, 0) for v in case.victims if queue in path_of(v.queue)}
-                mine = _justified_by(case, t, case.victims)
-                found.append(overkill.Need(f"{case.names[t]} in {queue.path}", needed, below, mine))
-    return found
-
-
-def _justified_by(case: _UnitCase, t: int, victims: Collection[Allocation]) -> frozenset[str]:
-    """Returns the keys of those of *victims* that may be taken for type *t*."""
-    entitling = case.entitling_queues()
-    return frozenset(victim.key for victim in victims if t in entitling or declares_share(case, victim, t))

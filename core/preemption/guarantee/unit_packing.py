@@ -156,16 +156,14 @@ class Packing:
                     for part in (self._pool[at], self._gangs[at] if gangs else [])
                     for candidate in sorted(part)
                 ]
-                plain = self._walk((), pool)
-                spare = yield from self._try_walk(plain.taken)
-                for first in () if self._best is not None else list_firsts([*plain.kept, *spare], _alike):
+                kept: list[Candidate] = []
+                for first in list_firsts(kept, _alike):
                     ahead = {candidate[3] for candidate in first}
-                    again = self._walk(first, [candidate for candidate in pool if candidate[3] not in ahead])
-                    yield from self._try_walk(again.taken)
+                    walk = self._walk(first, [candidate for candidate in pool if candidate[3] not in ahead])
+                    kept += walk.kept
+                    kept += yield from self._try_walk(walk.taken)
                     if self._best is not None:
-                        break
-                if self._best is not None:
-                    return
+                        return
 
     def _walk(self, first: Sequence[Candidate], pool: Sequence[Candidate]) -> Walk:
         walk = Walk([EVERYTHING] * len(self._needs.base), self._room, all_served=all(self._needs.owed))

@@ -9,7 +9,6 @@ class first. Rules: preemption.md B.10, E.5.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from itertools import islice
 from typing import Final, NamedTuple
 
 from kornel.core.model.allocations import Allocation
@@ -124,56 +123,39 @@ class GangPlanner:
     def _place_want(
         self, want: Want, gangs: Sequence[_Gang], ranked: Sequence[Candidate], on_nodes: dict[Node, list[Candidate]]
     ) -> Generator[int, None, bool]:
-        """Gives *want* the first place for which one gang makes room, or several on one node do."""
-        spent = 0
+        """Gives *want* the first place for which one gang makes room, or several do: on one node, or anywhere if only
+        queues are full."""
         full = self._planner.node_with_room(want) if want.needs else None
-        there: dict[Node, list[_Gang]] = {}
-        for gang in islice(gangs, MOST_GANGS):
-            if full is not None and not self.several:
-                candidate = GangCandidate(gang.members, gang.leaf, full)
-                self._tries -= 1
-                yield LOOKS_PER_TRY + len(ranked) // LOOKS_PER_TRY
-                if self._try_candidates(want, full, [*ranked, candidate], anywhere=True):
-                    return True
-            for node in _nodes_of(gang.members):
-                there.setdefault(node, []).append(gang)
-                if self.several:
+        first = gangs[:MOST_GANGS]
+        for together in [first] if self.several else [[gang] for gang in first]:
+            there: dict[Node, list[_Gang]] = {}
+            for gang in together:
+                for node in _nodes_of(gang.members):
+                    there.setdefault(node, []).append(gang)
+            tries = [(node, here, on_nodes.get(node, ())) for node, here in there.items()]
+            spent = 0
+            for node, here, single in [(full, together, ranked), *tries] if full is not None else tries:
+                if self.several and len(here) == 1:
                     continue
-                spent += LOOKS_PER_TRY + len(on_nodes.get(node, ()))
-                if self._try_node(want, node, [gang], on_nodes.get(node, ())):
+                self._tries -= 1
+                spent += LOOKS_PER_TRY * len(here) + len(single)
+                if self._try_node(want, node, here, single, anywhere=single is ranked):
                     yield spent
                     return True
-                if self._tries <= 0:
-                    return False
             yield spent
-            spent = 0
-        for node, several in there.items():
-            if self.several and len(several) > 1:
-                yield LOOKS_PER_TRY * len(several) + len(on_nodes.get(node, ()))
-                if self._try_node(want, node, several, on_nodes.get(node, ())):
-                    return True
+            if self._tries <= 0:
+                return False
         return False
 
-    def _try_node(self, want: Want, node: Node, gangs: Iterable[_Gang], single: Sequence[Candidate]) -> bool:
-        """Places *want* on *node* if *gangs* make room there, with candidates in *single* as far as these are
-        needed."""
-        self._tries -= 1
-        together = [GangCandidate(gang.members, gang.leaf, node) for gang in gangs]
-        return self._try_candidates(want, node, [*single, *together])
-
-    def _try_candidates(
-        self, want: Want, node: Node, candidates: Sequence[Candidate], *, anywhere: bool = False
+    def _try_node(
+        self, want: Want, node: Node, gangs: Iterable[_Gang], single: Sequence[Candidate], *, anywhere: bool
     ) -> bool:
+        """Places *want* on *node* if *gangs* make room, with candidates in *single* as far as these are needed."""
         # A gang that leaves as a whole takes its surplus along, which must not count twice.
-        whole = {candidate.allocation.application for candidate in candidates if isinstance(candidate, GangCandidate)}
-        usable = [
-            candidate
-            for candidate in candidates
-            if isinstance(candidate, GangCandidate)
-            or candidate.allocation.application not in whole
-            or not is_bound(candidate.allocation)
-        ]
-        return self._planner.place_on(want, node, usable, anywhere=anywhere)
+        whole = {gang.members[0].application for gang in gangs}
+        usable = [c for c in single if c.allocation.application not in whole or not is_bound(c.allocation)]
+        together = [GangCandidate(gang.members, gang.leaf, node) for gang in gangs]
+        return self._planner.place_on(want, node, [*usable, *together], anywhere=anywhere)
 
 
 def _nodes_of(members: Iterable[Allocation]) -> list[Node]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import GuaranteeMode
-from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.allocations import Allocation, Reservation, sum_amounts
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.waiting_rooms import is_asleep
@@ -75,11 +75,9 @@ class Planner:
         self._going: dict[Node, list[Candidate]] = {}
         """The candidates that are to leave, by node."""
         self._changed: list[Node] = []
-        self._spare: dict[QueueFigures, Amounts] = {}
-        """By leaf, the originators that may still be taken, by type."""
         self._accounts: dict[object, Amounts] = {}
         self._elsewhere: dict[QueueFigures, list[Allocation]] | None = None
-        self.choice: Final = VictimChoice(run, self._rooms, self._going, self._spare)
+        self.choice: Final = VictimChoice(run, self._rooms, self._going)
         self._strict = run.view.guarantee_mode is GuaranteeMode.STRICT
 
     def candidate_for(self, allocation: Allocation) -> Candidate | None:
@@ -125,13 +123,9 @@ class Planner:
 
     def spare_originators(self, leaf: QueueFigures, originators: Iterable[Allocation]) -> None:
         """Spare *originators*, all originators of *leaf*, up to the reserve that the leaf keeps for them (E.5)."""
-        spare: Amounts = {}
-        for victim in originators:
-            for t, amount in victim.shape.pairs:
-                spare[t] = spare.get(t, 0) + amount
+        spare = self._run.spare[leaf] = sum_amounts(originators)
         for t in spare:
             spare[t] -= floor(self._run.settings.originator_reserve * leaf.guaranteed.get(t, 0))
-        self._spare[leaf] = spare
 
     def replan_last(self) -> Generator[int, None, None]:
         """Plan again the places of the last round that are still wanted, so that notices keep their victims.
@@ -476,7 +470,7 @@ class Planner:
         for candidate in chosen:
             candidate.taken = True
             self._count_victims(candidate, node)
-            spare = self._spare.get(candidate.leaf) if candidate.kind >= ORIGINATORS else None
+            spare = self._run.spare.get(candidate.leaf) if candidate.kind >= ORIGINATORS else None
             if spare is not None:
                 for t, amount in candidate.originating:
                     spare[t] -= amount

@@ -86,6 +86,8 @@ class Round:
         self._spare_members = SpareMembers()
         self.left: dict[QueueFigures, Amounts] = {}
         """The amounts that each leaf has yet to give up; leaves that have given up enough are missing."""
+        self.spare: dict[QueueFigures, Amounts] = {}
+        """The amounts of originators that each leaf may still lose, once its tasks were looked at."""
         self.most: Amounts | None = None
         """The amounts that all leaves may give up together, if that is less than the sum."""
         self.declared = False

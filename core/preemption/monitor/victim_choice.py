@@ -36,20 +36,12 @@ class VictimChoice:
 
     rooms   the room left over on nodes
     going   the candidates that are to leave, by node
-    spare   the originators that may still be taken, by leaf and type
     """
 
-    def __init__(
-        self,
-        run: Round,
-        rooms: NodeRooms,
-        going: dict[Node, list[Candidate]],
-        spare: dict[QueueFigures, Amounts],
-    ) -> None:
+    def __init__(self, run: Round, rooms: NodeRooms, going: dict[Node, list[Candidate]]) -> None:
         self._run = run
         self._rooms = rooms
         self._going = going
-        self._spare = spare
         self.promised: Final[set[Node]] = set()
         """The nodes where an ask with devices has a place in this round. Each gets one such ask, because what
         is left of its devices is known only when some are kept for that ask."""
@@ -93,37 +85,30 @@ class VictimChoice:
         pool: list[Walked] = []
         lacks = lacks_devices if case.devices is not None else None
         walk = Walk(case.needs, case.rooms, lacks=lacks)
-        met = walk.take_from(self._collect(case, candidates, walk, pool, of, anywhere=anywhere))
+        met = walk.take_from(self._collect(case, candidates, pool, of, anywhere=anywhere))
         if not walk.kept:
             return [of[victim[3]] for victim in walk.give_back()] if met else None
         # A milder class may be enough if it begins again.
         part: list[Walked] = []
         for _, alike in groupby(pool, key=lambda walked: of[walked[3]].kind):
             part += alike
-            walk = Walk(case.needs, case.rooms, lacks=lacks)
-            if walk.take_from(part):
-                return [of[victim[3]] for victim in walk.give_back()]
-            most = self._again // len(part)
-            turns = iter(range(most))
+            turns = iter(range(most := 1 + self._again // len(part)))
             found = walk_again(case.needs, case.rooms, part, lacks=lacks, turns=turns)
-            self._again -= next(turns, most) * len(part)
-            chosen = [of[victim[3]] for victim in found or ()]
-            if chosen and all(self._is_spare(one, case.whom, chosen[:at]) for at, one in enumerate(chosen)):
-                return chosen
+            self._again -= (next(turns, most) - 1) * len(part)
+            if found is not None:
+                return [of[victim[3]] for victim in found]
         return None
 
     def _collect(
         self,
         case: _Case,
         candidates: Iterable[Candidate],
-        walk: Walk,
         pool: list[Walked],
         of: dict[str, Candidate],
         *,
         anywhere: bool,
     ) -> Iterator[Walked]:
-        """Yields those of *candidates* who may leave for the ask of *case* after those that *walk* has taken, and adds
-        them to *pool*."""
+        """Yields those of *candidates* who may leave for the ask of *case*, and adds them to *pool*."""
         want, node, highest = case.want, case.node, self._run.passage.highest_priority
         limits: dict[QueueFigures, int | None] = {}
         for candidate in candidates:
@@ -138,27 +123,12 @@ class VictimChoice:
             effects = case.effects_of(
                 candidate, frees=case.devices is not None and self._frees_devices(case, candidate)
             )
-            if effects is None or (
-                candidate.kind >= ORIGINATORS
-                and not self._is_spare(candidate, case.whom, [of[victim[3]] for victim in walk.taken])
-            ):
+            if effects is None:
                 continue
             walked = (0, 0, 0, allocation.key, allocation, effects)
             of[allocation.key] = candidate
             pool.append(walked)
             yield walked
-
-    def _is_spare(self, candidate: Candidate, whom: Whom, taken: Iterable[Candidate]) -> bool:
-        """Tells whether *candidate* is no originator, or its leaf has more originators than it keeps for itself,
-        besides those *taken*."""
-        if candidate.kind < ORIGINATORS or whom is not Whom.GIVING:
-            return candidate.kind < ORIGINATORS
-        spare = dict(self._spare.get(candidate.leaf, {}))
-        for other in taken:
-            if other.leaf is candidate.leaf and other.kind >= ORIGINATORS:
-                for t, amount in other.originating:
-                    spare[t] = spare.get(t, 0) - amount
-        return all(spare.get(t, 0) > 0 for t, _ in candidate.originating)
 
     def judge_choice(self, want: Want, node: Node, order: Iterable[Candidate], chosen: Sequence[Candidate]) -> None:
         """Has the place of *want*, for which *chosen* of the candidates *order* leave, judged before it is counted.
@@ -193,7 +163,7 @@ class VictimChoice:
                 if leaf.net[t] - leaf.going.get(t, 0) - amount < guaranteed.get(t, 0):
                     return False
                 originating = sum_amounts(task for task in mine if task.spec.originator).get(t, 0)
-                if originating and self._spare.get(leaf, {}).get(t, 0) < originating:
+                if originating and run.spare.get(leaf, {}).get(t, 0) < originating:
                     return False
         return True
 
@@ -254,23 +224,28 @@ class _Case:
         """Of each need, the queue, or ``None`` for the node, and the type."""
         self.needs: Final = [amount for _, amount in needs] + ([1] if self.devices is not None else [])
         self.rooms: Final[list[int]] = []
-        self._room_at: dict[tuple[QueueFigures, int, bool], int] = {}
-        self._known: dict[tuple[QueueFigures, Pairs, Pairs], Effects] = {}
+        self._room_at: dict[tuple[object, ...], int] = {}
+        self._known: dict[tuple[QueueFigures, Pairs, Pairs, Pairs], Effects | None] = {}
 
     def effects_of(self, candidate: Candidate, *, frees: bool) -> Effects | None:
-        """Returns the effects of taking *candidate*; ``None``: it would not help. *frees*: it gives back devices that
-        the ask lacks."""
+        """Returns the effects of taking *candidate*; ``None``: it would not help, or must stay in any case. *frees*: it
+        gives back devices that the ask lacks."""
         leaf, pairs = candidate.leaf, candidate.pairs
         here = candidate.here if candidate.node is self.node else ()
-        known = self._known.get((leaf, pairs, here))
-        if known is None:
-            known = self._known[leaf, pairs, here] = self._find_effects(leaf, pairs, here)
-        if frees:
+        originating = candidate.originating if candidate.kind >= ORIGINATORS else ()
+        kind = leaf, pairs, here, originating
+        if kind not in self._known:
+            self._known[kind] = self._find_effects(*kind)
+        known = self._known[kind]
+        if known is not None and frees:
             # Whoever holds other devices is not alike.
             return Effects(known.gains, known.uses, (*known.serves, len(self.needs) - 1))
-        return known if known.serves else None
+        return known if known is not None and known.serves else None
 
-    def _find_effects(self, leaf: QueueFigures, pairs: Pairs, here: Pairs) -> Effects:
+    def _find_effects(self, leaf: QueueFigures, pairs: Pairs, here: Pairs, originating: Pairs) -> Effects | None:
+        uses = tuple(self._list_uses(leaf, pairs, originating))
+        if (originating and self.whom is not Whom.GIVING) or any(self.rooms[room] < amount for room, amount in uses):
+            return None
         gains = [
             (i, t, amount)
             for i, (queue, needed) in enumerate(self._freed_in)
@@ -279,21 +254,23 @@ class _Case:
         ]
         gives = self._run.gives_up
         serves = tuple([i for i, t, _ in gains if self.whom is Whom.ANYBODY or gives(leaf, t)])
-        return Effects(tuple([(i, amount) for i, _, amount in gains]), tuple(self._list_uses(leaf, pairs)), serves)
+        return Effects(tuple([(i, amount) for i, _, amount in gains]), uses, serves)
 
-    def _list_uses(self, leaf: QueueFigures, pairs: Pairs) -> Iterator[tuple[int, int]]:
-        """Yields what *pairs* of *leaf* take of the amounts that guarantees leave, or what *leaf* has to give up."""
-        run, at = self._run, self._room_at
-        for t, amount in pairs:
-            bounds = [
-                (queue, room, False)
-                for queue, u, room in list_bounds(leaf, pairs, self.want.leaf, self.want.pairs, declared=run.declared)
-                if u == t
-            ]
-            if self.whom is Whom.WITHIN:
-                bounds.append((leaf, run.left.get(leaf, {}).get(t, 0), True))
-            for queue, room, of_share in bounds:
-                place = at.setdefault((queue, t, of_share), len(self.rooms))
-                if place == len(self.rooms):
-                    self.rooms.append(room)
-                yield place, amount
+    def _list_uses(self, leaf: QueueFigures, pairs: Pairs, originating: Pairs) -> Iterator[tuple[int, int]]:
+        """Yields what *pairs* of *leaf* take of the amounts that guarantees leave, or what *leaf* has to give up, and
+        what *originating* takes of its originators."""
+        run, amounts = self._run, dict(pairs)
+        bounds = list_bounds(leaf, pairs, self.want.leaf, self.want.pairs, declared=run.declared)
+        yield from [(self._room(room, queue, t), amounts[t]) for queue, t, room in bounds]
+        if self.whom is Whom.WITHIN:
+            left = run.left.get(leaf, {})
+            yield from [(self._room(left.get(t, 0), leaf, t, "share"), amount) for t, amount in pairs]
+        spare = run.spare.get(leaf, {})
+        yield from [(self._room(spare.get(t, 0), leaf, t, "originators"), amount) for t, amount in originating]
+
+    def _room(self, amount: int, *of: object) -> int:
+        """Returns the index of the room *of* something, which holds *amount* when it is first asked for."""
+        at = self._room_at.setdefault(of, len(self.rooms))
+        if at == len(self.rooms):
+            self.rooms.append(amount)
+        return at

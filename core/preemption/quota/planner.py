@@ -96,21 +96,15 @@ def _find_choice(queue: Queue, frame: _Frame) -> Generator[int, None, Choice]:
     attainable = find_attainable(queue, frame.wanted)
     tried: list[Choice] = []
     for originators in (False, True):
-        plain = yield from _walk(frame, (), originators=originators)
-        if originators:
-            tried = []
-        tried.append(plain)
-        if all(plain.freed[t] >= attainable.get(t, 0) for t in plain.lacking_amounts()):
-            if not plain.lacking_amounts() or originators:
-                break
-            continue
-        kept = [task for task in plain.kept if plain.could_give_at_first(task)]
-        yield len(kept)
+        tried, kept = [], list[Allocation]()
         for first in list_firsts(kept, _alike):
-            tried.append((yield from _walk(frame, first, originators=originators)))
-            if not tried[-1].lacking_amounts():
+            choice = yield from _walk(frame, first, originators=originators)
+            tried.append(choice)
+            if all(choice.freed[t] >= attainable.get(t, 0) for t in choice.lacking_amounts()):
                 break
-        if not tried[-1].lacking_amounts():
+            yield len(choice.kept)
+            kept += filter(choice.could_give_at_first, choice.kept)
+        if not choice.lacking_amounts():
             break
     choice = min(tried, key=Choice.part_left)
     yield from give_back(choice, frame.order)

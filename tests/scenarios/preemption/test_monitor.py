@@ -123,6 +123,20 @@ def test_originators_within_the_reserve_are_spared(reserve: float, expected: int
     assert chosen == [f"driver-{at}" for at in (3, 2, 1, 0)][:expected]
 
 
+@pytest.mark.parametrize(("size", "expected"), [(2, ["large"]), (3, [])])
+def test_no_originator_goes_that_the_reserve_needs(size: int, expected: list[str]) -> None:
+    """Of originators of 4 together, 2 stay. Failed before: the last to go might be larger than what is beyond them."""
+    stage = Stage(guaranteed(a=4, b=4), **AT_ONCE, originator_reserve=0.5)
+    stage.node("n", {"f": 8})
+    stage.application("app-a", "a")
+    stage.application("app-b", "b")
+    stage.submit("app-a", ["important"], {"f": 4}, node_id="n", priority=9)
+    stage.submit("app-a", ["small"], {"f": 4 - size}, node_id="n", originator=True, priority=9)
+    stage.submit("app-a", ["large"], {"f": size}, node_id="n", originator=True)
+    stage.submit("app-b", ["b"], {"f": size})
+    assert decided(stage.run_to(5), Outcome.NOTIFIED).get("a", []) == expected
+
+
 def test_opted_out_tasks_go_before_originators_and_after_all_others() -> None:
     stage = Stage(guaranteed(a=1, b=3), **AT_ONCE, dead_zone=0)
     stage.node("n", {"f": 4})

@@ -94,6 +94,24 @@ def test_a_gang_stays_whose_queue_would_end_below_its_guarantee() -> None:
     assert not [e for e in effects if isinstance(e, PreemptionDecided) and e.outcome is Outcome.NOTIFIED]
 
 
+def test_two_gangs_leave_where_only_a_queue_is_full() -> None:
+    """J-Y55, failed before: of gangs on several nodes, one at a time was looked at for room below the max of p."""
+    queues = {
+        "p": {"resources": {"max": {"f": 4}, "guaranteed": {"f": 4}}},
+        "p.a": {},
+        "p.b": {"resources": {"guaranteed": {"f": 4}}},
+    }
+    stage = Stage(queues, **AT_ONCE)
+    stage.attach()
+    for node, size in (("n1", 2), ("n2", 2), ("n3", 4)):
+        stage.node(node, {"f": size})
+    stage.application("app-b", "p.b")
+    run_gang(stage, "g", "p.a", "n1 n1")
+    run_gang(stage, "h", "p.a", "n2 n2")
+    stage.submit("app-b", ["b1"], {"f": 4})
+    assert sorted(killed(stage.run_to(15))) == [*members("g", 2), *members("h", 2)]
+
+
 def test_the_smallest_gang_of_the_least_important_leaves() -> None:
     """Of three gangs, the one of two members leaves, and not the larger one or the more important one."""
     stage = two_nodes(a=0, b=4)

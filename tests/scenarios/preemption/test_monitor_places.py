@@ -456,6 +456,18 @@ def test_a_walk_that_a_guarantee_stops_begins_again(originator: bool) -> None:
     assert killed(stage.run_to(30)) == ["four"]
 
 
+def test_whom_a_later_walk_keeps_stands_in_front_with_another() -> None:
+    """J-Y54: a may lose 5 of its 6; the plain walk keeps three, and the walk with three in front keeps two."""
+    stage = Stage(guaranteed(a=1, b=5), **AT_ONCE)
+    stage.node("n", {"f": 6})
+    for name in "ab":
+        stage.application(f"app-{name}", name)
+    for size, name in ((3, "three"), (2, "two"), (1, "one")):
+        stage.submit("app-a", [name], {"f": size}, node_id="n")
+    stage.submit("app-b", ["b"], {"f": 5})
+    assert sorted(killed(stage.run_to(30))) == ["three", "two"]
+
+
 def test_no_more_than_two_stand_in_front_of_a_walk() -> None:
     """J-Y53: three leaves may lose 4 each, and each runs 1, newer, and 4; no walk ends with the three of 4."""
     stage = Stage(guaranteed(u=1, v=1, w=1, b=12), **AT_ONCE)
