@@ -150,6 +150,7 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
             return cost
     if found.reason is Unschedulable.REFUSED_BY_PREDICATE:
         vetting.refused_everywhere(state, ask, now_ns)
+        reserving.wait_for_age(state, ask, now_ns)
     else:
         set_aside(state, group, found, now_ns)
     return cost
@@ -174,4 +175,4 @@ def set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: in
     else:
         park_without_node(state, group, group.shape)
         backoff.count_unplaced(state, group, now_ns)
-        reserving.wait_for_age(state, group, now_ns)
+        reserving.wait_for_age(state, group.first_ask(), now_ns)
