@@ -97,14 +97,14 @@ def _reserve_for_one(state: PartitionState, waiter: AskGroup | Allocation, now_n
     more to do for it."""
     round_, delay_ns = state.reserving, state.reserving.delay_ns
     assert delay_ns is not None, "a round has begun, so reservations are made"
-    alone = isinstance(waiter, Allocation)
-    if not (may_look_around(waiter) if alone else _waits_for_room(state, waiter)):
-        return False  # It has been woken and will be tried like any other.
-    oldest_ns = waiter.created_ns if alone else waiter.oldest_ns()
-    if now_ns - oldest_ns <= delay_ns:
-        round_.call_round(oldest_ns + delay_ns + 1)
-        return False
-    for ask in [waiter] if alone else _in_order(waiter):
+    if isinstance(waiter, AskGroup):
+        if not _waits_for_room(state, waiter):
+            return False  # It has been woken and will be tried like any other group.
+        oldest_ns = waiter.oldest_ns()
+        if now_ns - oldest_ns <= delay_ns:
+            round_.call_round(oldest_ns + delay_ns + 1)
+            return False
+    for ask in _in_order(waiter) if isinstance(waiter, AskGroup) else filter(may_look_around, (waiter,)):
         since_ns = waits_since(ask)
         if now_ns - since_ns <= delay_ns:
             round_.call_round(since_ns + delay_ns + 1)
@@ -116,11 +116,11 @@ def _reserve_for_one(state: PartitionState, waiter: AskGroup | Allocation, now_n
             return False
         if not may_save(state, ask):
             if finding.exceeded_limit(state, ask) is not None:  # It will wait for that limit, and may save below it.
-                if alone:
+                if isinstance(waiter, AskGroup):
+                    activate_group(waiter)
+                else:
                     move_ask(state, ask, AskMove.FORGIVE)
                     resume_waiting(state, ask)
-                else:
-                    activate_group(waiter)
             return False
         candidates, left_out = _candidate_nodes(state, ask.shape), list[Node]()
         found = None
