@@ -246,14 +246,11 @@ def test_a_world_depends_on_its_number_alone() -> None:
 PARTS = 5
 PART = 100
 NUMBERS = range(2500)
-KNOWN_TO_FAIL = frozenset({2024})
-"""A world in which an ask keeps its firm claim on the node that it requires, and with it the limit of its user, after
-the shim has refused it there."""
 
 
 @pytest.fixture(scope="module")
 def small() -> list[World]:
-    return small_worlds(PARTS * PART, [number for number in NUMBERS if number not in KNOWN_TO_FAIL])
+    return small_worlds(PARTS * PART, NUMBERS)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

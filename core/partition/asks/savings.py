@@ -23,7 +23,7 @@ from kornel.core.partition.asks import finding, questions
 from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.rooms import activate_group
+from kornel.core.partition.waiting.rooms import UNSERVED, activate_group
 from kornel.core.policies.claim_order import line_key
 
 
@@ -33,6 +33,13 @@ def may_save(state: PartitionState, ask: Allocation) -> bool:
     if finding.exceeded_limit(state, ask) is not None or not ledger.saving_is_sound(ask, ask.shape.pairs):
         return False
     return has_slot(state, ask)
+
+
+def may_look_around(ask: Allocation) -> bool:
+    """Tells whether *ask*, refused by the shim on every node with room, waits for another one, and saves none yet."""
+    application, bound = ask.application, ask.spec.required_node or ask.spec.topology is not None
+    served = not application.backoff_until_ns and application.state not in UNSERVED
+    return ask.place is AskPlace.REFUSED and ask.reservation is None and served and not bound
 
 
 def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool:

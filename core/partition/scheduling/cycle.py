@@ -60,6 +60,9 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
     if state.gangs.timed_out:
         timeouts.give_up_expired(state, now_ns)
     slices.resume_waiting(state, now_ns)
+    if state.reserving.short and limit_savings.is_due(state, now_ns):
+        # Those whose attempts to preempt are due would no longer be found at their limits.
+        budget -= limit_savings.choose_savers(state, now_ns)
     slices.offer_due(state, now_ns)
     if state.waiting_for_turn or state.gangs.waiting_for_turn:
         dependence.wake_those_behind(state)
@@ -150,6 +153,7 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
             return cost
     if found.reason is Unschedulable.REFUSED_BY_PREDICATE:
         vetting.refused_everywhere(state, ask, now_ns)
+        reserving.wait_for_age(state, ask, now_ns)
     else:
         set_aside(state, group, found, now_ns)
     return cost
@@ -174,4 +178,4 @@ def set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: in
     else:
         park_without_node(state, group, group.shape)
         backoff.count_unplaced(state, group, now_ns)
-        reserving.wait_for_age(state, group, now_ns)
+        reserving.wait_for_age(state, group.first_ask(), now_ns)

@@ -94,7 +94,7 @@ def set_gang_aside(
         if room is None:
             room = state.gangs.rooms[demand] = GangRoom(demand, Candidates(state.node_order, state.nodes))
         park_without_places(unit, room)
-        reserving.wait_for_age(state, unit, now_ns)
+        reserving.wait_for_age(state, unit.first_ask(), now_ns)
         backoff.count_unplaced(state, unit, now_ns)
 
 

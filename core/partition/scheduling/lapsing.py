@@ -10,17 +10,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from kornel.core.model.allocations import AskGroup, LimitClaim, Reservation
+from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation
 from kornel.core.model.claim_clocks import ClaimClock, sum_missing
 from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.partition.asks.limit_claims import lapse_below
 from kornel.core.partition.asks.reservations import end_reservation
-from kornel.core.partition.asks.savings import can_save, give_back, saved_on
+from kornel.core.partition.asks.savings import can_save, give_back, may_look_around, saved_on
 from kornel.core.partition.gangs.gang_record import GangHold
 from kornel.core.partition.scheduling.gang_savings import find_least
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.places import refused_asks
 from kornel.core.partition.waiting.rooms import look_again
 
 LOOKS_PER_TIMEOUT: Final = 24
@@ -83,25 +84,33 @@ def _look_at(state: PartitionState, claim: Reservation, now_ns: int) -> None:
 
 def _keeps_back(state: PartitionState, claim: Reservation) -> bool:
     """Tells whether somebody waits who could be placed if nothing were saved, or could save room but for the bound."""
-    waiting = _waiting_groups(state)
+    waiting = _waiting_asks(state)
     if _shuts_out(claim.node, waiting):
         return True
     if state.reserving.more_may_be_saved(len(state.nodes)):
         return False
-    firsts = {group.shape: group.first_ask() for group in reversed(waiting)}
-    return any(can_save(node, ask, saved_on(node)) for ask in firsts.values() for node in state.node_order)
+    firsts = {(ask.shape, frozenset(ask.refused or ())): ask for ask in reversed(waiting)}
+    return any(
+        node.node_id not in refused and can_save(node, ask, saved_on(node))
+        for (_, refused), ask in firsts.items()
+        for node in state.node_order
+    )
 
 
-def _waiting_groups(state: PartitionState) -> list[AskGroup]:
-    return [waiter for waiters in state.no_room.values() for waiter in waiters if isinstance(waiter, AskGroup)]
+def _waiting_asks(state: PartitionState) -> list[Allocation]:
+    """Returns the first asks of the groups that no node has room for, and those refused on every node with room that
+    save none."""
+    groups = [waiter for waiters in state.no_room.values() for waiter in waiters if isinstance(waiter, AskGroup)]
+    return [*(group.first_ask() for group in groups), *filter(may_look_around, refused_asks(state))]
 
 
-def _shuts_out(node: Node, waiting: Sequence[AskGroup]) -> bool:
+def _shuts_out(node: Node, waiting: Sequence[Allocation]) -> bool:
     """Tells whether one of those *waiting* could be placed on *node* if nothing were saved there."""
     claims = node.claims
     assert claims is not None, "the node has a claim"
     room = claims.open_room(node.free, [other for other in claims.reservations.values() if other.comes_last])
-    return any(all(room[t] >= amount for t, amount in group.shape.pairs) for group in waiting)
+    open_to = (ask for ask in waiting if node.node_id not in (ask.refused or ()))
+    return any(all(room[t] >= amount for t, amount in ask.shape.pairs) for ask in open_to)
 
 
 def watch_gang(state: PartitionState, unit_id: UnitId, hold: GangHold) -> None:
@@ -144,7 +153,7 @@ def _gang_keeps_back(state: PartitionState, hold: GangHold) -> bool:
     this one."""
     if any(room.waiters for room in state.gangs.rooms.values()):
         return True
-    waiting = _waiting_groups(state)
+    waiting = _waiting_asks(state)
     return any(_shuts_out(node, waiting) for node in _by_node(hold))
 
 

@@ -130,7 +130,8 @@ def _place_in_turn(state: PartitionState, reservation: Reservation, node: Node, 
 def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
     """Places the ask on another suitable node, unless it requires one; otherwise makes it wait for what it lacks.
 
-    A saved claim ends if a limit keeps the ask back, because room must not lie idle for an ask that may not run.
+    A saved claim ends if a limit keeps the ask back, or the shim has refused it there, because room must not lie idle
+    for an ask that may not run.
     """
     ask = reservation.ask
     # In the first pass it may have been placed on its own node, or the shim is being asked about that node, or it waits
@@ -141,7 +142,10 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
         return
     other: Node | NotPlaced | None = None
     limited = finding.kept_back(state, ask)
-    if limited is not None and (reservation.comes_last or limited.reason is Unschedulable.APPLICATION_LIMIT):
+    ends = reservation.by_age and reservation.node.node_id in (ask.refused or ())
+    if limited is not None:
+        ends = ends or reservation.comes_last or limited.reason is Unschedulable.APPLICATION_LIMIT
+    if ends:
         end_reservation(state, reservation, requeue=True)
         return
     if limited is None and not ask.spec.required_node:

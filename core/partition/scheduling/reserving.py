@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from kornel.core.domain.ask_places import WaitsFor
+from kornel.core.domain.ask_places import AskMove, WaitsFor
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
@@ -25,11 +25,12 @@ from kornel.core.model.shapes import Shape
 from kornel.core.model.waiting_rooms import is_asleep
 from kornel.core.partition.asks import finding
 from kornel.core.partition.asks.reservations import reserve_node
-from kornel.core.partition.asks.savings import can_save, give_back, may_save, saved_on
+from kornel.core.partition.asks.savings import can_save, give_back, may_look_around, may_save, saved_on
 from kornel.core.partition.scheduling import gang_places, gang_savings, lapsing
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries, pausing
 from kornel.core.partition.waiting.gathering import minimum_members
+from kornel.core.partition.waiting.places import move_ask, refused_asks, resume_waiting
 from kornel.core.partition.waiting.rooms import activate_group, look_again
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.claim_order import comes_before, importance_of, line_key, waits_since
@@ -44,10 +45,10 @@ GROUPS_PER_UNIT: Final = 3
 """The same for the groups of waiting asks that a round sorts when it begins."""
 
 
-def wait_for_age(state: PartitionState, group: AskGroup, now_ns: int) -> None:
-    """Schedules a round for the time when the first ask of *group*, which has just found no room, is old enough."""
+def wait_for_age(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+    """Schedules a round for the time when *ask*, which has just found no room, is old enough."""
     if state.reserving.delay_ns is not None and len(state.node_order):
-        state.reserving.call_round(max(group.first_ask().created_ns + state.reserving.delay_ns + 1, now_ns))
+        state.reserving.call_round(max(ask.created_ns + state.reserving.delay_ns + 1, now_ns))
 
 
 def is_due(state: PartitionState, now_ns: int) -> bool:
@@ -71,16 +72,18 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
         round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(round_.left))
         return 1 + len(round_.left) // GROUPS_PER_UNIT
     if not round_.more_may_be_saved(len(state.nodes)):
-        while round_.left and not round_.left[0].is_unit:
+        while round_.left and not isinstance(round_.left[0], GangUnit):
             round_.left.popleft()
     if not len(state.node_order) or not round_.left:
         round_.left.clear()
         round_.candidates.clear()
         return 1
     sorted_before = len(round_.candidates)
-    if round_.left[0].is_unit:
-        return _save_for_gang(state, round_.left.popleft(), now_ns)
-    if not _reserve_for_one(state, round_.left[0], now_ns):
+    first = round_.left[0]
+    if isinstance(first, GangUnit):
+        round_.left.popleft()
+        return _save_for_gang(state, first, now_ns)
+    if not _reserve_for_one(state, first, now_ns):
         round_.left.popleft()
     # Most of the cost is sorting all nodes for a shape that is new in this round, so the slice is charged for it.
     cost = 1 + (len(round_.candidates) - sorted_before) * (len(state.node_order) // NODES_PER_UNIT)
@@ -89,18 +92,19 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
     return cost
 
 
-def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
-    """Reserves a node for the first ask of *group* that is old enough. Returns false if there is nothing more to do for
-    the group."""
+def _reserve_for_one(state: PartitionState, waiter: AskGroup | Allocation, now_ns: int) -> bool:
+    """Reserves a node for *waiter*, or the first ask of a group that is old enough. Returns false if there is nothing
+    more to do for it."""
     round_, delay_ns = state.reserving, state.reserving.delay_ns
     assert delay_ns is not None, "a round has begun, so reservations are made"
-    if not _waits_for_room(state, group):
-        return False  # It has been woken and will be tried like any other group.
-    oldest_ns = group.oldest_ns()
-    if now_ns - oldest_ns <= delay_ns:
-        round_.call_round(oldest_ns + delay_ns + 1)
-        return False
-    for ask in _in_order(group):
+    if isinstance(waiter, AskGroup):
+        if not _waits_for_room(state, waiter):
+            return False  # It has been woken and will be tried like any other group.
+        oldest_ns = waiter.oldest_ns()
+        if now_ns - oldest_ns <= delay_ns:
+            round_.call_round(oldest_ns + delay_ns + 1)
+            return False
+    for ask in _in_order(waiter) if isinstance(waiter, AskGroup) else filter(may_look_around, (waiter,)):
         since_ns = waits_since(ask)
         if now_ns - since_ns <= delay_ns:
             round_.call_round(since_ns + delay_ns + 1)
@@ -111,17 +115,25 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
         if not round_.more_may_be_saved(len(state.nodes)):
             return False
         if not may_save(state, ask):
-            if finding.exceeded_limit(state, ask) is not None:
-                activate_group(group)  # It will wait for that limit, and may save below it.
+            if finding.exceeded_limit(state, ask) is not None:  # It will wait for that limit, and may save below it.
+                if isinstance(waiter, AskGroup):
+                    activate_group(waiter)
+                else:
+                    move_ask(state, ask, AskMove.FORGIVE)
+                    resume_waiting(state, ask)
             return False
-        candidates = _candidate_nodes(state, group.shape)
-        while candidates:
+        candidates, left_out = _candidate_nodes(state, ask.shape), list[Node]()
+        found = None
+        while candidates and found is None:
             node = candidates.popleft()
-            left_out = ask.refused is not None and node.node_id in ask.refused
-            if node in state.node_order and not left_out and _may_save_on(state, node, ask):
-                _reserve(state, ask, node, now_ns)
-                return True
-        return False
+            if node.node_id in (ask.refused or ()):
+                left_out.append(node)
+            elif node in state.node_order and _may_save_on(state, node, ask):
+                found = node
+        candidates.extendleft(reversed(left_out))  # Others of this size may save room there.
+        if found is not None:
+            _reserve(state, ask, found, now_ns)
+        return found is not None
     return False
 
 
@@ -181,7 +193,7 @@ def _decide_reservation(
     # Since the question was sent, the node, the quotas or the ask may have changed, so all conditions are tested again.
     open_to_it = node in state.node_order and _may_save_on(state, node, ask)
     sound = may_save(state, ask) and state.reserving.more_may_be_saved(len(state.nodes))
-    if open_to_it and sound and _waits_for_room(state, ask.group):
+    if open_to_it and sound and (may_look_around(ask) or _waits_for_room(state, ask.group)):
         _save(state, ask, node, now_ns)
     else:
         state.reserving.call_round(now_ns)
@@ -205,20 +217,21 @@ def _in_order(group: AskGroup) -> Iterator[Allocation]:
     yield from group.asks()[1:]
 
 
-def _waiting_groups(state: PartitionState) -> list[AskGroup]:
-    """Returns the groups that no node has room for, in the line in which room is saved: the more important first, of
-    equals the one that has waited longest."""
-    found: list[tuple[tuple[object, ...], AskGroup]] = []
+def _waiting_groups(state: PartitionState) -> list[AskGroup | Allocation]:
+    """Returns the groups that no node has room for, and the asks that were refused on every node with room, in the line
+    in which room is saved: the more important first, of equals the one that has waited longest."""
+    found: list[tuple[tuple[object, ...], AskGroup | Allocation]] = []
     if state.reserving.more_may_be_saved(len(state.nodes)):
         groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
         found = [(line_key(group.first_ask()), group) for group in groups]
+        found += [(line_key(ask), ask) for ask in refused_asks(state) if may_look_around(ask)]
     for room in state.gangs.rooms.values():
         for unit in [waiter for waiter in room.waiters if isinstance(waiter, GangUnit)]:
             members = minimum_members(unit)
             if members:
                 found.append(((importance_of(members[-1]), _came_ns(members), members[0].order), unit))
     found.sort(key=lambda entry: entry[0])
-    return [group for _, group in found]
+    return [waiter for _, waiter in found]
 
 
 def _came_ns(members: Sequence[Allocation]) -> int:
@@ -237,10 +250,9 @@ def _try_saver_again(state: PartitionState) -> None:
             look_again(state, ask.reservation)
 
 
-def _save_for_gang(state: PartitionState, unit: AskGroup, now_ns: int) -> int:
+def _save_for_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
     """Saves places for all members of the gang of *unit* if it is old enough and they can have some, unless room is
     saved for another gang that it does not come before. Returns the cost in decisions."""
-    assert isinstance(unit, GangUnit), "the caller has looked"
     round_, delay_ns, application = state.reserving, state.reserving.delay_ns, unit.application
     waits = unit.parked_at is not None and unit.waits_for is WaitsFor.ROOM_FOR_GANG
     if delay_ns is None or not waits or application.backoff_until_ns or unit.id in state.guarantee.unit_attempts:

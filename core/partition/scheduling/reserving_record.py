@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from kornel.core.model.allocations import AskGroup, LimitClaim, Reservation
+from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
@@ -52,8 +52,8 @@ class ReservingRecord:
         """The time at which the next round begins; ``None``: none is needed."""
         self.not_before_ns = 0
         """The earliest time for the next round. The pause between rounds grows with their cost."""
-        self.left: deque[AskGroup] = deque()
-        """The groups that the round under way has yet to look at, in scheduling order."""
+        self.left: deque[AskGroup | Allocation] = deque()
+        """The groups, and asks that were refused everywhere, that the round under way has yet to look at, in line."""
         self.candidates: dict[Shape, deque[Node]] = {}
         """The nodes that the round under way has not tried yet, by shape, the best first."""
         self.shares = MissingShares()

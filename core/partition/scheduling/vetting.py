@@ -113,6 +113,8 @@ def _offer_in_turn(state: PartitionState, ask: Allocation) -> tuple[str, ...]:
 def forgive_all(state: PartitionState) -> None:
     """Drops all refusals, because from now on another shim answers, or none."""
     for ask in state.requests.values():
+        if ask.dialogue is not None:
+            ask.dialogue.forget_refusals()
         if ask.refused is not None and ask.pending:
             pausing.forgive_refusals(state, ask)
 

@@ -34,12 +34,11 @@ def may_run(_state: PartitionState, application: Application, priority: int | No
         for queue in reversed(application.queue.lineage()):
             if not queue.open():
                 return queue
-    if not may_start_next(application, priority):
-        return application.queue
     for account in application.accounts:
         if not account.open() and not account.is_used_by(application):
             return account
-    return None
+    # This comes last, because whoever an account keeps back is not among those of which one may start.
+    return None if may_start_next(application, priority) else application.queue
 
 
 def note_allocating(_state: PartitionState, application: Application) -> None:

@@ -97,6 +97,10 @@ class Dialogue:
             self._refused.pop(chosen.node_id, None)
         pausing.leave_out(self._state, self._ask, tuple(self._refused), self._refused, now_ns, logged=False)
 
+    def forget_refusals(self) -> None:
+        """Forgets which nodes were refused, because another shim answers from now on, or none."""
+        self._refused.clear()
+
     def drop_questions(self) -> None:
         """Stops waiting for answers that will never arrive. The ask tries again, and everything that was not answered
         is allowed."""

@@ -11,6 +11,7 @@ from typing import Final
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.not_placed import NotPlaced
+from kornel.core.partition.asks import moves
 from kornel.core.partition.books import device_books
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import failing
@@ -117,13 +118,19 @@ def _rank_claim(state: PartitionState, reservation: Reservation, now_ns: int, *,
 
 
 def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
-    """Tries to make room for the ask of *reservation* on its required node, if no limit keeps the ask back.
+    """Tries to make room for the ask of *reservation* on its required node, if neither a limit nor the shim keeps the
+    ask from running there. A no of the shim ends what is claimed firmly for it; the room stays saved.
 
     Returns whether the release of victims was asked for.
     """
-    return (
-        limited is None and bool(reservation.ask.spec.required_node) and attempt_preemption(state, reservation, now_ns)
-    )
+    ask = reservation.ask
+    if not ask.spec.required_node:
+        return False
+    if reservation.node.node_id in (ask.refused or ()):
+        moves.end_claim(state, ask)
+        _rank_claim(state, reservation, now_ns, last=True)
+        return False
+    return limited is None and attempt_preemption(state, reservation, now_ns)
 
 
 def look_at_node(state: PartitionState, allocation: Allocation, _now_ns: int) -> None:

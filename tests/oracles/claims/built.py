@@ -16,7 +16,5 @@ LIMITS_SAVE = True
 """A waiter that a limit refuses saves what comes free below it (rule 3)."""
 MEMBERS_REPAIR = True
 """Members that repair a gang come before everybody of the same priority (rule 7)."""
-REFUSED_SAVE = False
-"""An ask that the shim refuses on every node with room saves room on another one (rule 5)."""
 TASKS_GATHER = True
 """Tasks of a group that come again are placed together (rule 6)."""

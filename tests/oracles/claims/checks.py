@@ -375,8 +375,6 @@ def find_idle_line(scene: Scene) -> Iterator[Finding]:
             continue
         if len(waiter.tasks) > 1 and not built.GANGS_SAVE_PLACES:
             continue
-        if waiter.tasks[0].refused and not built.REFUSED_SAVE:
-            continue
         if scene.holds(waiter, firm=True) or scene.holds(waiter, firm=False):
             continue
         if any(o.name != waiter.name and not _is_earlier(scene, waiter, o) for o in scene.waiters()):
