@@ -96,7 +96,7 @@ from kornel.core.model.nodes import ForeignLoad, Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.recorded_events import RecordedEvents
-from kornel.core.model.shapes import ResourceTypes, Shape, estimate_size
+from kornel.core.model.shapes import ResourceTypes, Shape, Vector, estimate_size
 from kornel.core.model.task_groups import GroupMembers, TaskGroup
 from kornel.core.model.users import Account, AccountKind, FreedSlot, Limit, QueueLimits
 from kornel.core.model.waiting_rooms import Branch, WaitingRoom
@@ -232,6 +232,10 @@ def _find_due(queue: Queue) -> dict[Application, None]:
         leaves += above.children.values()
     applications = [application for leaf in leaves for application in leaf.applications.values()]
     return {each: None for each in applications if any(group.due for group in each.groups.values())}
+
+
+def _no_amounts(state: PartitionState) -> Vector:
+    return [0] * len(state.types.names)
 
 
 def _no_text(_: object) -> str:
@@ -382,7 +386,7 @@ MODEL: Final = (
     ),
     Kept(
         Application,
-        "_group_numbers _priorities accounts allocating allocations application_id asks asks_in_turn"
+        "_group_numbers _lenders _lower accounts allocating allocations application_id asks asks_in_turn"
         " backoff_room backoff_until_ns entered groups held_at held_count held_groups leaves_whole"
         " limit_group members missing offered_by order peak pending placeholder placeholder_count"
         " placeholder_deadline_ns preempted_count priority queue rank real recorded_held_by_queue"
@@ -468,6 +472,7 @@ PARTITIONS: Final = (
         defaults={"progress": (), "touched": {}},
         derived={
             "placement_rules": _compile_rules,
+            "nothing_held": _no_amounts,
             "events": _make_recorder,
             "victim_index": _no_victims_ranked,
         },

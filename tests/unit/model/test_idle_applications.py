@@ -74,7 +74,7 @@ def containers(application: Application) -> list[object]:
     order = application.order
     return [
         application.asks, application.groups, application.task_groups, application.backoff_room,
-        application.held_groups, application.spent, application._priorities, order.groups, order._entries,
+        application.held_groups, application.spent, application._lower, order.groups, order._entries,
     ]  # fmt: skip
 
 
@@ -99,11 +99,11 @@ def test_an_application_whose_asks_are_placed_gives_its_containers_back() -> Non
     first, second = state.applications.values()
     size = Resources({"vcore": 1})
     asks = tuple(
-        AllocationSpec(f"k-{n}", f"app-{n % 2}", PARTITION, size, priority=n % 3, required_node="" if n < 8 else "x")
+        AllocationSpec(f"k-{n}", f"app-{n % 2}", PARTITION, size, priority=n % 4, required_node="" if n < 8 else "x")
         for n in range(9)
     )
     engine.apply(UpdateAllocations("rm", asks), 0)
-    assert all(len(found) > 0 for found in (first.asks, first.groups, first._priorities, first.order.groups))  # type: ignore[arg-type]
+    assert all(len(found) > 0 for found in (first.asks, first.groups, first._lower, first.order.groups))  # type: ignore[arg-type]
     while engine.cycle(1, 10).more:
         pass
     assert len(first.allocations) == len(second.allocations) == 4
@@ -117,13 +117,14 @@ def test_an_application_whose_asks_are_placed_gives_its_containers_back() -> Non
 def test_a_waiting_application_takes_little_memory() -> None:
     """One with two asks of a size that no node has room for, each with amounts of its own, as a journal brings them."""
     engine = engine_with_node()
-    wait(engine, 0, MANY)
-    gc.collect()
     tracemalloc.start(1)
     try:
+        wait(engine, 0, MANY)
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
         wait(engine, MANY, 3 * MANY)
         gc.collect()
-        taken, _ = tracemalloc.get_traced_memory()
+        taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
     state = engine.partition(PARTITION)
