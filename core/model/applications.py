@@ -58,8 +58,8 @@ class Application:
     for."""
 
     __slots__ = (
+        "_equals",
         "_group_numbers",
-        "_lenders",
         "_lower",
         "accounts",
         "allocating",
@@ -187,10 +187,10 @@ class Application:
         """The time when it first was Running; 0: never."""
         self.spent = NOTHING_SPENT
         """The usage of its ended allocations, by kind and instance type, then resource type: amount times seconds."""
-        self._lenders = 0
-        """The number of those who lend it ``priority``."""
+        self._equals = 0
+        """The number of further ones that lend it ``priority``, apart from the first."""
         self._lower = NOTHING_LENT
-        """The numbers of those who lend it lower priorities, by priority."""
+        """The numbers of those that lend it lower priorities, by priority."""
         self._group_numbers = 0
 
     def enter_state(self, state: AppState, now_ns: int) -> None:
@@ -240,27 +240,29 @@ class Application:
 
         The cost is constant unless the highest one is removed; then it is linear in the distinct priorities.
         """
-        if now > self.priority:
-            if self._lenders:
-                self._count_lower(self.priority, self._lenders)
-            self._lenders = 1
-            self._set_priority(now)
-        elif now == self.priority:
-            self._lenders += now != NOTHING_WAITS
-        elif now != NOTHING_WAITS:
-            self._count_lower(now, 1)
-        if before == NOTHING_WAITS:
-            return
-        if before != self.priority:
-            self._count_lower(before, -1)
-        elif self._lenders > 1:
-            self._lenders -= 1
-        else:
-            highest = max(self._lower, default=NOTHING_WAITS)
-            self._lenders = self._lower.get(highest, 0)
-            if self._lenders:
-                self._count_lower(highest, -self._lenders)
-            self._set_priority(highest)
+        if now != NOTHING_WAITS:
+            highest = self.priority
+            if now > highest:
+                if highest != NOTHING_WAITS:
+                    self._count_lower(highest, 1 + self._equals)
+                    self._equals = 0
+                self._set_priority(now)
+            elif now == highest:
+                self._equals += 1
+            else:
+                self._count_lower(now, 1)
+        if before != NOTHING_WAITS:
+            if before != self.priority:
+                self._count_lower(before, -1)
+            elif self._equals:
+                self._equals -= 1
+            elif not self._lower:
+                self._set_priority(NOTHING_WAITS)
+            else:
+                highest = max(self._lower)
+                self._equals = self._lower[highest] - 1
+                self._count_lower(highest, -self._lower[highest])
+                self._set_priority(highest)
 
     def _count_lower(self, priority: int, more: int) -> None:
         if not self._lower:

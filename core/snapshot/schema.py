@@ -386,7 +386,7 @@ MODEL: Final = (
     ),
     Kept(
         Application,
-        "_group_numbers _lenders _lower accounts allocating allocations application_id asks asks_in_turn"
+        "_equals _group_numbers _lower accounts allocating allocations application_id asks asks_in_turn"
         " backoff_room backoff_until_ns entered groups held_at held_count held_groups leaves_whole"
         " limit_group members missing offered_by order peak pending placeholder placeholder_count"
         " placeholder_deadline_ns preempted_count priority queue rank real recorded_held_by_queue"

@@ -104,9 +104,9 @@ def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
     if ask.shape.devices is not None:
         device_books.take_devices(state, ask, node, ask.shape.devices)
     state.node_order.refresh_node(node)
+    if ask.application.real is ask.application.peak:
+        ask.application.own_amounts()
     if not ask.spec.placeholder:
-        if ask.application.real is ask.application.peak:
-            ask.application.own_amounts()
         book_amounts(ask.application.real, ask.shape.pairs)
     _use_instead_of_waiting(ask)
 
@@ -227,13 +227,13 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
         application.allocations[key] = allocation
     else:
         application.allocations = {key: allocation}
+        if application.real is application.peak:
+            application.own_amounts()
     if allocation.spec.task_group:
         application.members_in(allocation.spec.task_group).count_members(1)
     if allocation.spec.placeholder:
         _hold_placeholder(state, allocation)
     else:
-        if application.real is application.peak:
-            application.own_amounts()
         real = application.real
         for t, amount in pairs:
             real[t] += amount
@@ -593,8 +593,6 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
 
 def _hold_placeholder(state: PartitionState, placeholder: Allocation) -> None:
     application = placeholder.application
-    if application.real is application.peak:
-        application.own_amounts()
     book_amounts(application.placeholder, placeholder.shape.pairs)
     application.placeholder_count += 1
     task_group = application.task_groups[placeholder.spec.task_group]
