@@ -96,7 +96,7 @@ from kornel.core.model.nodes import ForeignLoad, Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.recorded_events import RecordedEvents
-from kornel.core.model.shapes import ResourceTypes, Shape, Vector, estimate_size
+from kornel.core.model.shapes import ResourceTypes, Shape, estimate_size
 from kornel.core.model.task_groups import GroupMembers, TaskGroup
 from kornel.core.model.users import Account, AccountKind, FreedSlot, Limit, QueueLimits
 from kornel.core.model.waiting_rooms import Branch, WaitingRoom
@@ -232,10 +232,6 @@ def _find_due(queue: Queue) -> dict[Application, None]:
         leaves += above.children.values()
     applications = [application for leaf in leaves for application in leaf.applications.values()]
     return {each: None for each in applications if any(group.due for group in each.groups.values())}
-
-
-def _no_amounts(state: PartitionState) -> Vector:
-    return [0] * len(state.types.names)
 
 
 def _no_text(_: object) -> str:
@@ -468,11 +464,10 @@ PARTITIONS: Final = (
         " held_count refused reserved_ready reserving gangs fair_terms_stale timers attempts_due"
         " _number guarantee notices changes rules moved touched stuck ignored unreported enforcement"
         " governor pace nodes_removed law_checks law_violations preemption_attempts search_cost"
-        " preemptions progress",
+        " preemptions progress nothing_held",
         defaults={"progress": (), "touched": {}},
         derived={
             "placement_rules": _compile_rules,
-            "nothing_held": _no_amounts,
             "events": _make_recorder,
             "victim_index": _no_victims_ranked,
         },
