@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kornel.core.model.applications import Application, GroupKey
     from kornel.core.model.callbacks import Inquiry
     from kornel.core.model.claim_clocks import ClaimClock
-    from kornel.core.model.failures import FailureLog
+    from kornel.core.model.failures import Failures
     from kornel.core.model.nodes import Node
     from kornel.core.model.queues import Queue
     from kornel.core.model.recorded_events import RecordedEvents
@@ -147,8 +147,8 @@ class Allocation:
     """
 
     __slots__ = (
-        "application", "arrival", "bound_ns", "created_ns", "extras", "key", "missed", "node", "place", "refused",
-        "reservation", "scale_up", "shape", "spec", "standing", "triggered", "version", "where",
+        "application", "arrival", "bound_ns", "created_ns", "extras", "failures", "key", "missed", "node", "place",
+        "refused", "reservation", "scale_up", "shape", "spec", "standing", "triggered", "version", "where",
     )  # fmt: skip
 
     preemptor: _Extra[Allocation | None] = _Extra(None)
@@ -186,8 +186,6 @@ class Allocation:
     """The time when the last claim saved for it lapsed; 0: none has."""
     dialogue: _Extra[Any] = _Extra(None)
     """The shim's answers so far about victims for this ask."""
-    failures: _Extra[FailureLog | None] = _Extra(None)
-    """The reasons why the ask has not been placed."""
     recorded: _Extra[RecordedEvents | None] = _Extra(None)
     """The state of the ask according to the event history."""
     devices: _Extra[tuple[str, ...]] = _Extra(())
@@ -220,6 +218,8 @@ class Allocation:
         """Set when the ask has preempted and waits for its victims to leave."""
         self.refused: dict[str, NodeRefusal] | None = None
         """The nodes that are left out for it because the shim refused them."""
+        self.failures: Failures = ()
+        """The reasons why the ask has not been placed. The first ask of whoever waits has some."""
         self.scale_up = False
         """Tells whether the shim was notified that no node has room for it."""
         self.version = arrival

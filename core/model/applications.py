@@ -58,8 +58,9 @@ class Application:
     for."""
 
     __slots__ = (
+        "_equals",
         "_group_numbers",
-        "_priorities",
+        "_lower",
         "accounts",
         "allocating",
         "allocations",
@@ -105,7 +106,8 @@ class Application:
         "user",
     )  # fmt: skip
 
-    def __init__(self, spec: ApplicationSpec, queue: Queue, user: str, now_ns: int, width: int) -> None:
+    def __init__(self, spec: ApplicationSpec, queue: Queue, user: str, now_ns: int, zeros: Vector) -> None:
+        """Makes a new application. *zeros* has one for each type, and is shared by all that have held nothing yet."""
         self.spec: Final = spec
         self.application_id: Final = spec.application_id
         self.queue: Queue = queue
@@ -133,15 +135,14 @@ class Application:
         """The groups that are active."""
         self.rooms: tuple[WaitingRoom, ...] = ()
         """The waiting rooms in which groups of it take turns."""
-        self.pending: Vector = [0] * width
-        self.real: Vector = [0] * width
-        self.peak: Vector = [0] * width
+        self.pending: Vector = zeros.copy()
+        self.real = self.placeholder = self.peak = zeros
         """The most it held of each type before its last release; ``real`` and ``placeholder`` may be higher now.
 
         Real allocations and placeholders are counted apart, so that an ask that takes the place of a placeholder does
-        not count twice.
+        not count twice. All three are one list, which is not its own, until it holds something
+        (:meth:`own_amounts`).
         """
-        self.placeholder: Vector = [0] * width
         self.priority = NOTHING_WAITS
         """The highest priority that its asks lend it, as it is shown (preemption.md G.1)."""
         self.rank: float = NOTHING_WAITS
@@ -186,7 +187,10 @@ class Application:
         """The time when it first was Running; 0: never."""
         self.spent = NOTHING_SPENT
         """The usage of its ended allocations, by kind and instance type, then resource type: amount times seconds."""
-        self._priorities = NOTHING_LENT
+        self._equals = 0
+        """The number of further ones that lend it ``priority``, apart from the first."""
+        self._lower = NOTHING_LENT
+        """The numbers of those that lend it lower priorities, by priority."""
         self._group_numbers = 0
 
     def enter_state(self, state: AppState, now_ns: int) -> None:
@@ -196,6 +200,10 @@ class Application:
         self.entered = (*self.entered[1 - STATES_KEPT :], _new(StateEntry, (now_ns, state)))
         if state is _RUNNING and not self.started_ns:
             self.started_ns = now_ns
+
+    def own_amounts(self) -> None:
+        """Give it amounts of its own, because it holds something from now on."""
+        self.real, self.placeholder, self.peak = self.real.copy(), self.real.copy(), self.real.copy()
 
     def next_group_number(self) -> int:
         """Returns a number that no earlier group of the application had."""
@@ -232,25 +240,39 @@ class Application:
 
         The cost is constant unless the highest one is removed; then it is linear in the distinct priorities.
         """
-        counts = self._priorities
         if now != NOTHING_WAITS:
-            if counts:
-                counts[now] = counts.get(now, 0) + 1
-            else:
-                counts = self._priorities = {now: 1}
-            if now > self.priority:
+            highest = self.priority
+            if now > highest:
+                if highest != NOTHING_WAITS:
+                    self._count_lower(highest, 1 + self._equals)
+                    self._equals = 0
                 self._set_priority(now)
+            elif now == highest:
+                self._equals += 1
+            else:
+                self._count_lower(now, 1)
         if before != NOTHING_WAITS:
-            left = counts[before] - 1
-            if left:
-                counts[before] = left
-                return
-            del counts[before]
-            if not counts:
-                self._priorities = NOTHING_LENT
+            if before != self.priority:
+                self._count_lower(before, -1)
+            elif self._equals:
+                self._equals -= 1
+            elif not self._lower:
                 self._set_priority(NOTHING_WAITS)
-            elif before == self.priority:
-                self._set_priority(max(counts))
+            else:
+                highest = max(self._lower)
+                self._equals = self._lower[highest] - 1
+                self._count_lower(highest, -self._lower[highest])
+                self._set_priority(highest)
+
+    def _count_lower(self, priority: int, more: int) -> None:
+        if not self._lower:
+            self._lower = {}
+        count = self._lower.get(priority, 0) + more
+        if count:
+            self._lower[priority] = count
+        else:
+            del self._lower[priority]
+            self._lower = self._lower or NOTHING_LENT
 
     def update_rank(self) -> None:
         """Determine the rank again, because other groups of it are active or begin with another ask than before."""

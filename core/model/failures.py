@@ -16,27 +16,12 @@ class Failure(NamedTuple):
     last_ns: int
 
 
-class FailureLog:
-    """Reasons by their text, the most recent last."""
+Failures = tuple[Failure, ...]
+"""The reasons of one ask, each once, the most recent last. It is a tuple because most asks have one or none."""
 
-    __slots__ = ("_entries",)
 
-    def __init__(self) -> None:
-        self._entries: dict[str, Failure] = {}
-
-    def note_failure(self, message: str, now_ns: int, times: int = 1) -> None:
-        """Count *message* so many *times* more."""
-        before = self._entries.pop(message, None)
-        self._entries[message] = Failure(message, times if before is None else before.times + times, now_ns)
-        if len(self._entries) > KEPT:
-            del self._entries[next(iter(self._entries))]
-
-    def copy(self) -> FailureLog:
-        """Returns a log with the same reasons."""
-        found = FailureLog()
-        found._entries = self._entries.copy()
-        return found
-
-    def recent_first(self) -> tuple[Failure, ...]:
-        """Returns all reasons, the most recent first."""
-        return tuple(reversed(self._entries.values()))
+def add_failure(known: Failures, message: str, now_ns: int, times: int = 1) -> Failures:
+    """Returns *known* with *message* counted so many *times* more."""
+    before = sum([each.times for each in known if each.message == message])
+    others = [each for each in known if each.message != message] if before else known
+    return (*others[1 - KEPT :], Failure(message, before + times, now_ns))

@@ -31,7 +31,7 @@ ASKED_TYPES: Final = 16
 OTHER_TYPES: Final = "(types that no node has)"
 """The name of the index that is shared by all further types that are not offered."""
 
-_DEMAND_BYTES: Final = 700
+_DEMAND_BYTES: Final = 750
 """The estimated size of a demand without its types, and with what is found out about it."""
 
 _TYPE_BYTES: Final = 250
@@ -56,7 +56,7 @@ ShapeKey = Resources | tuple[Resources, DeviceRequest]
 class Shape:
     """A demand. Equal demands of one partition are the same object."""
 
-    __slots__ = ("_written", "devices", "has_holder", "no_room", "others", "pairs", "resources", "size")
+    __slots__ = ("_lack", "_written", "devices", "has_holder", "no_room", "others", "pairs", "resources", "size")
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Shape:
         since."""
         self.has_holder = False
         """Tells whether an open node is known that could hold this shape if it were empty."""
-        self._written = ""
+        self._written = self._lack = ""
         self.size = estimate_size(self)
         """The bytes that the demand takes, estimated: the same in every process and on every machine."""
 
@@ -92,16 +92,23 @@ class Shape:
             written = self._written = format_quantities(self.resources)
         return written
 
+    def write_lack(self) -> str:
+        """Returns the sentence for a demand that no node has room for, which all asks with it keep as one text."""
+        if not self._lack:
+            devices = "" if self.devices is None else f" with {self.devices.describe_request()}"
+            self._lack = f"No node has enough room for {self.write_amounts()}{devices}"
+        return self._lack
+
     def __repr__(self) -> str:
         return f"Shape({self.resources!r})"
 
 
 def estimate_size(shape: Shape) -> int:
-    """Returns about how many bytes *shape* takes. The names of its types occur a second time in its text."""
+    """Returns about how many bytes *shape* takes. The names of its types occur in two texts as well."""
     names = "".join(shape.resources)
     if shape.devices is not None:
         names += "".join(shape.devices.types)
-    return _DEMAND_BYTES + _TYPE_BYTES * len(shape.resources) + len(names) * (2 if names.isascii() else 8)
+    return _DEMAND_BYTES + _TYPE_BYTES * len(shape.resources) + len(names) * (3 if names.isascii() else 16)
 
 
 class KnownTypes(NamedTuple):

@@ -19,7 +19,7 @@ from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import ResourceTypes, Shape
+from kornel.core.model.shapes import ResourceTypes, Shape, Vector, widen_vector
 from kornel.core.model.task_groups import TaskGroup
 from kornel.core.model.users import Account, FreedSlot
 from kornel.core.model.waiting_rooms import WaitingRoom
@@ -79,6 +79,8 @@ class PartitionState:
         the same name shares them."""
         self.node_order: Final = NodeOrder(NodeScore(NodeSortPolicy.FAIR, {}))
         self.applications: Final[dict[str, Application]] = {}
+        self.nothing_held: Final[Vector] = []
+        """A zero for each resource type, which all applications that have held nothing yet share."""
         self.past: Final = Past()
         """Applications that have ended, as they last were."""
         self.recent_victims: Final = RecentVictims()
@@ -303,6 +305,7 @@ class PartitionState:
             queue.widen_amounts(width)
         for node in self.nodes.values():
             node.widen_amounts(width)
+        widen_vector(self.nothing_held, width)
         for application in self.applications.values():
             application.widen_amounts(width)
         self.node_order.widen_amounts(width)

@@ -87,7 +87,7 @@ from kornel.core.model.claim_clocks import ClaimClock
 from kornel.core.model.claims import Claims
 from kornel.core.model.devices import Device, NodeDevices
 from kornel.core.model.domains import Counted, Domain, Topology
-from kornel.core.model.failures import Failure, FailureLog
+from kornel.core.model.failures import Failure
 from kornel.core.model.gang_units import GangUnit, UnitId
 from kornel.core.model.group_order import GroupOrder
 from kornel.core.model.keyed_heap import KeyedHeap
@@ -359,8 +359,8 @@ MODEL: Final = (
     Kept(NodeRefusal, "reason times of_start least_ns until_ns node changes"),
     Kept(
         Allocation,
-        "application arrival bound_ns created_ns extras key missed node place refused reservation"
-        " scale_up shape spec standing triggered version where",
+        "application arrival bound_ns created_ns extras failures key missed node place refused"
+        " reservation scale_up shape spec standing triggered version where",
     ),
     Kept(
         Reservation,
@@ -382,7 +382,7 @@ MODEL: Final = (
     ),
     Kept(
         Application,
-        "_group_numbers _priorities accounts allocating allocations application_id asks asks_in_turn"
+        "_equals _group_numbers _lower accounts allocating allocations application_id asks asks_in_turn"
         " backoff_room backoff_until_ns entered groups held_at held_count held_groups leaves_whole"
         " limit_group members missing offered_by order peak pending placeholder placeholder_count"
         " placeholder_deadline_ns preempted_count priority queue rank real recorded_held_by_queue"
@@ -401,7 +401,6 @@ MODEL: Final = (
     ),
     Kept(Claims, "_owners _parts by_age held leaving needed reservations unowned victims"),
     Kept(Failure, "message times last_ns"),
-    Kept(FailureLog, "_entries"),
     Kept(GroupOrder, "_entries groups"),
     Kept(WaitingRoom, "_key_of at_once awake branches chances groups last_chance_ns shape"),
     Kept(Branch, "counts groups order ranks"),
@@ -442,7 +441,7 @@ MODEL: Final = (
     Kept(
         Shape,
         "devices has_holder no_room others pairs resources",
-        derived={"_written": _no_text, "size": estimate_size},
+        derived={"_lack": _no_text, "_written": _no_text, "size": estimate_size},
     ),
     Kept(
         ResourceTypes,
@@ -465,7 +464,7 @@ PARTITIONS: Final = (
         " held_count refused reserved_ready reserving gangs fair_terms_stale timers attempts_due"
         " _number guarantee notices changes rules moved touched stuck ignored unreported enforcement"
         " governor pace nodes_removed law_checks law_violations preemption_attempts search_cost"
-        " preemptions progress",
+        " preemptions progress nothing_held",
         defaults={"progress": (), "touched": {}},
         derived={
             "placement_rules": _compile_rules,

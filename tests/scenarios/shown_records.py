@@ -197,8 +197,7 @@ def _refusal_of_gang(request: Allocation) -> str:
 
 def _failures(request: Allocation) -> str:
     """Why it was not placed, each with how often."""
-    noted = request.failures.recent_first() if request.failures is not None else ()
-    return ", ".join(f"{entry.message} x{entry.times}" for entry in noted) or "-"
+    return ", ".join(f"{entry.message} x{entry.times}" for entry in reversed(request.failures)) or "-"
 
 
 def _waiting_room(state: PartitionState, request: Allocation) -> str:

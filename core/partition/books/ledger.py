@@ -104,6 +104,8 @@ def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
     if ask.shape.devices is not None:
         device_books.take_devices(state, ask, node, ask.shape.devices)
     state.node_order.refresh_node(node)
+    if ask.application.real is ask.application.peak:
+        ask.application.own_amounts()
     if not ask.spec.placeholder:
         book_amounts(ask.application.real, ask.shape.pairs)
     _use_instead_of_waiting(ask)
@@ -225,6 +227,8 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
         application.allocations[key] = allocation
     else:
         application.allocations = {key: allocation}
+        if application.real is application.peak:
+            application.own_amounts()
     if allocation.spec.task_group:
         application.members_in(allocation.spec.task_group).count_members(1)
     if allocation.spec.placeholder:

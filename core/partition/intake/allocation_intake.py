@@ -322,6 +322,8 @@ def _note_unchecked(state: PartitionState, request: Allocation, now_ns: int) -> 
 def _record_request(
     state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, created_ns: int
 ) -> Allocation:
+    if spec.resources is not shape.resources:
+        spec = spec._replace(resources=shape.resources)  # Equal demands keep one set of amounts, whoever read them.
     request = Allocation(spec, application, shape, created_ns, state.next_number())
     if spec.dependent:
         request.dependent = True

@@ -57,7 +57,7 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
         _reject_application(state, spec, refused, now_ns)
         return
     leaf = dynamic_queues.enter_leaf(state, placed, prospect)
-    application = Application(spec, leaf, applicant.user, now_ns, len(state.types.names))
+    application = Application(spec, leaf, applicant.user, now_ns, state.nothing_held)
     if spec.gang_style or spec.placeholder_ask is not None:
         bind_members(state, application)
     leaf.applications[spec.application_id] = application

@@ -19,7 +19,6 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.waiting_rooms import is_asleep
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.failing import describe_lack_of_room
 from kornel.core.partition.waiting.places import refused_asks
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.queue_order import queue_key
@@ -97,7 +96,7 @@ def _look_at(state: PartitionState, application: Application, path: list[Headroo
         ask.scale_up = True
         if ask.group is not None:
             ask.group.scale_ups += 1
-        reason = describe_lack_of_room(ask)
+        reason = ask.shape.write_lack()
         state.effects.append(SchedulingFailed(application.application_id, ask.spec.key, reason))
         for headroom in path:
             for t, amount in ask.shape.pairs:

@@ -12,7 +12,7 @@ from typing import Final
 from kornel.core.domain.ask_places import WaitsFor
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation, AskGroup
-from kornel.core.model.failures import Failure, FailureLog
+from kornel.core.model.failures import Failures, add_failure
 from kornel.core.model.waiting_rooms import WaitingRoom
 
 _BY_LIMIT: Final[Mapping[Unschedulable, str]] = MappingProxyType(
@@ -55,9 +55,7 @@ _NS_PER_S: Final = 10**9
 
 def note_failure(ask: Allocation, message: str, now_ns: int, times: int = 1) -> None:
     """Notes that *ask* was not placed because of *message*, so many *times*."""
-    if ask.failures is None:
-        ask.failures = FailureLog()
-    ask.failures.note_failure(message, now_ns, times)
+    ask.failures = add_failure(ask.failures, message, now_ns, times)
 
 
 def note_chances(group: AskGroup, room: WaitingRoom) -> None:
@@ -68,34 +66,27 @@ def note_chances(group: AskGroup, room: WaitingRoom) -> None:
         note_failure(group.first_ask(), _describe_lack(group), room.last_chance_ns, times)
 
 
-def failures_of(ask: Allocation) -> tuple[Failure, ...]:
+def failures_of(ask: Allocation) -> Failures:
     """Returns the reasons why *ask* was not placed, the most recent first, with the chances that others took."""
-    log, group = ask.failures, ask.group
+    found, group = ask.failures, ask.group
     room = None if group is None else group.parked_at
     if group is not None and isinstance(room, WaitingRoom) and room.chances_of(group) and group.first_ask() is ask:
-        log = FailureLog() if log is None else log.copy()
-        log.note_failure(_describe_lack(group), room.last_chance_ns, room.chances_of(group))
-    return () if log is None else log.recent_first()
+        found = add_failure(found, _describe_lack(group), room.last_chance_ns, room.chances_of(group))
+    return found[::-1]
 
 
 def _describe_lack(group: AskGroup) -> str:
     """Returns the sentence for what *group* waits for in a room where it takes its turn."""
     if group.waits_for is WaitsFor.ROOM:
-        return describe_lack_of_room(group.first_ask())
+        return group.shape.write_lack()
     by_user = group.waits_for is WaitsFor.USER_LIMIT
     return _BY_LIMIT[Unschedulable.USER_QUOTA if by_user else Unschedulable.QUEUE_QUOTA]
-
-
-def describe_lack_of_room(ask: Allocation) -> str:
-    """Returns the sentence for an ask that is larger than what is free on every node."""
-    devices = "" if ask.shape.devices is None else f" with {ask.shape.devices.describe_request()}"
-    return f"No node has enough room for {ask.shape.write_amounts()}{devices}"
 
 
 def note_unplaced(ask: Allocation, reason: Unschedulable, now_ns: int) -> None:
     """Notes that the cycle found no place for *ask*. A refusal of the shim is noted in its own words."""
     if reason is Unschedulable.NO_FITTING_NODE:
-        note_failure(ask, describe_lack_of_room(ask), now_ns)
+        note_failure(ask, ask.shape.write_lack(), now_ns)
     elif reason is Unschedulable.NO_FITTING_DOMAIN and ask.spec.topology is not None:
         wanted, amounts = ask.spec.topology.describe_request(), ask.shape.write_amounts()
         note_failure(ask, f"No domain has enough room for its group ({wanted}), {amounts} each", now_ns)

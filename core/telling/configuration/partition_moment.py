@@ -121,11 +121,10 @@ def restore_partition(moment: PartitionMoment, config: PartitionConfig) -> Parti
         _restore_queue(row, queue)
     for path, start_ns in moment.armed.items():
         state.enforcement.armed[state.queues[path]] = start_ns
-    width = len(state.types.names)
     for spec, path, user in moment.subjects:
         # They are only known to the queue, which uses them to tell whether it is empty.
         queue = state.queues[path]
-        queue.applications[spec.application_id] = Application(spec, queue, user, 0, width)
+        queue.applications[spec.application_id] = Application(spec, queue, user, 0, state.nothing_held)
     restore_tasks(state, moment.watched)
     restore_remainders(state, moment.rests, moment.at_ns)
     return state

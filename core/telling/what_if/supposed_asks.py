@@ -42,7 +42,7 @@ def find_applicant(state: PartitionState, question: SupposeAsk, now_ns: int) -> 
     width = len(state.types.names)
     style = HARD if question.gang else ""
     spec = ApplicationSpec(NAME, leaf.path, state.name, question.user, question.groups, gang_style=style)
-    application = Application(spec, leaf, question.user or "nobody", now_ns, width)
+    application = Application(spec, leaf, question.user or "nobody", now_ns, state.nothing_held)
     application.limit_group = choose_group(leaf, groups_of(spec))
     application.accounts = tuple(
         queue.accounts.get((kind, name)) or Account(kind, name, queue, limit, width)

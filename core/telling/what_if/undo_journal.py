@@ -22,7 +22,6 @@ from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.claim_clocks import ClaimClock
 from kornel.core.model.claims import Claims
 from kornel.core.model.devices import Device, NodeDevices
-from kornel.core.model.failures import FailureLog
 from kornel.core.model.group_order import GroupOrder
 from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.node_order import NodeGroup, NodeOrder
@@ -36,7 +35,7 @@ from kornel.core.preemption.registry import KINDS
 
 PARTS: Final = frozenset(
     {
-        Branch, Callbacks, ClaimClock, Claims, Device, FailureLog, GangHold, GangRecord, GangRoom, GovernorBooks,
+        Branch, Callbacks, ClaimClock, Claims, Device, GangHold, GangRecord, GangRoom, GovernorBooks,
         GroupMembers, GroupOrder, KeyedHeap, LimitClaim, NodeDevices, NodeGroup, NodeOrder, Pace, PaceOfKind,
         ReservingRecord, TaskGroup, Totals, Vetting, WaitingRoom, Window,
         *(record for kind in KINDS for record in kind.records),

@@ -22,7 +22,7 @@ class Asks:
     def __init__(self) -> None:
         leaf = Queue("a", None, leaf=True, properties=QueueProperties(), width=1, order_key=id)
         self.shape = Shape(Resources({"vcore": 1}), ((0, 1),))
-        self._application = Application(ApplicationSpec("app", "a", "p"), leaf, "user", 0, 1)
+        self._application = Application(ApplicationSpec("app", "a", "p"), leaf, "user", 0, [0])
         self._arrivals = 0
         self.group = AskGroup(self._application, self.shape, "", 1)
 

@@ -28,7 +28,7 @@ OPERATIONS = st.lists(
 
 def application() -> Application:
     queue = Queue("a", None, leaf=True, properties=QueueProperties(), width=0, order_key=application_key)
-    return Application(ApplicationSpec("app", "root.a", "default"), queue, "user", 0, 0)
+    return Application(ApplicationSpec("app", "root.a", "default"), queue, "user", 0, [])
 
 
 def ask(owner: Application, arrival: int, *, priority: int = 0, created_ns: int = 0) -> Allocation:

@@ -49,7 +49,7 @@ def application(asks: int) -> tuple[Application, Counted]:
     found: Application = state.applications["A"]
     for priority in range(asks):
         found.update_lent(NOTHING_WAITS, priority)
-    found._priorities = counted = Counted(found._priorities)
+    found._lower = counted = Counted(found._lower)
     return found, counted
 
 

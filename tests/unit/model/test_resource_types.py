@@ -152,7 +152,7 @@ def test_demands_take_no_more_than_their_estimated_size(count: int, length: int,
     def make_demand(first: int) -> None:
         names = [f"{number}-".ljust(length, letter) for number in range(count)]
         amounts = {name: 2**40 + first + number for number, name in enumerate(names)}
-        types.shape_of(Resources(amounts)).write_amounts()
+        types.shape_of(Resources(amounts)).write_lack()
 
     make_demand(0)
     before = types.made_bytes

@@ -20,7 +20,8 @@ def leaf(properties: QueueProperties, guaranteed: dict[int, int] | None = None) 
 def application(
     name: str, queue: Queue, *, real: tuple[int, int] = (0, 0), priority: int = 0, submitted: int = 0
 ) -> Application:
-    made = Application(ApplicationSpec(name, queue.path, "[rm]default"), queue, "user", submitted, 2)
+    made = Application(ApplicationSpec(name, queue.path, "[rm]default"), queue, "user", submitted, [0, 0])
+    made.own_amounts()
     made.real[:] = real
     made.priority = priority
     return made

@@ -95,7 +95,7 @@ class World:
         found = queue.applications.get(application_id)
         if found is None:
             spec = ApplicationSpec(application_id, queue.path, self.name)
-            found = Application(spec, queue, "user", 0, len(self.types.names))
+            found = Application(spec, queue, "user", 0, [0] * len(self.types.names))
             queue.applications[application_id] = found
         return found
 
