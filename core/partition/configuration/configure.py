@@ -32,7 +32,13 @@ from kornel.core.partition.history.queue_events import QueueSettings, settings_o
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
 from kornel.core.partition.waiting.gathering import bind_members
-from kornel.core.partition.waiting.rooms import activate_group, filter_newcomers, look_again, renew_order
+from kornel.core.partition.waiting.rooms import (
+    SORTED_AT_ONCE,
+    activate_group,
+    filter_newcomers,
+    look_again,
+    renew_order,
+)
 from kornel.core.partition.waiting.waking import take_review_steps, wake_for_domains, wake_for_queue
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import compile_rules
@@ -283,6 +289,12 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
         if refreshed.isdisjoint(queue.lineage()):
             refreshed.add(queue)
             yield from take_fair_terms_steps(queue)
+    if touched:
+        state.in_line.mark_all()  # The priorities that asks lend may have changed.
+    for _ in range(0, len(state.in_line.marked), SORTED_AT_ONCE):
+        if state.reserving.line is None:
+            state.in_line.sort_marked(SORTED_AT_ONCE)
+        yield
     for queue in touched:
         renew_order(queue)
         queue.refresh_priorities()

@@ -88,16 +88,18 @@ def _keeps_back(state: PartitionState, claim: Reservation) -> bool:
         return True
     if state.reserving.more_may_be_saved(len(state.nodes)):
         return False
-    firsts = {group.shape: group.first_ask() for group in reversed(waiting)}
-    return any(can_save(node, ask, saved_on(node)) for ask in firsts.values() for node in state.node_order)
+    return any(can_save(node, group.first_ask(), saved_on(node)) for group in waiting for node in state.node_order)
 
 
 def _waiting_groups(state: PartitionState) -> list[AskGroup]:
-    return [waiter for waiters in state.no_room.values() for waiter in waiters if isinstance(waiter, AskGroup)]
+    """Returns one group of each shape that waits for room on a node."""
+    found = (next((w for w in room if isinstance(w, AskGroup)), None) for room in state.no_room.values())
+    return [group for group in found if group is not None]
 
 
 def _shuts_out(node: Node, waiting: Sequence[AskGroup]) -> bool:
-    """Tells whether one of those *waiting* could be placed on *node* if nothing were saved there."""
+    """Tells whether one of those *waiting*, of each shape one, could be placed on *node* if nothing were saved
+    there."""
     claims = node.claims
     assert claims is not None, "the node has a claim"
     room = claims.open_room(node.free, [other for other in claims.reservations.values() if other.comes_last])

@@ -12,9 +12,10 @@ percentage of nodes is reserved by age at any time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 from kornel.core.domain.ask_places import WaitsFor
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
@@ -32,7 +33,7 @@ from kornel.core.partition.waiting import inquiries, pausing
 from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.rooms import activate_group, look_again
 from kornel.core.policies.application_order import application_key
-from kornel.core.policies.claim_order import comes_before, importance_of, line_key, waits_since
+from kornel.core.policies.claim_order import comes_before, importance_of, waits_since
 from kornel.core.policies.queue_order import queue_key
 
 PAUSE_NS: Final = 100 * 10**6
@@ -41,7 +42,7 @@ PAUSE_PER_GROUP_NS: Final = 100_000
 NODES_PER_UNIT: Final = 20
 """The number of nodes looked at that count as one decision in the budget of a slice."""
 GROUPS_PER_UNIT: Final = 3
-"""The same for the groups of waiting asks that a round sorts when it begins."""
+"""The same for the gangs that a round sorts when it begins."""
 
 
 def wait_for_age(state: PartitionState, group: AskGroup, now_ns: int) -> None:
@@ -53,7 +54,8 @@ def wait_for_age(state: PartitionState, group: AskGroup, now_ns: int) -> None:
 def is_due(state: PartitionState, now_ns: int) -> bool:
     """Tells whether a round is under way or should begin."""
     round_ = state.reserving
-    return bool(round_.left) or (round_.due_ns is not None and round_.due_ns <= now_ns)
+    under_way = round_.line is not None or round_.left
+    return bool(under_way) or (round_.due_ns is not None and round_.due_ns <= now_ns)
 
 
 def advance_round(state: PartitionState, now_ns: int) -> int:
@@ -63,30 +65,70 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
     of asks does not matter.
     """
     round_ = state.reserving
-    if not round_.left:
-        round_.due_ns = None
-        if state.reserving.delay_ns is not None:
-            _try_saver_again(state)
-            round_.left.extend(_waiting_groups(state))
-        round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(round_.left))
-        return 1 + len(round_.left) // GROUPS_PER_UNIT
-    if not round_.more_may_be_saved(len(state.nodes)):
-        while round_.left and not round_.left[0].is_unit:
-            round_.left.popleft()
-    if not len(state.node_order) or not round_.left:
+    if round_.line is None and not round_.left:
+        return _begin_round(state, now_ns)
+    group = _group_in_turn(state)
+    if group is None or not len(state.node_order):
         round_.left.clear()
+        round_.line = None
         round_.candidates.clear()
         return 1
     sorted_before = len(round_.candidates)
-    if round_.left[0].is_unit:
+    if group.is_unit:
         return _save_for_gang(state, round_.left.popleft(), now_ns)
-    if not _reserve_for_one(state, round_.left[0], now_ns):
+    if not _reserve_for_one(state, group, now_ns):
         round_.left.popleft()
     # Most of the cost is sorting all nodes for a shape that is new in this round, so the slice is charged for it.
-    cost = 1 + (len(round_.candidates) - sorted_before) * (len(state.node_order) // NODES_PER_UNIT)
-    if not round_.left:
-        round_.candidates.clear()
-    return cost
+    return 1 + (len(round_.candidates) - sorted_before) * (len(state.node_order) // NODES_PER_UNIT)
+
+
+def _begin_round(state: PartitionState, now_ns: int) -> int:
+    round_, line, waiting = state.reserving, state.in_line, 0
+    units: list[tuple[tuple[object, ...], GangUnit]] = []
+    round_.due_ns = None
+    if round_.delay_ns is not None:
+        _try_saver_again(state)
+        units = _waiting_gangs(state)
+        waiting = len(units)
+        if round_.more_may_be_saved(len(state.nodes)):
+            # How many have to be sorted still differs in an engine that was restored, so it does not count in the cost.
+            line.sort_marked()
+            waiting += len(line)
+            round_.line = _line_up(state, units, line.walk())
+        else:
+            round_.line = _line_up(state, units, ())
+    round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * waiting)
+    return 1 + len(units) // GROUPS_PER_UNIT
+
+
+def _line_up(
+    state: PartitionState,
+    units: Sequence[tuple[tuple[object, ...], GangUnit]],
+    walk: Iterable[tuple[Any, AskGroup]],
+) -> Iterator[AskGroup]:
+    """Yields the gangs of *units* and the groups of *walk*, which no node has room for, in the line in which room is
+    saved: the more important first, of equals the one that has waited longest. Groups are left out once no more may be
+    saved."""
+    left = deque(units)
+    for key, group in walk:
+        while left and left[0][0] < key:
+            yield left.popleft()[1]
+        if not state.reserving.more_may_be_saved(len(state.nodes)):
+            break
+        yield group
+    for _, unit in left:
+        yield unit
+
+
+def _group_in_turn(state: PartitionState) -> AskGroup | None:
+    """Returns the group that the round under way looks at now; ``None``: there is none left."""
+    left, line = state.reserving.left, state.reserving.line
+    if not state.reserving.more_may_be_saved(len(state.nodes)):
+        while left and not left[0].is_unit:
+            left.popleft()
+    if not left and line is not None:
+        left.extend(islice(line, 1))
+    return left[0] if left else None
 
 
 def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
@@ -205,20 +247,16 @@ def _in_order(group: AskGroup) -> Iterator[Allocation]:
     yield from group.asks()[1:]
 
 
-def _waiting_groups(state: PartitionState) -> list[AskGroup]:
-    """Returns the groups that no node has room for, in the line in which room is saved: the more important first, of
-    equals the one that has waited longest."""
-    found: list[tuple[tuple[object, ...], AskGroup]] = []
-    if state.reserving.more_may_be_saved(len(state.nodes)):
-        groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
-        found = [(line_key(group.first_ask()), group) for group in groups]
+def _waiting_gangs(state: PartitionState) -> list[tuple[tuple[object, ...], GangUnit]]:
+    """Returns the gangs that have not enough room, in line, each with its place there."""
+    found: list[tuple[tuple[object, ...], GangUnit]] = []
     for room in state.gangs.rooms.values():
         for unit in [waiter for waiter in room.waiters if isinstance(waiter, GangUnit)]:
             members = minimum_members(unit)
             if members:
-                found.append(((importance_of(members[-1]), _came_ns(members), members[0].order), unit))
+                found.append(((importance_of(members[-1]), _came_ns(members), *members[0].order), unit))
     found.sort(key=lambda entry: entry[0])
-    return [group for _, group in found]
+    return found
 
 
 def _came_ns(members: Sequence[Allocation]) -> int:

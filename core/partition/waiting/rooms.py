@@ -42,6 +42,9 @@ from kornel.core.policies.queue_order import queue_turn_key
 Gate = Queue | Account
 """A queue, user or group that may limit how many applications run or hold something."""
 
+SORTED_AT_ONCE: Final = 100
+"""The number of groups that have come into the line in which room is saved, or changed their places there, that are
+sorted together, so that a round need not sort all of them when it begins."""
 UNSERVED: Final = frozenset(
     {AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED}
 )
@@ -210,6 +213,10 @@ def offer_slot(gate: Gate, leaf: Queue) -> None:
 def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, shape: Shape) -> None:
     """Parks *waiter* until a node that can hold *shape* gains room."""
     _park_waiter(waiter, find_no_room(state, shape), WaitsFor.ROOM)
+    if isinstance(waiter, AskGroup):
+        state.in_line.add(waiter)
+        if len(state.in_line.marked) >= SORTED_AT_ONCE and state.reserving.line is None:
+            state.in_line.sort_marked(SORTED_AT_ONCE)
     if not shape.has_holder and isinstance(waiter, AskGroup) and not _some_node_holds(state, shape):
         lend_nothing(waiter)
 
@@ -324,8 +331,10 @@ def leave_room(waiter: AskGroup | Reservation) -> Room | WaitingRoom | None:
     room = waiter.parked_at
     if room is not None:
         if isinstance(room, WaitingRoom):
-            if isinstance(waiter, AskGroup) and waiter.size:
-                failing.note_chances(waiter, room)
+            if isinstance(waiter, AskGroup):
+                line_of(waiter).discard(waiter)
+                if waiter.size:
+                    failing.note_chances(waiter, room)
             room.discard(waiter)
         else:
             room.pop(waiter, None)
@@ -333,6 +342,13 @@ def leave_room(waiter: AskGroup | Reservation) -> Room | WaitingRoom | None:
         if isinstance(waiter, AskGroup):
             waiter.waits_for = None
     return room
+
+
+def line_of(group: AskGroup) -> KeyedHeap[AskGroup]:
+    """Returns the line in which room is saved, where *group* stands while no node has room for it."""
+    line = group.application.queue.lineage()[-1].in_line
+    assert line is not None, "it is kept at the root"
+    return line
 
 
 def lend_priority(group: AskGroup) -> None:
