@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
+
+SORTED_AT_ONCE: Final = 100
+"""The number of members whose keys :meth:`KeyedHeap.sort_many` computes together."""
 
 
 class KeyedHeap(Generic[T]):
@@ -90,7 +93,7 @@ class KeyedHeap(Generic[T]):
             # There is nothing to compare with; marks stay until there is.
             return next(iter(keys), None)
         if self.marked:
-            self._sort(self.marked)
+            self._sort_in(self.marked)
             self.marked.clear()
             entries = self._entries
         while entries:
@@ -101,14 +104,20 @@ class KeyedHeap(Generic[T]):
             heappop(entries)
         return None
 
+    def sort_many(self) -> None:
+        """Compute the keys of some marked members if they are many. Code that adds very many calls this after each of
+        them, so that they are not all left to the next search."""
+        if len(self.marked) >= SORTED_AT_ONCE:
+            self.sort_marked(SORTED_AT_ONCE)
+
     def sort_marked(self, most: int | None = None) -> None:
         """Compute the keys of the marked members now, or of *most* of them."""
         found = list(islice(self.marked, most))
-        self._sort(found)
+        self._sort_in(found)
         for member in found:
             del self.marked[member]
 
-    def walk(self) -> Iterator[tuple[Any, T]]:
+    def walk_members(self) -> Iterator[tuple[Any, T]]:
         """Yields the members with their keys, the smallest first, as they were sorted when it began: without those that
         were marked then or have left since. Nobody may be sorted until it ends, and each costs as much as the first."""
         entries, keys = self._entries, self.members
@@ -124,7 +133,7 @@ class KeyedHeap(Generic[T]):
             if keys.get(member) is key:
                 yield key, member
 
-    def _sort(self, members: Iterable[T]) -> None:
+    def _sort_in(self, members: Iterable[T]) -> None:
         keys, entries, key_of, pushes = self.members, self._entries, self._key_of, self._pushes
         for member in members:
             key = key_of(member)

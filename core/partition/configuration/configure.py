@@ -20,6 +20,7 @@ from kornel.core.domain.settings import GangScheduling
 from kornel.core.domain.topology import TopologyLevel
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.domains import Topology
+from kornel.core.model.keyed_heap import SORTED_AT_ONCE
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.shapes import TooManyTypes
 from kornel.core.model.users import NO_LIMITS, Account
@@ -32,13 +33,7 @@ from kornel.core.partition.history.queue_events import QueueSettings, settings_o
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
 from kornel.core.partition.waiting.gathering import bind_members
-from kornel.core.partition.waiting.rooms import (
-    SORTED_AT_ONCE,
-    activate_group,
-    filter_newcomers,
-    look_again,
-    renew_order,
-)
+from kornel.core.partition.waiting.rooms import activate_group, filter_newcomers, look_again, renew_order
 from kornel.core.partition.waiting.waking import take_review_steps, wake_for_domains, wake_for_queue
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import compile_rules
@@ -293,7 +288,7 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
         state.in_line.mark_all()  # The priorities that asks lend may have changed.
     for _ in range(0, len(state.in_line.marked), SORTED_AT_ONCE):
         if state.reserving.line is None:
-            state.in_line.sort_marked(SORTED_AT_ONCE)
+            state.in_line.sort_many()
         yield
     for queue in touched:
         renew_order(queue)

@@ -94,7 +94,7 @@ def _begin_round(state: PartitionState, now_ns: int) -> int:
             # How many have to be sorted still differs in an engine that was restored, so it does not count in the cost.
             line.sort_marked()
             waiting += len(line)
-            round_.line = _line_up(state, units, line.walk())
+            round_.line = _line_up(state, units, line.walk_members())
         else:
             round_.line = _line_up(state, units, ())
     round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * waiting)

@@ -42,9 +42,6 @@ from kornel.core.policies.queue_order import queue_turn_key
 Gate = Queue | Account
 """A queue, user or group that may limit how many applications run or hold something."""
 
-SORTED_AT_ONCE: Final = 100
-"""The number of groups that have come into the line in which room is saved, or changed their places there, that are
-sorted together, so that a round need not sort all of them when it begins."""
 UNSERVED: Final = frozenset(
     {AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED}
 )
@@ -215,8 +212,8 @@ def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, sha
     _park_waiter(waiter, find_no_room(state, shape), WaitsFor.ROOM)
     if isinstance(waiter, AskGroup):
         state.in_line.add(waiter)
-        if len(state.in_line.marked) >= SORTED_AT_ONCE and state.reserving.line is None:
-            state.in_line.sort_marked(SORTED_AT_ONCE)
+        if state.reserving.line is None:
+            state.in_line.sort_many()
     if not shape.has_holder and isinstance(waiter, AskGroup) and not _some_node_holds(state, shape):
         lend_nothing(waiter)
 

@@ -67,7 +67,7 @@ def test_a_walk_meets_all_in_order(history: list[tuple[str, int, int]], meanwhil
     found = []
     left: set[int] = set()
     steps = iter(meanwhile)
-    for (number, _), member in heap.walk():
+    for (number, _), member in heap.walk_members():
         found.append((number, member))
         for step in islice(steps, 3):
             play(*step)

@@ -17,11 +17,11 @@ from kornel.core.domain.commands import (
     UpdateNodes,
 )
 from kornel.core.domain.resources import Resources
+from kornel.core.model.keyed_heap import SORTED_AT_ONCE
 from kornel.core.model.nodes import Node
 from kornel.core.partition.engine import Engine
 from kornel.core.partition.scheduling import missing_shares
 from kornel.core.partition.scheduling.missing_shares import MissingShares, missing_share
-from kornel.core.partition.waiting.rooms import SORTED_AT_ONCE
 
 AMOUNTS = st.tuples(st.integers(1, 12), st.integers(1, 12))
 
