@@ -7,11 +7,15 @@ really changed since the last one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Any, Generic, TypeVar
+from itertools import islice
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
+
+SORTED_AT_ONCE: Final = 100
+"""The number of members whose keys :meth:`KeyedHeap.sort_many` computes together."""
 
 
 class KeyedHeap(Generic[T]):
@@ -89,30 +93,62 @@ class KeyedHeap(Generic[T]):
             # There is nothing to compare with; marks stay until there is.
             return next(iter(keys), None)
         if self.marked:
-            key_of = self._key_of
-            pushes = self._pushes
-            for member in self.marked:
-                key = key_of(member)
-                if keys[member] != key:
-                    keys[member] = key
-                    pushes += 1
-                    if entries and entries[0][-2] is member:
-                        # Usually the first member has changed, because it was served.
-                        heapreplace(entries, (*key, pushes, member, key))
-                    else:
-                        heappush(entries, (*key, pushes, member, key))
-            self._pushes = pushes
+            self._sort_in(self.marked)
             self.marked.clear()
-            if len(entries) > 64 and len(entries) > 4 * len(keys):
-                self._entries = entries = [(*key, at, m, key) for at, (m, key) in enumerate(keys.items()) if key]
-                heapify(entries)
+            entries = self._entries
         while entries:
             entry = entries[0]
-            member = entry[-2]
+            member: T = entry[-2]
             if keys.get(member) is entry[-1]:
                 return member
             heappop(entries)
         return None
+
+    def sort_many(self) -> None:
+        """Compute the keys of some marked members if they are many. Code that adds very many calls this after each of
+        them, so that they are not all left to the next search."""
+        if len(self.marked) >= SORTED_AT_ONCE:
+            self.sort_marked(SORTED_AT_ONCE)
+
+    def sort_marked(self, most: int | None = None) -> None:
+        """Compute the keys of the marked members now, or of *most* of them."""
+        found = list(islice(self.marked, most))
+        self._sort_in(found)
+        for member in found:
+            del self.marked[member]
+
+    def walk_members(self) -> Iterator[tuple[Any, T]]:
+        """Yields the members with their keys, the smallest first, as they were sorted when it began: without those that
+        were marked then or have left since. Nobody may be sorted until it ends, and each costs as much as the first."""
+        entries, keys = self._entries, self.members
+        while entries and keys.get(entries[0][-2]) is not entries[0][-1]:
+            heappop(entries)
+        # Of the heap, these entries come next, each with its place: an entry comes before those at 2n + 1 and 2n + 2.
+        ahead = [(entries[0], 0)] if entries else []
+        while ahead:
+            entry, at = heappop(ahead)
+            for below in range(2 * at + 1, min(2 * at + 3, len(entries))):
+                heappush(ahead, (entries[below], below))
+            member, key = entry[-2:]
+            if keys.get(member) is key:
+                yield key, member
+
+    def _sort_in(self, members: Iterable[T]) -> None:
+        keys, entries, key_of, pushes = self.members, self._entries, self._key_of, self._pushes
+        for member in members:
+            key = key_of(member)
+            if keys[member] != key:
+                keys[member] = key
+                pushes += 1
+                if entries and entries[0][-2] is member:
+                    # Usually the first member has changed, because it was served.
+                    heapreplace(entries, (*key, pushes, member, key))
+                else:
+                    heappush(entries, (*key, pushes, member, key))
+        self._pushes = pushes
+        if len(entries) > 64 and len(entries) > 4 * len(keys):
+            self._entries = entries = [(*key, at, m, key) for at, (m, key) in enumerate(keys.items()) if key]
+            heapify(entries)
 
     def first_entry(self) -> tuple[tuple[Any, ...], T] | None:
         """Returns the smallest key with its member, or ``None`` when empty."""

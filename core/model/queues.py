@@ -15,7 +15,7 @@ from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
 from kornel.core.model.users import NO_LIMITS, Account, AccountKind, QueueLimits
 
 if TYPE_CHECKING:
-    from kornel.core.model.allocations import Allocation, LimitClaim
+    from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim
     from kornel.core.model.applications import Application
     from kornel.core.model.waiting_rooms import WaitingRoom
 
@@ -54,10 +54,10 @@ class Queue:
     __slots__ = (
         "_guaranteed_below", "_lineage", "_priorities", "_ranks", "accounts", "admin_acl", "allocating", "applications",
         "ceilings", "children", "claimants", "claimed", "claims", "counted", "depth", "draining", "dynamic_terms",
-        "fair_max", "fair_terms", "guaranteed", "held_back", "leaf", "limits", "managed", "max", "max_applications",
-        "name", "newcomers", "order", "parent", "parked", "path", "pending", "preempted_count", "preempted_total",
-        "preempting", "priority", "properties", "rank", "rooms", "running", "saved", "saving", "siblings", "submit_acl",
-        "used", "waiting", "with_due",
+        "fair_max", "fair_terms", "guaranteed", "held_back", "in_line", "leaf", "limits", "managed", "max",
+        "max_applications", "name", "newcomers", "order", "parent", "parked", "path", "pending", "preempted_count",
+        "preempted_total", "preempting", "priority", "properties", "rank", "rooms", "running", "saved", "saving",
+        "siblings", "submit_acl", "used", "waiting", "with_due",
     )  # fmt: skip
 
     def __init__(
@@ -145,6 +145,8 @@ class Queue:
         self.with_due: dict[Application, None] = {}
         """At the root, all applications of which an attempt to preempt may be due, and perhaps others. A round looks at
         no others, because nearly all applications of a large cluster have none."""
+        self.in_line: KeyedHeap[AskGroup] | None = None
+        """At the root, the groups that no node has room for, in the line in which room is saved."""
         self._priorities: dict[int, int] = {}
         self._ranks: dict[float, int] = {}
         self._lineage: tuple[Queue, ...] = (self, *(parent.lineage() if parent is not None else ()))
@@ -178,8 +180,9 @@ class Queue:
             account.saving = None
         self.accounts.clear()
         self.order.clear()
-        if self.newcomers is not None:
-            self.newcomers.clear()
+        for order in (self.newcomers, self.in_line):
+            if order is not None:
+                order.clear()
 
     def admits(self, pairs: Pairs) -> bool:
         """Tells whether *pairs* fit under this queue's own max, without regard to its ancestors."""

@@ -59,6 +59,7 @@ class Branch:
         else:
             self.ranks[member] = rank
             self.order.add(member)
+            self.order.sort_many()
         exchange_priority(self.counts, before, rank)
         return True
 

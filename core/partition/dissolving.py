@@ -30,6 +30,7 @@ def take_apart(state: PartitionState) -> Iterator[None]:
     state.awake.clear()
     state.touched.clear()
     state.no_room.clear()
+    state.in_line.clear()
     while state.requests:
         _release_request(state.requests.popitem()[1])
         yield

@@ -11,7 +11,7 @@ from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.effects import Effect, PreemptionDecided
 from kornel.core.domain.reasons import Ignored
 from kornel.core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProperties, SortPolicy
-from kornel.core.model.allocations import SEPARATOR, Allocation, Reservation, Room
+from kornel.core.model.allocations import SEPARATOR, Allocation, AskGroup, Reservation, Room
 from kornel.core.model.applications import Application
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.domains import Topology
@@ -30,6 +30,7 @@ from kornel.core.partition.history.past import Past
 from kornel.core.partition.history.recent_victims import RecentVictims
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.policies.application_order import application_turn_key, newcomer_key
+from kornel.core.policies.claim_order import place_in_line
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
 from kornel.core.policies.queue_order import queue_turn_key
@@ -195,6 +196,13 @@ class PartitionState:
         self.preemptions = 0
 
     @property
+    def in_line(self) -> KeyedHeap[AskGroup]:
+        """The groups that no node has room for, in the line in which room is saved."""
+        line = self.root.in_line
+        assert line is not None, "it is kept at the root"
+        return line
+
+    @property
     def guarantee_mode(self) -> GuaranteeMode:
         """Says whether preemption ends when a queue reaches its guarantee, or strictly below it."""
         return self.preemption.guarantee_mode
@@ -282,15 +290,18 @@ class PartitionState:
             queue.newcomers = KeyedHeap(newcomer_key)
         if parent is not None:
             parent.children[name] = queue
+        else:
+            queue.in_line = KeyedHeap(place_in_line)
         self.queues[queue.path] = queue
         return queue
 
     def follow_types(self) -> None:
-        """Makes the amounts here grow with the resource types, and nodes note here that they change, after all of it
-        was read from a snapshot."""
+        """Makes the amounts here grow with the resource types, nodes note here that they change, and those in line
+        stand in order, after all of it was read from a snapshot."""
         self.types.be_followed(self._widen_amounts, self._is_wanted)
         for node in self.nodes.values():
             node.touched = self.touched
+        self.in_line.sort_marked()
 
     def _is_wanted(self, t: int) -> bool:
         """Tells whether an ask or an allocation names type *t*. The totals of the root show that, because pending and

@@ -8,12 +8,13 @@ somebody who is no more important.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.priorities import exposed_priority
 from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
-from kornel.core.model.allocations import Allocation, LimitClaim, Reservation
+from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account
@@ -69,6 +70,18 @@ def waits_since(ask: Allocation) -> int:
 def line_key(ask: Allocation) -> tuple[object, ...]:
     """Returns the sort key of *ask* in the line in which room is saved."""
     return (importance_of(ask), waits_since(ask), ask.order)
+
+
+def place_in_line(group: AskGroup) -> tuple[object, ...]:
+    """Returns the sort key of *group* in that line: the one of its first ask, flat, because many are kept."""
+    ask = group.first_ask()
+    return (_share_importance(importance_of(ask)), waits_since(ask), *ask.order)
+
+
+@lru_cache(maxsize=1_024)
+def _share_importance(importance: tuple[float, ...]) -> tuple[float, ...]:
+    """Returns the same object for equal keys, of which there are few, so that each waiter does not keep its own."""
+    return importance
 
 
 def stands_before(ask: Allocation, other: Allocation) -> bool:

@@ -124,6 +124,7 @@ from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, inquiries, pausing, rooms
 from kornel.core.policies import application_order, queue_order
+from kornel.core.policies.claim_order import place_in_line
 from kornel.core.policies.gang_nodes import Members
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
@@ -227,11 +228,26 @@ keys."""
 def _find_due(queue: Queue) -> dict[Application, None]:
     if queue.parent is not None:
         return {}
-    leaves = [queue]
+    applications = _applications_below(queue)
+    return {each: None for each in applications if any(group.due for group in each.groups.values())}
+
+
+def _line_up(queue: Queue) -> KeyedHeap[AskGroup] | None:
+    if queue.parent is not None:
+        return None
+    line = KeyedHeap(place_in_line)
+    for application in _applications_below(queue):
+        for group in application.groups.values():
+            if group.waits_for is WaitsFor.ROOM:
+                line.add(group)
+    return line
+
+
+def _applications_below(root: Queue) -> list[Application]:
+    leaves = [root]
     for above in leaves:
         leaves += above.children.values()
-    applications = [application for leaf in leaves for application in leaf.applications.values()]
-    return {each: None for each in applications if any(group.due for group in each.groups.values())}
+    return [application for leaf in leaves for application in leaf.applications.values()]
 
 
 def _no_text(_: object) -> str:
@@ -427,7 +443,7 @@ MODEL: Final = (
         " held_back leaf limits managed max max_applications name newcomers order parent parked path pending"
         " preempted_count preempted_total preempting priority properties rank rooms running saved saving siblings"
         " submit_acl used waiting",
-        derived={"with_due": _find_due},
+        derived={"in_line": _line_up, "with_due": _find_due},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
     Kept(GroupMembers, "gather_until_ns in_turn most running short"),
@@ -498,6 +514,7 @@ PARTITIONS: Final = (
         "aged at_limits candidates choose_at_ns choose_not_before_ns delay_ns due_ns lapsed left"
         " not_before_ns percent review_after_ns reviewed saved short",
         derived={"shares": _no_missing_shares},
+        under_way="line",
     ),
     Kept(NodeScore, "_binpacking _weights"),
     Kept(Members, "pairs number required_node refused together devices"),

@@ -31,7 +31,7 @@ RUNS: Final = (9, 33, 46, 57)
 
 DERIVED: Final = frozenset(
     {"_hash", "_sign", "_listed", "_written", "_lack", "_named", "_offers", "counted_rooms", "placement_rules"}
-    | {"shares", "victim_index", "with_due"}
+    | {"in_line", "shares", "victim_index", "with_due"}
 )
 """Fields that a restored engine works out when it needs them, or has worked out in its own process."""
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.priorities import NOTHING_WAITS
-from kornel.core.model.allocations import LEAVING, Allocation
+from kornel.core.model.allocations import LEAVING, Allocation, AskGroup
 from kornel.core.model.applications import Application
 from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.nodes import Node
@@ -26,6 +26,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.places import refused_asks
 from kornel.core.partition.waiting.rooms import UNSERVED, Gate
 from kornel.core.policies.application_order import newcomer_key
+from kornel.core.policies.claim_order import place_in_line
 
 
 def check(state: PartitionState) -> list[Broken]:
@@ -37,6 +38,7 @@ def check(state: PartitionState) -> list[Broken]:
         *_check_reservations(state),
         *_check_requests(state),
         *_check_places(state),
+        *_check_line(state),
         *gangs_audit.check(state),
         *_check_users(state),
         *_check_admission(state),
@@ -142,6 +144,17 @@ def _check_applications(state: PartitionState) -> list[Broken]:
             odd = sorted(set(waiting) ^ set(unreserved))
             broken.append(Broken("I9", name, f"asks {odd} wait nowhere, or some wait twice"))
     return broken
+
+
+def _check_line(state: PartitionState) -> list[Broken]:
+    """Checks that all whom no node has room for, and nobody else, stand in the line in which room is saved, in their
+    order."""
+    line = state.in_line
+    waiting = {group for room in state.no_room.values() for group in room if isinstance(group, AskGroup)}
+    if waiting != set(line):
+        return [Broken("I9", "root", f"{len(line)} groups are in line, {len(waiting)} wait for room on a node")]
+    wrong = [group for group, key in line.members.items() if group not in line.marked and key != place_in_line(group)]
+    return [Broken("I9", group.application.application_id, "stands at another place in line") for group in wrong]
 
 
 def _lends_priority(state: PartitionState, ask: Allocation) -> bool:

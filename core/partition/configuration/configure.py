@@ -20,6 +20,7 @@ from kornel.core.domain.settings import GangScheduling
 from kornel.core.domain.topology import TopologyLevel
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.domains import Topology
+from kornel.core.model.keyed_heap import SORTED_AT_ONCE
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.shapes import TooManyTypes
 from kornel.core.model.users import NO_LIMITS, Account
@@ -283,6 +284,12 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
         if refreshed.isdisjoint(queue.lineage()):
             refreshed.add(queue)
             yield from take_fair_terms_steps(queue)
+    if touched:
+        state.in_line.mark_all()  # The priorities that asks lend may have changed.
+    for _ in range(0, len(state.in_line.marked), SORTED_AT_ONCE):
+        if state.reserving.line is None:
+            state.in_line.sort_many()
+        yield
     for queue in touched:
         renew_order(queue)
         queue.refresh_priorities()

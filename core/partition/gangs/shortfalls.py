@@ -14,6 +14,7 @@ from kornel.core.model.task_groups import GroupMembers
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_of
+from kornel.core.partition.waiting.rooms import line_of
 from kornel.core.preemption import eviction
 from kornel.core.preemption.gang_losses import members_of
 
@@ -62,7 +63,10 @@ def _set_short(application: Application, members: GroupMembers, short: int) -> N
     if short != members.short:
         application.missing += short - members.short
         members.short = short
-        application.update_rank()  # Asks that repair the gang come before others of their priority.
+        # Asks that repair the gang come before others of their priority.
+        application.update_rank()
+        for group in application.groups.values():
+            line_of(group).mark_changed(group)
 
 
 def _end_gang(state: PartitionState, unit_id: UnitId, since_ns: int, now_ns: int) -> None:

@@ -98,10 +98,15 @@ def _keeps_back(state: PartitionState, claim: Reservation) -> bool:
 
 
 def _waiting_asks(state: PartitionState) -> list[Allocation]:
-    """Returns the first asks of the groups that no node has room for, and those refused on every node with room that
-    save none."""
-    groups = [waiter for waiters in state.no_room.values() for waiter in waiters if isinstance(waiter, AskGroup)]
-    return [*(group.first_ask() for group in groups), *filter(may_look_around, refused_asks(state))]
+    """Returns the first asks of groups that wait for room on a node, of each shape one for which all nodes are open,
+    and those refused on every node with room that save none."""
+    found: list[Allocation] = []
+    for room in state.no_room.values():
+        for ask in (waiter.first_ask() for waiter in room if isinstance(waiter, AskGroup)):
+            found.append(ask)
+            if not ask.refused:
+                break
+    return [*found, *filter(may_look_around, refused_asks(state))]
 
 
 def _shuts_out(node: Node, waiting: Sequence[Allocation]) -> bool:

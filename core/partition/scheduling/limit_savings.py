@@ -30,7 +30,7 @@ from kornel.core.partition.scheduling.lapsing import pause_of
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission, turns
 from kornel.core.partition.waiting.gathering import minimum_members
-from kornel.core.partition.waiting.rooms import UNSERVED
+from kornel.core.partition.waiting.rooms import UNSERVED, line_of
 from kornel.core.partition.waiting.waking import wake_admitted
 from kornel.core.policies.application_order import usage_shares
 from kornel.core.policies.claim_order import comes_before, limits_of, line_key, rank_below, waits_since
@@ -273,6 +273,8 @@ def _look_at(state: PartitionState, claim: LimitClaim, now_ns: int) -> None:
         _look_later(state, claim, now_ns)
         return
     ask.lapsed_ns = now_ns
+    if ask.group is not None:
+        line_of(ask.group).mark_changed(ask.group)
     lapse_below(state, ask)
 
 

@@ -12,9 +12,10 @@ percentage of nodes is reserved by age at any time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 from kornel.core.domain.ask_places import AskMove, WaitsFor
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
@@ -33,7 +34,7 @@ from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.places import move_ask, refused_asks, resume_waiting
 from kornel.core.partition.waiting.rooms import activate_group, look_again
 from kornel.core.policies.application_order import application_key
-from kornel.core.policies.claim_order import comes_before, importance_of, line_key, waits_since
+from kornel.core.policies.claim_order import comes_before, importance_of, waits_since
 from kornel.core.policies.queue_order import queue_key
 
 PAUSE_NS: Final = 100 * 10**6
@@ -42,7 +43,7 @@ PAUSE_PER_GROUP_NS: Final = 100_000
 NODES_PER_UNIT: Final = 20
 """The number of nodes looked at that count as one decision in the budget of a slice."""
 GROUPS_PER_UNIT: Final = 3
-"""The same for the groups of waiting asks that a round sorts when it begins."""
+"""The same for the gangs that a round sorts when it begins."""
 
 
 def wait_for_age(state: PartitionState, ask: Allocation, now_ns: int) -> None:
@@ -54,7 +55,8 @@ def wait_for_age(state: PartitionState, ask: Allocation, now_ns: int) -> None:
 def is_due(state: PartitionState, now_ns: int) -> bool:
     """Tells whether a round is under way or should begin."""
     round_ = state.reserving
-    return bool(round_.left) or (round_.due_ns is not None and round_.due_ns <= now_ns)
+    under_way = round_.line is not None or round_.left
+    return bool(under_way) or (round_.due_ns is not None and round_.due_ns <= now_ns)
 
 
 def advance_round(state: PartitionState, now_ns: int) -> int:
@@ -64,32 +66,73 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
     of asks does not matter.
     """
     round_ = state.reserving
-    if not round_.left:
-        round_.due_ns = None
-        if state.reserving.delay_ns is not None:
-            _try_saver_again(state)
-            round_.left.extend(_waiting_groups(state))
-        round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(round_.left))
-        return 1 + len(round_.left) // GROUPS_PER_UNIT
-    if not round_.more_may_be_saved(len(state.nodes)):
-        while round_.left and not isinstance(round_.left[0], GangUnit):
-            round_.left.popleft()
-    if not len(state.node_order) or not round_.left:
+    if round_.line is None and not round_.left:
+        return _begin_round(state, now_ns)
+    waiter = _waiter_in_turn(state)
+    if waiter is None or not len(state.node_order):
         round_.left.clear()
+        round_.line = None
         round_.candidates.clear()
         return 1
     sorted_before = len(round_.candidates)
-    first = round_.left[0]
-    if isinstance(first, GangUnit):
+    if isinstance(waiter, GangUnit):
         round_.left.popleft()
-        return _save_for_gang(state, first, now_ns)
-    if not _reserve_for_one(state, first, now_ns):
+        return _save_for_gang(state, waiter, now_ns)
+    if not _reserve_for_one(state, waiter, now_ns):
         round_.left.popleft()
     # Most of the cost is sorting all nodes for a shape that is new in this round, so the slice is charged for it.
-    cost = 1 + (len(round_.candidates) - sorted_before) * (len(state.node_order) // NODES_PER_UNIT)
-    if not round_.left:
-        round_.candidates.clear()
-    return cost
+    return 1 + (len(round_.candidates) - sorted_before) * (len(state.node_order) // NODES_PER_UNIT)
+
+
+def _begin_round(state: PartitionState, now_ns: int) -> int:
+    round_, line, waiting = state.reserving, state.in_line, 0
+    beside: list[tuple[tuple[object, ...], GangUnit | Allocation]] = []
+    round_.due_ns = None
+    if round_.delay_ns is not None:
+        _try_saver_again(state)
+        beside = _waiting_beside(state)
+        waiting = len(beside)
+        if round_.more_may_be_saved(len(state.nodes)):
+            # How many have to be sorted still differs in an engine that was restored, so it does not count in the cost.
+            line.sort_marked()
+            waiting += len(line)
+            round_.line = _line_up(state, beside, line.walk_members())
+        else:
+            round_.line = _line_up(state, beside, ())
+    round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * waiting)
+    return 1 + len(beside) // GROUPS_PER_UNIT
+
+
+def _line_up(
+    state: PartitionState,
+    beside: Sequence[tuple[tuple[object, ...], GangUnit | Allocation]],
+    walk: Iterable[tuple[Any, AskGroup]],
+) -> Iterator[AskGroup | Allocation]:
+    """Yields those *beside* the groups of *walk*, which no node has room for, and these groups, in the line in which
+    room is saved: the more important first, of equals the one that has waited longest. Groups are left out once no more
+    may be saved."""
+    left = deque(beside)
+    for key, group in walk:
+        while left and left[0][0] < key:
+            yield left.popleft()[1]
+        if not state.reserving.more_may_be_saved(len(state.nodes)):
+            break
+        yield group
+    for _, waiter in left:
+        yield waiter
+
+
+def _waiter_in_turn(state: PartitionState) -> AskGroup | Allocation | None:
+    """Returns who the round under way looks at now; ``None``: there is nobody left. Only gangs are still looked at once
+    no more may be saved."""
+    left, line = state.reserving.left, state.reserving.line
+    more = state.reserving.more_may_be_saved(len(state.nodes))
+    while True:
+        if not left and line is not None:
+            left.extend(islice(line, 1))
+        if not left or more or isinstance(left[0], GangUnit):
+            return left[0] if left else None
+        left.popleft()
 
 
 def _reserve_for_one(state: PartitionState, waiter: AskGroup | Allocation, now_ns: int) -> bool:
@@ -217,21 +260,20 @@ def _in_order(group: AskGroup) -> Iterator[Allocation]:
     yield from group.asks()[1:]
 
 
-def _waiting_groups(state: PartitionState) -> list[AskGroup | Allocation]:
-    """Returns the groups that no node has room for, and the asks that were refused on every node with room, in the line
-    in which room is saved: the more important first, of equals the one that has waited longest."""
-    found: list[tuple[tuple[object, ...], AskGroup | Allocation]] = []
+def _waiting_beside(state: PartitionState) -> list[tuple[tuple[object, ...], GangUnit | Allocation]]:
+    """Returns the gangs that have not enough room, and the asks that were refused on every node with room, each with
+    its place in the line in which the other asks stand."""
+    found: list[tuple[tuple[object, ...], GangUnit | Allocation]] = []
     if state.reserving.more_may_be_saved(len(state.nodes)):
-        groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
-        found = [(line_key(group.first_ask()), group) for group in groups]
-        found += [(line_key(ask), ask) for ask in refused_asks(state) if may_look_around(ask)]
+        refused = filter(may_look_around, refused_asks(state))
+        found += [((importance_of(ask), waits_since(ask), *ask.order), ask) for ask in refused]
     for room in state.gangs.rooms.values():
         for unit in [waiter for waiter in room.waiters if isinstance(waiter, GangUnit)]:
             members = minimum_members(unit)
             if members:
-                found.append(((importance_of(members[-1]), _came_ns(members), members[0].order), unit))
+                found.append(((importance_of(members[-1]), _came_ns(members), *members[0].order), unit))
     found.sort(key=lambda entry: entry[0])
-    return [waiter for _, waiter in found]
+    return found
 
 
 def _came_ns(members: Sequence[Allocation]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation
 from kornel.core.model.nodes import Node
@@ -19,7 +19,7 @@ class ReservingRecord:
 
     __slots__ = (
         "aged", "at_limits", "candidates", "choose_at_ns", "choose_not_before_ns", "delay_ns", "due_ns", "lapsed",
-        "left", "not_before_ns", "percent", "review_after_ns", "reviewed", "saved", "shares", "short",
+        "left", "line", "not_before_ns", "percent", "review_after_ns", "reviewed", "saved", "shares", "short",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -53,7 +53,9 @@ class ReservingRecord:
         self.not_before_ns = 0
         """The earliest time for the next round. The pause between rounds grows with their cost."""
         self.left: deque[AskGroup | Allocation] = deque()
-        """The groups, and asks that were refused everywhere, that the round under way has yet to look at, in line."""
+        """The group that the round under way looks at, or the ask that was refused everywhere, if it has found one."""
+        self.line: Iterator[AskGroup | Allocation] | None = None
+        """Those whom the round under way has yet to look at, in line; ``None``: no round is under way."""
         self.candidates: dict[Shape, deque[Node]] = {}
         """The nodes that the round under way has not tried yet, by shape, the best first."""
         self.shares = MissingShares()

@@ -22,6 +22,7 @@ from kornel.core.partition.waiting.rooms import (
     lend_instead,
     lend_nothing,
     lend_priority,
+    line_of,
     look_again,
     offer_application,
     offer_slot,
@@ -138,6 +139,7 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
     # Where somebody saves below a limit, it may pass him although its equals may not.
     may_pass = comes_first and bool(state.reserving.at_limits)
     if comes_first:
+        line_of(group).mark_changed(group)
         for room in application.rooms:
             room.review_rank(application)
     if comes_first if group.parked_at is None else may_pass or ask in group.due:
@@ -180,6 +182,7 @@ def _leave_group(state: PartitionState, ask: Allocation) -> None:
         offer_slot(application.offered_by, application.queue)
     group.remove(ask)
     if group.size:
+        line_of(group).mark_changed(group)
         for room in application.rooms:
             room.review_rank(application)
         if group.parked_at is state.waiting_for_domain:

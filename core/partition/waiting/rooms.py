@@ -210,6 +210,10 @@ def offer_slot(gate: Gate, leaf: Queue) -> None:
 def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, shape: Shape) -> None:
     """Parks *waiter* until a node that can hold *shape* gains room."""
     _park_waiter(waiter, find_no_room(state, shape), WaitsFor.ROOM)
+    if isinstance(waiter, AskGroup):
+        state.in_line.add(waiter)
+        if state.reserving.line is None:
+            state.in_line.sort_many()
     if not shape.has_holder and isinstance(waiter, AskGroup) and not _some_node_holds(state, shape):
         lend_nothing(waiter)
 
@@ -324,8 +328,10 @@ def leave_room(waiter: AskGroup | Reservation) -> Room | WaitingRoom | None:
     room = waiter.parked_at
     if room is not None:
         if isinstance(room, WaitingRoom):
-            if isinstance(waiter, AskGroup) and waiter.size:
-                failing.note_chances(waiter, room)
+            if isinstance(waiter, AskGroup):
+                line_of(waiter).discard(waiter)
+                if waiter.size:
+                    failing.note_chances(waiter, room)
             room.discard(waiter)
         else:
             room.pop(waiter, None)
@@ -333,6 +339,13 @@ def leave_room(waiter: AskGroup | Reservation) -> Room | WaitingRoom | None:
         if isinstance(waiter, AskGroup):
             waiter.waits_for = None
     return room
+
+
+def line_of(group: AskGroup) -> KeyedHeap[AskGroup]:
+    """Returns the line in which room is saved, where *group* stands while no node has room for it."""
+    line = group.application.queue.lineage()[-1].in_line
+    assert line is not None, "it is kept at the root"
+    return line
 
 
 def lend_priority(group: AskGroup) -> None:

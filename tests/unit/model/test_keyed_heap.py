@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from itertools import islice
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,6 +37,45 @@ def test_first_is_the_minimum_after_any_history(history: list[tuple[str, int, in
         assert heap.first_member() == min(members, key=lambda m: (value[m], m), default=None)
         assert heap.sorted_members() == sorted(members, key=lambda m: (value[m], m))
         assert len(heap) == len(members)
+
+
+@given(OPERATIONS, OPERATIONS)
+def test_a_walk_meets_all_in_order(history: list[tuple[str, int, int]], meanwhile: list[tuple[str, int, int]]) -> None:
+    """It yields the members in the order of their keys, as they were when it began, but those that leave meanwhile, or
+    leave and come back."""
+    value = dict.fromkeys(range(8), 0)
+    heap: KeyedHeap[int] = KeyedHeap(lambda member: (value[member], member))
+
+    def play(action: str, member: int, number: int) -> None:
+        if action == "add":
+            heap.add(member)
+        elif action == "discard":
+            heap.discard(member)
+        elif action == "change":
+            value[member] = number
+            heap.mark_changed(member)
+        else:
+            heap.mark_all()
+
+    for step in history:
+        play(*step)
+    while heap.marked:
+        before = len(heap.marked)
+        heap.sort_marked(2)
+        assert len(heap.marked) == max(0, before - 2)
+    expected = sorted((value[member], member) for member in heap)
+    found = []
+    left: set[int] = set()
+    steps = iter(meanwhile)
+    for (number, _), member in heap.walk_members():
+        found.append((number, member))
+        for step in islice(steps, 3):
+            play(*step)
+            if step[0] == "discard":
+                left.add(step[1])
+    assert found == sorted(found)
+    assert set(found) <= set(expected)
+    assert {member for _, member in set(expected) - set(found)} <= left
 
 
 def test_entries_do_not_pile_up() -> None:

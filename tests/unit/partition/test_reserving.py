@@ -17,6 +17,7 @@ from kornel.core.domain.commands import (
     UpdateNodes,
 )
 from kornel.core.domain.resources import Resources
+from kornel.core.model.keyed_heap import SORTED_AT_ONCE
 from kornel.core.model.nodes import Node
 from kornel.core.partition.engine import Engine
 from kornel.core.partition.scheduling import missing_shares
@@ -65,9 +66,9 @@ def _add_node(nodes: dict[str, Node], number: int, capacity: tuple[int, int], us
     node.charge_pairs(tuple(enumerate(used)))
 
 
-def test_a_round_of_many_groups_begins_in_a_slice_of_its_own() -> None:
-    """Sorting the groups and weighing all nodes for the first of them take milliseconds each; whoever waits for the
-    engine waits for one of them."""
+def test_a_round_of_many_groups_begins_at_the_first_of_them() -> None:
+    """Those who wait have been sorted before, but for a few, and weighing all nodes for the first of them is a step of
+    its own; whoever waits for the engine waits for one of these."""
     engine, partition, budget = Engine(), "[rm]default", 50
     queues = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]"
     engine.apply(RegisterManager("rm", queues), 0)
@@ -89,8 +90,10 @@ def test_a_round_of_many_groups_begins_in_a_slice_of_its_own() -> None:
         assert due_ns is not None
         engine.cycle(due_ns, budget)
         due_ns = engine.next_wakeup_ns()
-    assert engine.cycle(due_ns, budget).more
-    assert len(state.reserving.left) == len(groups)
+    assert len(state.in_line) == len(groups)
+    assert len(state.in_line.marked) < SORTED_AT_ONCE
+    assert engine.cycle(due_ns, 1).more
+    assert state.reserving.line is not None
     assert not state.reserving.candidates
     assert engine.cycle(due_ns, 1).more
     assert len(state.reserving.candidates) == 1
