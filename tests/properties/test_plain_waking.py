@@ -22,7 +22,7 @@ from tests.scenarios.test_scenarios import FILES
 WORLDS: Final = 200
 PARTS: Final = 4
 WORLDS_THAT_DIFFER: Final = frozenset(
-    {1, 11, 14, 26, 34, 55, 59, 63, 80, 85, 108, 111, 113, 120, 127, 136, 171, 176, 194, 199}
+    {1, 11, 14, 26, 29, 34, 55, 56, 59, 63, 80, 85, 90, 111, 113, 118, 120, 127, 136, 156, 171, 176, 194}
 )
 MOST: Final = 30
 """The most worlds of one part that may differ, of those that are not listed. A tenth does so today, most of them
@@ -32,6 +32,7 @@ STEPS: Final = 100
 EPISODES_THAT_DIFFER: Final = frozenset({19})
 SCENARIOS_THAT_DIFFER: Final = frozenset(
     {
+        "an ask that tries to preempt whenever something ends begins to save below the limit all the same",
         "the same with equal priority, for the one that has waited longer",
         "whoever has waited longer with the same priority is served first",
     }

@@ -61,8 +61,8 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
         timeouts.give_up_expired(state, now_ns)
     slices.resume_waiting(state, now_ns)
     if state.reserving.short and limit_savings.is_due(state, now_ns):
-        # Those whose attempts to preempt are due would no longer be found at their limits.
-        budget -= limit_savings.choose_savers(state, now_ns)
+        # Those whose attempts to preempt are due would no longer be found at their limits. Pauses bound the cost.
+        limit_savings.choose_savers(state, now_ns)
     slices.offer_due(state, now_ns)
     if state.waiting_for_turn or state.gangs.waiting_for_turn:
         dependence.wake_those_behind(state)
