@@ -89,7 +89,8 @@ def advance_round(state: PartitionState, now_ns: int, budget: int) -> int:
     spent = 0
     while (steps := notices.steps) is not None and spent < budget and not consulting.is_waiting(state):
         try:
-            spent += max(1, next(steps) // LOOKS_PER_DECISION)
+            looks = next(steps)
+            spent += max(1, looks // LOOKS_PER_DECISION) if looks else 0  # A class without tasks takes no turn.
         except StopIteration:
             notices.steps = None
             if notices.settings is not None:

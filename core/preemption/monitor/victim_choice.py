@@ -261,14 +261,14 @@ class _Case:
         what *originating* takes of its originators."""
         run, amounts = self._run, dict(pairs)
         bounds = list_bounds(leaf, pairs, self.want.leaf, self.want.pairs, declared=run.declared)
-        yield from [(self._room(room, queue, t), amounts[t]) for queue, t, room in bounds]
+        yield from [(self._find_room(room, queue, t), amounts[t]) for queue, t, room in bounds]
         if self.whom is Whom.WITHIN:
             left = run.left.get(leaf, {})
-            yield from [(self._room(left.get(t, 0), leaf, t, "share"), amount) for t, amount in pairs]
+            yield from [(self._find_room(left.get(t, 0), leaf, t, "share"), amount) for t, amount in pairs]
         spare = run.spare.get(leaf, {})
-        yield from [(self._room(spare.get(t, 0), leaf, t, "originators"), amount) for t, amount in originating]
+        yield from [(self._find_room(spare.get(t, 0), leaf, t, "originators"), amount) for t, amount in originating]
 
-    def _room(self, amount: int, *of: object) -> int:
+    def _find_room(self, amount: int, *of: object) -> int:
         """Returns the index of the room *of* something, which holds *amount* when it is first asked for."""
         at = self._room_at.setdefault(of, len(self.rooms))
         if at == len(self.rooms):
