@@ -148,8 +148,10 @@ def _check_applications(state: PartitionState) -> list[Broken]:
 
 def _check_line(state: PartitionState) -> list[Broken]:
     """Checks that all whom no node has room for, and nobody else, stand in the line in which room is saved, in their
-    order."""
-    line = state.in_line
+    order, and that a round leaves nothing behind."""
+    line, round_ = state.in_line, state.reserving
+    if round_.candidates and round_.line is None and not round_.left:
+        return [Broken("I9", "root", "a round of saving is over, and the nodes that it has not tried are left")]
     waiting = {group for room in state.no_room.values() for group in room if isinstance(group, AskGroup)}
     if waiting != set(line):
         return [Broken("I9", "root", f"{len(line)} groups are in line, {len(waiting)} wait for room on a node")]
