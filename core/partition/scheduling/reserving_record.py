@@ -55,7 +55,7 @@ class ReservingRecord:
         self.left: deque[AskGroup | Allocation] = deque()
         """The group that the round under way looks at, or the ask that was refused everywhere, if it has found one."""
         self.line: Iterator[AskGroup | Allocation] | None = None
-        """Those whom the round under way has yet to look at, in line; ``None``: no round is under way."""
+        """The groups and asks that the round under way has yet to look at, in line; ``None``: no round is under way."""
         self.candidates: dict[Shape, deque[Node]] = {}
         """The nodes that the round under way has not tried yet, by shape, the best first."""
         self.shares = MissingShares()
