@@ -40,6 +40,7 @@ from kornel.core.policies.queue_order import queue_key
 PAUSE_NS: Final = 100 * 10**6
 """The least time between two rounds, equal to the idle interval of the scheduling loop."""
 PAUSE_PER_GROUP_NS: Final = 100_000
+"""The same for each group that a round has looked at, so that rounds take a small part of the time."""
 NODES_PER_UNIT: Final = 20
 """The number of nodes looked at that count as one decision in the budget of a slice."""
 GROUPS_PER_UNIT: Final = 3
@@ -73,6 +74,8 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
         round_.left.clear()
         round_.line = None
         round_.candidates.clear()
+        if round_.due_ns is not None:
+            round_.due_ns = max(round_.due_ns, round_.not_before_ns)
         return 1
     sorted_before = len(round_.candidates)
     if isinstance(waiter, GangUnit):
@@ -85,21 +88,19 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
 
 
 def _begin_round(state: PartitionState, now_ns: int) -> int:
-    round_, line, waiting = state.reserving, state.in_line, 0
+    round_, line = state.reserving, state.in_line
     beside: list[tuple[tuple[object, ...], GangUnit | Allocation]] = []
     round_.due_ns = None
     if round_.delay_ns is not None:
         _try_saver_again(state)
         beside = _waiting_beside(state)
-        waiting = len(beside)
         if round_.more_may_be_saved(len(state.nodes)):
             # How many have to be sorted still differs in an engine that was restored, so it does not count in the cost.
             line.sort_marked()
-            waiting += len(line)
-            round_.line = _line_up(state, beside, line.walk_members())
+            round_.line = _line_up(state, beside, line.walk_members(), now_ns)
         else:
-            round_.line = _line_up(state, beside, ())
-    round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * waiting)
+            round_.line = _line_up(state, beside, (), now_ns)
+    round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(beside))
     return 1 + len(beside) // GROUPS_PER_UNIT
 
 
@@ -107,15 +108,17 @@ def _line_up(
     state: PartitionState,
     beside: Sequence[tuple[tuple[object, ...], GangUnit | Allocation]],
     walk: Iterable[tuple[Any, AskGroup]],
+    now_ns: int,
 ) -> Iterator[AskGroup | Allocation]:
     """Yields those *beside* the groups of *walk*, which no node has room for, and these groups, in the line in which
     room is saved: the more important first, of equals the one that has waited longest. Groups are left out once no more
-    may be saved."""
-    left = deque(beside)
-    for key, group in walk:
+    may be saved. With each, the next round is put off further from *now_ns*, when this one began."""
+    left, round_ = deque(beside), state.reserving
+    for looked, (key, group) in enumerate(walk, len(beside)):
+        round_.not_before_ns = max(round_.not_before_ns, now_ns + PAUSE_PER_GROUP_NS * looked)
         while left and left[0][0] < key:
             yield left.popleft()[1]
-        if not state.reserving.more_may_be_saved(len(state.nodes)):
+        if not round_.more_may_be_saved(len(state.nodes)):
             break
         yield group
     for _, waiter in left:

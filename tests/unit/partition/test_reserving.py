@@ -22,6 +22,8 @@ from kornel.core.model.nodes import Node
 from kornel.core.partition.engine import Engine
 from kornel.core.partition.scheduling import missing_shares
 from kornel.core.partition.scheduling.missing_shares import MissingShares, missing_share
+from kornel.core.partition.scheduling.reserving import PAUSE_NS
+from kornel.core.partition.state import PartitionState
 
 AMOUNTS = st.tuples(st.integers(1, 12), st.integers(1, 12))
 
@@ -69,17 +71,38 @@ def _add_node(nodes: dict[str, Node], number: int, capacity: tuple[int, int], us
 def test_a_round_of_many_groups_begins_at_the_first_of_them() -> None:
     """Those who wait have been sorted before, but for a few, and weighing all nodes for the first of them is a step of
     its own; whoever waits for the engine waits for one of these."""
+    engine, state, due_ns = _wait_for_round(150)
+    assert len(state.in_line) == 150
+    assert len(state.in_line.marked) < SORTED_AT_ONCE
+    assert engine.cycle(due_ns, 1).more
+    assert state.reserving.line is not None
+    assert not state.reserving.candidates
+    assert engine.cycle(due_ns, 1).more
+    assert len(state.reserving.candidates) == 1
+
+
+def test_the_next_round_is_put_off_by_those_who_were_looked_at() -> None:
+    """However many wait, a round that saves room for the first of them is soon followed by the next."""
+    engine, state, due_ns = _wait_for_round(1_200)
+    while engine.cycle(due_ns, 50).more:
+        pass
+    assert state.reserving.saved
+    assert state.reserving.not_before_ns == due_ns + PAUSE_NS
+
+
+def _wait_for_round(groups: int) -> tuple[Engine, PartitionState, int]:
+    """Returns an engine in whose full partition so many groups wait for room, with the time of the first round."""
     engine, partition, budget = Engine(), "[rm]default", 50
     queues = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]"
     engine.apply(RegisterManager("rm", queues), 0)
     capacity = Resources({"vcore": 10_000})
     nodes = (NodeSpec(f"n{n}", NodeAction.CREATE, partition, capacity=capacity) for n in range(40))
     engine.apply(UpdateNodes("rm", tuple(nodes)), 0)
-    groups = range(3 * budget)
-    added = (ApplicationSpec(f"app-{n}", "root.a", partition, user="ann") for n in groups)
+    added = (ApplicationSpec(f"app-{n}", "root.a", partition, user="ann") for n in range(groups))
     engine.apply(UpdateApplications("rm", tuple(added)), 0)
     running = [AllocationSpec(f"run-{n}", "app-0", partition, capacity, node_id=f"n{n}") for n in range(40)]
-    waiting = [AllocationSpec(f"wait-{n}", f"app-{n}", partition, Resources({"vcore": 5_000})) for n in groups]
+    size = Resources({"vcore": 5_000})
+    waiting = [AllocationSpec(f"wait-{n}", f"app-{n}", partition, size) for n in range(groups)]
     engine.apply(UpdateAllocations("rm", (*running, *waiting)), 0)
     while engine.cycle(0, budget).more:
         pass
@@ -90,10 +113,4 @@ def test_a_round_of_many_groups_begins_at_the_first_of_them() -> None:
         assert due_ns is not None
         engine.cycle(due_ns, budget)
         due_ns = engine.next_wakeup_ns()
-    assert len(state.in_line) == len(groups)
-    assert len(state.in_line.marked) < SORTED_AT_ONCE
-    assert engine.cycle(due_ns, 1).more
-    assert state.reserving.line is not None
-    assert not state.reserving.candidates
-    assert engine.cycle(due_ns, 1).more
-    assert len(state.reserving.candidates) == 1
+    return engine, state, due_ns
