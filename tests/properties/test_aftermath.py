@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from kornel.core.laws.aftermath import check_applied, remember_state
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
 from kornel.core.partition.asks import moves
@@ -19,6 +18,7 @@ from kornel.core.preemption.quota import drive as quota_preemption
 from kornel.core.preemption.quota.enforcement import QuotaRun
 from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.registry import kind_called
+from tests.oracles.aftermath import check_applied, remember_state
 from tests.properties.shim import Shim, random_history
 from tests.scenarios.stage import Stage
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.preemption import judging as laws
-from kornel.core.preemption.guarantee import laws as guarantee_laws
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.prospects import KnownProspects
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.victim_index import VictimIndex
 from tests.examples import scale_examples
+from tests.oracles.other_plans import check_exhaustive
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import Amounts, Case, Expected, QueueCase, ReservationCase, Step, TaskCase
 from tests.unit.policies.preemption.world import NOW_NS, World
@@ -151,7 +151,7 @@ def test_lawful_and_minimal(case: Case) -> None:
         result = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
         assert fingerprint(world) == before
         if isinstance(result, PreemptionPlan):
-            check = guarantee_laws.check_exhaustive if len(world.allocations) < 10 else laws.check
+            check = check_exhaustive if len(world.allocations) < 10 else laws.check
             assert check(world, result) == ()
             assert fingerprint(world) == before
             world.apply(result)

@@ -10,9 +10,9 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
 from kornel.core.preemption import judging as laws
-from kornel.core.preemption.guarantee import laws as guarantee_laws
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.plan import PreemptionPlan
+from tests.oracles.other_plans import check_exhaustive
 from tests.preemption_notation import parse
 from tests.unit.policies.preemption.world import MINUTE_NS, NOW_NS, World
 
@@ -47,7 +47,7 @@ def test_lawful_plan_has_no_violations() -> None:
     world, ask = world_and_ask(TWO_TASKS)
     made = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
     assert isinstance(made, PreemptionPlan)
-    assert guarantee_laws.check_exhaustive(world, made) == ()
+    assert check_exhaustive(world, made) == ()
 
 
 @pytest.mark.parametrize(
@@ -226,8 +226,8 @@ def test_unwilling_victim_although_a_milder_one_would_do(worse: str, better: str
     )
     unwilling = plan(world, ask, "n1", "v1")
     assert laws.check(world, unwilling) == ()
-    assert [violation.law for violation in guarantee_laws.check_exhaustive(world, unwilling)] == [Law.OPT_OUT_LAST]
-    assert guarantee_laws.check_exhaustive(world, plan(world, ask, "n2", "v2")) == ()
+    assert [violation.law for violation in check_exhaustive(world, unwilling)] == [Law.OPT_OUT_LAST]
+    assert check_exhaustive(world, plan(world, ask, "n2", "v2")) == ()
 
 
 def test_victims_in_flight_do_not_count_as_used() -> None:

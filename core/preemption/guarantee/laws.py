@@ -1,14 +1,12 @@
 """Checks plans of preemption between queues against the seven laws (preemption.md A, A.1, B.2, B.3).
 
-Every plan is checked before it is applied, so :func:`check` only looks at the plan and the queues around it;
-:func:`check_exhaustive` also tries every other plan, for tests on small clusters.
+Every plan is checked before it is applied, so :func:`check` only looks at the plan and the queues around it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
@@ -41,31 +39,6 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
         )
         for violation in rule(case)
     ) + tuple(check_limits((plan.ask,), view.types.names))  # fmt: skip
-
-
-def check_exhaustive(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
-    """Returns the breaches that :func:`check` finds, and breaches of law 1: that no node has a lawful plan with milder
-    victims only.
-
-    It tries every set of milder victims on every node, so it is for clusters of about a dozen allocations.
-    """
-    found = check(view, plan)
-    worst = max((_reluctance_of(victim) for victim in plan.victims), default=(False, False))
-    milder = [
-        allocation
-        for node in view.nodes.values()
-        for allocation in node.allocations.values()
-        if _reluctance_of(allocation) < worst
-    ]
-    for node in view.nodes.values():
-        for count in range(1, len(milder) + 1):
-            for victims in combinations(milder, count):
-                rival = replace(plan, node=node, victims=victims, extended=False)
-                if not check(view, rival):
-                    names = ", ".join(victim.key for victim in victims)
-                    detail = f"{names} would do on {node.node_id}"
-                    return (*found, Violation(Law.OPT_OUT_LAST, detail))
-    return found
 
 
 class Case:
@@ -148,10 +121,6 @@ def _priority_at(queue: Queue, priority: int, top: Queue) -> int:
         fenced = step.properties.priority_policy is PriorityPolicy.FENCE
         priority = offset if fenced else priority + offset
     return priority
-
-
-def _reluctance_of(allocation: Allocation) -> tuple[bool, bool]:
-    return (allocation.spec.originator, not allocation.spec.allow_preempt_self)
 
 
 def check_eligible(case: Case) -> Iterator[Violation]:

@@ -16,14 +16,14 @@ from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import judging as laws
 from kornel.core.preemption.guarantee import allowances as terms
-from kornel.core.preemption.guarantee import laws as guarantee_laws
 from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee.allowances import Terms
+from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.order import Solution
 from kornel.core.preemption.guarantee.search import Search
 from kornel.core.preemption.guarantee.solve import Pool, Solver
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.walk import Candidate, Walk
+from tests.oracles.other_plans import check_exhaustive
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import parse
 from tests.scenarios.stage import Stage
@@ -78,7 +78,7 @@ def test_without_a_bug_laws_and_oracle_agree(case: str) -> None:
         assert expected == str(plan.outcome)
     else:
         assert expected == (plan.node.node_id, [victim.key for victim in plan.victims])
-        assert guarantee_laws.check_exhaustive(world, plan) == ()
+        assert check_exhaustive(world, plan) == ()
 
 
 def test_victims_of_the_wrong_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,8 @@ def test_break_where_continue_was_meant(monkeypatch: pytest.MonkeyPatch) -> None
 def unfiltered(original: Callable[..., object]) -> Callable[..., object]:
     """Candidates too big for a guarantee are found out in the walk only, as in the schedulers that had the bug."""
 
-    def new_kind(terms: Terms, leaf_terms: object, shape: object) -> object:
+    def new_kind(terms: Terms, leaf_terms: LeafTerms, shape: object) -> object:
+        terms.rooms_of(leaf_terms)
         room = terms.room
         terms.room = [10**9] * len(room)
         try:
