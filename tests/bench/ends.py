@@ -19,6 +19,7 @@ import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 from unittest import mock
 
@@ -38,6 +39,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.partition.asks import finding
 from tests.bench.clocked import SECOND_NS, ClockedEngine, settle_garbage
 from tests.bench.core_process import RM
+from tests.bench.opcodes import counted_by_function
 from tests.bench.processes import apart
 from tests.bench.table import Row, quantile
 
@@ -296,6 +298,16 @@ def measure_case(case: Case, ends: int, most_s: float) -> Found:
         tried / max(1, placed),
         placed / COUNTED_ENDS,
     )
+
+
+def count_instructions(case: Case, ends: int) -> float:
+    """Returns the bytecode instructions of the engine for an end, the rounds between ends and the applications that
+    come in its wake included."""
+    cluster = FullCluster(case)
+    for _ in range(WARM_ENDS):
+        cluster.end_one()
+    by_function, _ = counted_by_function(lambda: [cluster.end_one() for _ in range(ends)])
+    return sum(count for code, count in by_function.items() if "core" in Path(code.co_filename).parts) / ends
 
 
 def _count_tries(cluster: FullCluster) -> tuple[int, int]:

@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from tests.bench import around, opcodes, placing
+from tests.bench import around, ends, opcodes, placing
 from tests.bench.counted import VERSION
 
 TOLERANCE = 0.10
 LEAST_OF_CEILING = 0.08
 """A third of what is usual, since runs next to other work differ by half; the best of TRIES counts."""
 TRIES = 3
+WAITING = (100, 2_000)
+MORE_WAIT = 1.2
+"""The most that an end may cost with many waiting applications, as a multiple of that with few."""
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +74,18 @@ def test_every_part_around_decisions_is_counted(counted_around: dict[str, dict[s
 def test_counting_twice_gives_the_same(counted: dict[str, dict[str, float]]) -> None:
     """Neither the hash seed, here a random one against seed 0, nor what ran before changes a count by a thousandth."""
     assert opcodes.per_ask(opcodes.SMALL["P1"]) == pytest.approx(counted["P1"], rel=0.001)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("variant", list(ends.VARIANTS))
+def test_an_end_costs_no_more_however_many_wait(variant: str) -> None:
+    """P18: rounds of saving, savings and firm claims, limits and many sizes included."""
+    few, many = (
+        ends.count_instructions(ends.Case(waiting)._replace(**ends.VARIANTS[variant]), 100) for waiting in WAITING
+    )
+    assert many <= few * MORE_WAIT, (
+        f"{variant}: {few:,.0f} instructions for an end with {WAITING[0]}, {many:,.0f} with {WAITING[1]:,}"
+    )
 
 
 @pytest.mark.alone
