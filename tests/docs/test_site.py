@@ -69,6 +69,7 @@ def page(browser: Browser) -> Iterator[Page]:
     opened.context.close()
 
 
+@pytest.mark.long
 def test_the_search_works_from_files(site: Path, page: Page) -> None:
     """Somebody who has the folder and no server finds a page by its words."""
     page.goto((site / "index.html").as_uri())
@@ -79,6 +80,7 @@ def test_the_search_works_from_files(site: Path, page: Page) -> None:
     assert any("preemption.html" in link for link in links), links
 
 
+@pytest.mark.long
 def test_identifiers_in_tables_are_not_broken(site: Path, page: Page) -> None:
     """At the width of a small notebook, on the pages with the longest names."""
     for name in ("configuration-reference", "preemption", "metrics", "from-yarn", "reference/commands"):
@@ -86,6 +88,7 @@ def test_identifiers_in_tables_are_not_broken(site: Path, page: Page) -> None:
         assert page.evaluate(BROKEN_WORDS) == [], name
 
 
+@pytest.mark.long
 def test_no_code_shows_the_backslash_of_a_pipe(site: Path) -> None:
     assert "<code>--log-format json|console</code>" in (site / "reference/commands.html").read_text()
     escaped = [
@@ -94,6 +97,7 @@ def test_no_code_shows_the_backslash_of_a_pipe(site: Path) -> None:
     assert escaped == []
 
 
+@pytest.mark.long
 def test_diagrams_fit_the_page(site: Path, page: Page) -> None:
     """Whatever is drawn with lines is seen whole; what the site cannot draw is not shown as source."""
     drawn = [path for path in site.rglob("*.html") if re.search("[▼►]", path.read_text())]
@@ -116,6 +120,7 @@ class _Loaded(HTMLParser):
         self.found.update(value for key, value in attrs if key == name and value)
 
 
+@pytest.mark.long
 def test_the_site_fetches_nothing_from_other_hosts(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > len(list(DOCS.glob("*.md")))
@@ -127,6 +132,7 @@ def test_the_site_fetches_nothing_from_other_hosts(site: Path) -> None:
         assert not re.search(r"(@import|url\()\s*['\"]?(https?:)?//", sheet.read_text()), sheet
 
 
+@pytest.mark.long
 def test_the_grpc_reference_has_every_declaration(site: Path) -> None:
     """Each service, method, message and field of the .proto files is there, with its comment where it has one."""
     text = (site / "reference/grpc.html").read_text()
@@ -142,6 +148,7 @@ def test_the_grpc_reference_has_every_declaration(site: Path) -> None:
     assert "Makes the RM known and builds its partitions and queues." in text
 
 
+@pytest.mark.long
 def test_the_rest_reference_has_every_route_and_schema(site: Path) -> None:
     text = (site / "reference/rest.html").read_text()
     document = rest_reference.document()

@@ -64,6 +64,7 @@ async def test_a_standby_takes_over_from_a_leader_that_is_killed(postgres: Postg
     check_heard(shim, postgres.url)
 
 
+@pytest.mark.long
 async def test_a_leader_that_ends_hands_over(postgres: Postgres, tmp_path: Path) -> None:
     """SIGTERM: the standby leads, and goes on with all that the shim was told."""
     shim = Shim()
@@ -78,6 +79,7 @@ async def test_a_leader_that_ends_hands_over(postgres: Postgres, tmp_path: Path)
         await shim.hear_all(second.channel, "last", set(check_heard(shim, postgres.url)))
 
 
+@pytest.mark.long
 async def test_a_standby_sends_shims_to_the_leader(postgres: Postgres, tmp_path: Path) -> None:
     """Registrations and streams end UNAVAILABLE, with the address that the leader advertises."""
     async with cores_on(postgres.url, tmp_path) as cores:
@@ -155,7 +157,8 @@ async def count_preemptions(core: CoreProcess) -> int:
     return sum(partition.preemption_triggered for partition in (await core.status()).partitions)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 async def test_the_books_of_shim_and_core_agree_after_a_failover(
     postgres: Postgres, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -218,6 +221,7 @@ async def place_one(client: ShimClient, key: str) -> None:
                 return
 
 
+@pytest.mark.long
 async def test_a_database_that_lost_its_newest_commits_is_not_gone_on_with(postgres: Postgres, tmp_path: Path) -> None:
     """As after a promotion: no core that knows more leads, one that knows no more does, and a shim that has heard more
     has to register again."""
@@ -246,6 +250,7 @@ async def test_a_database_that_lost_its_newest_commits_is_not_gone_on_with(postg
         await client.close()
 
 
+@pytest.mark.long
 async def test_of_two_cores_that_start_at_once_one_leads(postgres: Postgres, tmp_path: Path) -> None:
     """On an empty database, and on one that both have to play."""
     shim = Shim()
@@ -265,7 +270,8 @@ async def test_of_two_cores_that_start_at_once_one_leads(postgres: Postgres, tmp
         await shim.hear_all(leader.channel, "last", set(check_heard(shim, postgres.url)))
 
 
-@pytest.mark.parametrize("each", [7, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("each", [7, 20])
 async def test_a_standby_that_starts_under_load_catches_up_and_takes_over(
     postgres: Postgres, tmp_path: Path, each: int
 ) -> None:
@@ -300,7 +306,8 @@ async def test_a_standby_that_starts_under_load_catches_up_and_takes_over(
         await second.check_books()
 
 
-@pytest.mark.parametrize("ahead_s", [pytest.param(-3_600, marks=pytest.mark.long), 3_600])
+@pytest.mark.long
+@pytest.mark.parametrize("ahead_s", [-3_600, 3_600])
 async def test_clocks_an_hour_apart_do_not_matter(postgres: Postgres, tmp_path: Path, ahead_s: int) -> None:
     """The database's clock decides who leads, and the successor's time goes on where the leader's was."""
     shim = Shim()

@@ -65,6 +65,7 @@ def test_the_configuration_knows_its_section_and_its_name(folder: Path, tmp_path
         assert wanted in text, written
 
 
+@pytest.mark.long
 @in_session
 async def test_the_page_shows_it(core: ToyCore, evicted: str, browser: Browser) -> None:
     """A lane, a row, a colour and a choice of its own; the decision has its law."""

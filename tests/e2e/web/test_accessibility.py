@@ -14,7 +14,7 @@ from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.web.browser import VIEWS, Visit, visit
 from tests.waiting import until
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 SEEN = (
     *VIEWS,
@@ -41,9 +41,9 @@ def axe_script() -> str:
     ("theme", "width"),
     [
         ("dark", 1440),
-        pytest.param("light", 390, marks=pytest.mark.long),
-        pytest.param("light", 1440, marks=pytest.mark.long),
-        pytest.param("dark", 1024, marks=pytest.mark.long),
+        ("light", 390),
+        ("light", 1440),
+        ("dark", 1024),
     ],
 )
 async def test_axe_finds_nothing(browser: Browser, demo: str, theme: str, width: int) -> None:
@@ -94,7 +94,6 @@ async def fits(shown: Visit) -> None:
     await until(has_room, "everything to fit the window")
 
 
-@pytest.mark.long
 async def test_everything_fits_the_window(browser: Browser, demo: str) -> None:
     async with visit(browser, demo) as shown:
         for address in SEEN:

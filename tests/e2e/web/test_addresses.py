@@ -10,7 +10,7 @@ from playwright.async_api import Browser, expect
 from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.web.browser import visit
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 
 async def test_back_goes_back_through_details_and_links(browser: Browser, demo: str) -> None:

@@ -13,7 +13,7 @@ from tests.e2e.rest.shim import PREFIX, P, rest_cluster
 from tests.e2e.web.browser import visit
 from tests.e2e.web.test_token import guarded_page
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 
 async def test_a_configuration_is_edited_previewed_applied_and_rolled_back(browser: Browser) -> None:

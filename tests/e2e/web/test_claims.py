@@ -12,7 +12,7 @@ from tests.e2e.rest.test_claims import wait_below_limits, wait_for_claim
 from tests.e2e.web.browser import visit
 from tests.e2e.web.test_accessibility import axe_script, fits
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 
 async def test_the_overview_lists_for_whom_room_is_kept(browser: Browser) -> None:

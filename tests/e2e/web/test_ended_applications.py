@@ -15,7 +15,7 @@ from tests.e2e.rest.test_usage_history import committed
 from tests.e2e.web.browser import Visit, visit
 from tests.waiting import until
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 
 async def find_by_name(shown: Visit, text: str, name: str) -> None:

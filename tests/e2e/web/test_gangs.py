@@ -20,7 +20,7 @@ from tests.e2e.rest.test_explanations import MAY
 from tests.e2e.rest.test_usage_history import committed
 from tests.e2e.web.browser import visit
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 CONFIG = """
 partitions:

@@ -11,7 +11,7 @@ from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.web.browser import visit
 from tests.examples import mark_rest_long
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 LISTS = {
     "queues": "Sort queues within their parents",

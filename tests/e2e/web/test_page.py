@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from functools import partial
 from pathlib import Path
@@ -12,9 +11,6 @@ import pytest
 from playwright.async_api import Browser, Route, expect
 
 from kornel.core.service.machine.clock import SECOND_NS
-from kornel.shim_mock.demo import page_address, running_core
-from kornel.shim_mock.run import run_scenario
-from kornel.shim_mock.scenario import load_scenario
 from kornel.v1 import admin_pb2, admin_pb2_grpc, configuration_pb2, configuration_pb2_grpc
 from tests.e2e.harness import CONFIG
 from tests.e2e.rest.shim import rest_cluster
@@ -22,7 +18,7 @@ from tests.e2e.web.browser import VIEWS, Visit, visit
 from tests.waiting import until
 
 # A browser, a core and a cluster share the machine with other tests.
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 SCENARIOS = Path(__file__).parents[3] / "shim_mock" / "scenarios"
 DARKNESS = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).every((part) => part < 64)"
@@ -71,25 +67,6 @@ async def test_the_switch_of_the_theme_is_remembered(browser: Browser, demo: str
         assert await shown.ask(DARKNESS)
         await shown.page.get_by_role("button", name="Switch to light theme").click()
         assert not await shown.ask(DARKNESS)
-        shown.check()
-
-
-async def test_the_page_follows_a_cluster_from_nothing_to_preemption(browser: Browser, tmp_path: Path) -> None:
-    """Without a reload: no manager yet, then nodes and work, then latency work that takes its guarantee back."""
-    log = tmp_path / "core.log"
-    async with running_core(log) as address, visit(browser, page_address(log)) as shown:
-        await expect(shown.page.get_by_text("No resource manager has registered yet")).to_be_visible()
-        await shown.picture("empty-light")
-        playing = asyncio.create_task(run_scenario(load_scenario(SCENARIOS / "guarantee.yaml"), address))
-        tiles = shown.page.locator(".tile")
-        await expect(tiles.filter(has_text="Nodes").locator("strong")).to_have_text("4")
-        await expect(shown.page.locator(".capacity-row").first).to_contain_text("32 of 32 cores")
-        await shown.view("preemption")
-        await expect(shown.page.get_by_text("8 decisions, 16 victims")).to_be_visible()
-        await shown.view("overview")
-        await expect(tiles.filter(has_text="Preempted").locator("strong")).to_have_text("16")
-        await expect(shown.page.locator(".feed").first).to_contain_text("root.prod")
-        assert (await playing).passed
         shown.check()
 
 

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, expect
 from tests.e2e.rest.test_topology import simulated
 from tests.e2e.web.browser import visit
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 
 async def test_nodes_are_grouped_by_rack(browser: Browser) -> None:

@@ -11,7 +11,7 @@ from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.rest.test_refusals import refuse_some
 from tests.e2e.web.browser import visit
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 
 async def test_a_count_leads_to_what_was_refused_and_why(browser: Browser) -> None:

@@ -17,7 +17,7 @@ from tests.e2e.rest.test_explanations import MAY
 from tests.e2e.rest.test_usage_history import committed, look
 from tests.e2e.web.browser import Visit, visit
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 CONFIG = """
 partitions:

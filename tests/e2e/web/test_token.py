@@ -14,7 +14,7 @@ from kornel.core.security.static_tokens import digest_of, new_token
 from tests.e2e.security.site import Authority, secured
 from tests.e2e.web.browser import visit
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 
 RULES = '[{who: ["token:reader"], permissions: [read]}, {who: ["token:shim"], permissions: [configure]}]'

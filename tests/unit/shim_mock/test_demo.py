@@ -112,6 +112,7 @@ async def test_the_demo_passes_on_a_small_trace(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "utilisation.svg").exists()
 
 
+@pytest.mark.long
 async def test_the_demo_shows_a_core_that_takes_over(tmp_path: Path) -> None:
     """The leader is killed in the middle of a preemption; the second core leads within seconds, and the books agree."""
     if find_programs() is None:
@@ -127,6 +128,7 @@ async def test_the_demo_shows_a_core_that_takes_over(tmp_path: Path) -> None:
     assert "0 tasks placed twice, 0 laws or books broken" in text
 
 
+@pytest.mark.long
 async def test_without_postgresql_the_demo_shows_a_restart(tmp_path: Path) -> None:
     """One core on a file, killed at the same moment and started again, where no other program can have taken its
     address."""
@@ -140,6 +142,7 @@ async def test_without_postgresql_the_demo_shows_a_restart(tmp_path: Path) -> No
     assert "3 asks wait, as before" in text
 
 
+@pytest.mark.long
 async def test_the_demo_shows_shims_that_take_over_from_each_other(tmp_path: Path) -> None:
     """Real programs: the simulated cluster gives way to kornel-local, and that to another manager; nothing restarts."""
     status, text = await demonstrate("--kind", "swap", "--out", str(tmp_path))
@@ -156,6 +159,7 @@ async def test_the_demo_shows_shims_that_take_over_from_each_other(tmp_path: Pat
         os.kill(int(process[1]), 0)  # The demo cleans up.
 
 
+@pytest.mark.long
 async def test_the_demo_shows_gangs_in_racks(tmp_path: Path) -> None:
     """Each gang stands where the text says, and the one that finds no rack waits until one has room for all of it."""
     status, text = await demonstrate("--kind", "topology", "--out", str(tmp_path))
@@ -172,6 +176,7 @@ async def test_the_demo_shows_gangs_in_racks(tmp_path: Path) -> None:
     assert counted[4]["r3"] == {"L": 16}
 
 
+@pytest.mark.long
 async def test_the_demo_shows_devices(tmp_path: Path) -> None:
     """Parts share one GPU, pairs are linked, and a gang takes no more than it needs."""
     status, text = await demonstrate("--kind", "devices", "--out", str(tmp_path))
@@ -185,6 +190,7 @@ async def test_the_demo_shows_devices(tmp_path: Path) -> None:
     assert "wants 4 whole devices; 2 of 4 devices free as a whole, 1 held in part" in text
 
 
+@pytest.mark.long
 async def test_the_demo_shows_gangs_as_units(tmp_path: Path) -> None:
     """A gang runs as a whole or not at all, whether it asks or loses, and nobody leaves in vain."""
     status, text = await demonstrate("--kind", "gang", "--out", str(tmp_path))
@@ -198,6 +204,7 @@ async def test_the_demo_shows_gangs_as_units(tmp_path: Path) -> None:
     assert re.search(r"GANG_INCOMPLETE: 3 of 4 places; .* law 2 16", text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [kind for kind in DemoKind if kind not in STORIES])
 async def test_the_demo_shows_each_kind(kind: DemoKind, tmp_path: Path) -> None:
     """Each kind of preemption on its own, against the real core, meets all that its scenario expects."""
