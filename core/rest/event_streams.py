@@ -140,14 +140,16 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 async def _write(send: Send, lines: bytes) -> None:
-    await asyncio.wait_for(send({"type": "http.response.body", "body": lines, "more_body": True}), WRITE_PATIENCE_S)
+    async with asyncio.timeout(WRITE_PATIENCE_S):
+        await send({"type": "http.response.body", "body": lines, "more_body": True})
 
 
 async def _last_line(scope: Scope, send: Send, reason: str) -> None:
     """Send the last line of a stream. ``reason`` is Kornel's own; clients of YuniKorn know the other fields."""
     try:
         await _write(send, encode({**error_document(200, CLOSED), "reason": reason}))
-        await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), WRITE_PATIENCE_S)
+        async with asyncio.timeout(WRITE_PATIENCE_S):
+            await send({"type": "http.response.body", "body": b""})
     except TimeoutError:
         _abort_connection(scope)
 

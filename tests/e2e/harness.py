@@ -201,11 +201,14 @@ class Conversation:
             if self.call.done():
                 return
             with suppress(grpc.aio.AioRpcError):
-                await asyncio.wait_for(self.call.write(request), PATIENCE_S)
+                # Before Python 3.12, wait_for takes no notice of a cancellation when the result has just come.
+                async with asyncio.timeout(PATIENCE_S):
+                    await self.call.write(request)
 
     async def receive(self) -> Any:
         """The next response. Fails if there is none."""
-        response = await asyncio.wait_for(self._read(), PATIENCE_S)
+        async with asyncio.timeout(PATIENCE_S):
+            response = await self._read()
         assert response is not grpc.aio.EOF, f"the stream ended: {self.call}"
         self.got.append(response)
         return response
