@@ -73,7 +73,7 @@ TestAnySequence.settings = settings(
 @pytest.mark.long
 def test_ten_thousand_steps() -> None:
     """Long random sequences break nothing, and nearly everything that can happen does."""
-    tally = driver.run(10_000, seed=78, longest=1_000)
+    tally = driver.run(10_000, seed=83, longest=1_000)
     assert tally.steps == 10_000
     assert tally.calls > tally.steps * 0.9
     happened = {

@@ -20,6 +20,7 @@ from kornel.core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
+from kornel.core.domain.devices import DeviceRequest
 from kornel.core.domain.effects import PredicatesAsked
 from tests.properties.machine.cluster import DEFAULT, size
 from tests.properties.machine.world import RM, SECOND, World
@@ -111,6 +112,33 @@ def test_answers_about_one_key_may_be_used_in_another_order() -> None:
     world.send(AnswerCallbacks(RM, (refused,)))
     running = {request.name: request.node for request in world.contract.partitions[DEFAULT].requests.values()}
     assert list(running.values()) == ["n1", "n3", "n2"]
+
+
+def test_a_gang_waits_for_devices_that_another_holder_has() -> None:
+    """An ask and a gang save room on one node, and the ask gets the devices that a member wants too: the gang lacks
+    them when there are amounts for all members."""
+    world = World()
+    world.send(RegisterManager(RM, CONFIGURATION))
+    devices = (("kornel.devices", '[{"id":"d1"},{"id":"d2"}]'),)
+    world.send(UpdateNodes(RM, (NodeSpec("n1", NodeAction.CREATE, DEFAULT, devices, size(6, 9)),)))
+    gang = ApplicationSpec("g", "root.v", DEFAULT, user="alice", placeholder_ask=size(4, 2), gang_style="Hard")
+    world.send(UpdateApplications(RM, (gang, _app("v", "root.v"))))
+    both = DeviceRequest(2)
+    first = AllocationSpec("v1", "v", DEFAULT, size(2, 1), node_id="n1")
+    world.send(UpdateAllocations(RM, (first, first._replace(key="v2", devices=both))))
+    member = AllocationSpec("g1", "g", DEFAULT, size(2, 1), task_group="group", placeholder=True)
+    ask = AllocationSpec("k", "v", DEFAULT, size(2, 1), priority=1, devices=both)
+    world.send(UpdateAllocations(RM, (member, member._replace(key="g2", devices=both), ask)))
+    for _ in range(2):
+        world.now_ns += 60 * SECOND
+        world.settle()
+    state = world.engine.partition(DEFAULT)
+    assert state is not None
+    assert set(state.reservations) == {"k", "g1", "g2"}
+    for gone in ("v2", "v1"):
+        world.send(UpdateAllocations(RM, releases=(ReleaseSpec(DEFAULT, "v", gone, TerminationType.STOPPED_BY_RM),)))
+        world.settle()
+    assert set(state.reservations) == {"g1", "g2"}
 
 
 def _app(name: str, queue: str) -> ApplicationSpec:

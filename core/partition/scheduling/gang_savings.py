@@ -30,15 +30,18 @@ SavedPlaces = Sequence[tuple[Allocation, Node]]
 
 def may_save_gang(state: PartitionState, application: Application, members: Sequence[Allocation]) -> bool:
     """Tells whether all limits would let all *members* be placed now, beside everything that is saved for others of the
-    same queues, users and groups.
-
-    Nothing is saved for members that must run on a node, or in a domain of the topology.
-    """
-    if any(ask.spec.required_node or ask.spec.topology is not None for ask in members):
+    same queues, users and groups."""
+    if not may_have_places(members):
         return False
     if exceeded_limit(state, application, members, members[-1].spec.priority) is not None:
         return False
     return ledger.saving_is_sound(members[0], add_up(members)) and savings.has_slot(state, members[0])
+
+
+def may_have_places(members: Sequence[Allocation]) -> bool:
+    """Tells whether places may be saved for *members*: not if one must run on a node, or in a domain of the
+    topology."""
+    return not any(ask.spec.required_node or ask.spec.topology is not None for ask in members)
 
 
 def find_saved_places(

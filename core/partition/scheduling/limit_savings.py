@@ -24,7 +24,8 @@ from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.model.users import Account
 from kornel.core.partition.asks.limit_claims import end_saving_below, find_lacking, lapse_below, save_below, sum_missing
 from kornel.core.partition.asks.savings import can_save, has_slot, saved_on
-from kornel.core.partition.scheduling.gang_places import add_up
+from kornel.core.partition.scheduling.gang_places import add_up, choose_places, demand_of
+from kornel.core.partition.scheduling.gang_savings import find_saved_places, may_have_places
 from kornel.core.partition.scheduling.lapsing import pause_of
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission, turns
@@ -155,15 +156,21 @@ def _can_come_true(state: PartitionState, ask: Allocation, pairs: Pairs, limits:
             return False
     if application.state is AppState.ACCEPTED and admission.may_run(state, application, ask.spec.priority) is not None:
         return False
-    return has_slot(state, ask) and all(_has_node(state, member) for member in _alike(ask))
+    return has_slot(state, ask) and _has_nodes(state, ask)
 
 
-def _alike(ask: Allocation) -> list[Allocation]:
-    """Returns *ask*, or a member of each shape of the gang for which it stands."""
+def _has_nodes(state: PartitionState, ask: Allocation) -> bool:
+    """Tells whether nodes have or could have room for *ask*, or for all members together of the gang for which it
+    stands."""
+    if state.gangs.hold_of(ask) is not None:
+        return True  # Whoever keeps their places makes sure of that.
     unit = ask.group
     if not isinstance(unit, GangUnit):
-        return [ask]
-    return list({(member.shape, member.spec.required_node): member for member in minimum_members(unit)}.values())
+        return _has_node(state, ask)
+    members = minimum_members(unit)
+    if demand_of(members)[0] not in state.gangs.rooms and choose_places(state, members) is not None:
+        return True
+    return may_have_places(members) and find_saved_places(state, members, ask) is not None
 
 
 def _has_node(state: PartitionState, ask: Allocation) -> bool:
@@ -187,10 +194,7 @@ def _saved_before(node: Node, ask: Allocation) -> list[Reservation]:
 
 
 def _is_within_bound(state: PartitionState, ask: Allocation) -> bool:
-    """Tells whether the bound on claims by age lets *ask* save room on a node beside those before it in the line. A
-    gang saves its places beside this bound."""
-    if isinstance(ask.group, GangUnit):
-        return True
+    """Tells whether the bound on claims by age lets *ask* save room on a node beside those before it in the line."""
     key = line_key(ask)
     before = [claim for claim in state.reserving.saved if claim.by_age and claim.least is None]
     return sum(line_key(claim.ask) < key for claim in before) < state.reserving.most_saved(len(state.nodes))
@@ -299,6 +303,8 @@ def review_claims(state: PartitionState) -> int:
         if not _can_come_true(state, claim.ask, claim.pairs, claim.limits):
             end_saving_below(state, claim.ask)
             continue
+        if isinstance(claim.ask.group, GangUnit):
+            looked += len(state.node_order)
         for limit in claim.limits:
             looked += sum(map(len, limit.parked.values()))
             wake_admitted(state, limit)

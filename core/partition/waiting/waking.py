@@ -19,7 +19,14 @@ from kornel.core.model.waiting_rooms import WaitingRoom
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.places import move_ask, resume_waiting
-from kornel.core.partition.waiting.rooms import activate_group, look_again, note_short, offer_application, offer_slots
+from kornel.core.partition.waiting.rooms import (
+    activate_group,
+    leave_room,
+    look_again,
+    note_short,
+    offer_application,
+    offer_slots,
+)
 from kornel.core.policies.claim_order import admits_beside, comes_before, is_let_through, may_pass, rank_below
 
 
@@ -343,5 +350,5 @@ def _wake_room(state: PartitionState, room: Room) -> None:
         if isinstance(waiter, AskGroup):
             activate_group(waiter)
         else:
-            waiter.parked_at = None
+            leave_room(waiter)
             state.reserved_ready[waiter] = None

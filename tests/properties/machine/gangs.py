@@ -289,6 +289,8 @@ def check_held_gang(state: PartitionState, view: PartitionView, ask: Allocation,
         free = state.types.to_resources(node.free)
         if len(node.reservations) > len(here) or any(free.get(t, 0) < amount for t, amount in wanted.items() if amount):
             return
+        if len({m.shape.devices for m in here} - {None}) > 1 or not find_devices_together(node, here):
+            return
     raise ContractBroken("forgotten gang", f"{name} could run where room is held for it")
 
 

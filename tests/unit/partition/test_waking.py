@@ -113,3 +113,19 @@ def test_one_end_offers_only_the_first_of_those_who_wait() -> None:
     assert {key: ask.missed - tries[key] for key, ask in state.requests.items() if ask.pending} == dict.fromkeys(
         ["w1", "w2", "w3", "w4"], 0
     )
+
+
+def test_a_holder_that_is_placed_elsewhere_leaves_the_room_of_those_who_wait() -> None:
+    """Another one of its size, which saves room next, waits on there, and nothing of the first one is left."""
+    stage = Stage()
+    stage.play(["queue root.a", "node n1 vcore=2", "node n2 vcore=2", "app app1", "ask k vcore=2", "ask l vcore=2"])
+    stage.play(["cycle", "ask first vcore=2", "app app2", "ask second app=app2 vcore=2", "cycles until=4s every=1s"])
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    first, second = state.requests["first"], state.requests["second"]
+    assert first.reservation is not None
+    assert first.reservation.node is state.nodes["n1"]
+    assert set(state.no_room[first.shape]) == {first.reservation, second.group}
+    stage.play(["release l STOPPED_BY_RM", "cycle"])
+    assert first.node is state.nodes["n2"]
+    assert list(state.no_room[first.shape]) == [second.reservation]
