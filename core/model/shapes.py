@@ -56,7 +56,9 @@ ShapeKey = Resources | tuple[Resources, DeviceRequest]
 class Shape:
     """A demand. Equal demands of one partition are the same object."""
 
-    __slots__ = ("_lack", "_written", "devices", "has_holder", "no_room", "others", "pairs", "resources", "size")
+    __slots__ = (
+        "_lack", "_written", "amounts", "devices", "has_holder", "no_room", "others", "pairs", "resources", "size",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -67,6 +69,7 @@ class Shape:
     ) -> None:
         self.resources: Final = resources
         self.pairs: Final = pairs
+        self.amounts: Final = dict(pairs)
         self.others: Final = others
         """The types in the demand that share the index of types that are not offered; one pair stands for them all."""
         self.devices: Final = devices

@@ -250,6 +250,10 @@ def _applications_below(root: Queue) -> list[Application]:
     return [application for leaf in leaves for application in leaf.applications.values()]
 
 
+def _by_type(shape: Shape) -> dict[int, int]:
+    return dict(shape.pairs)
+
+
 def _no_text(_: object) -> str:
     return ""
 
@@ -457,7 +461,7 @@ MODEL: Final = (
     Kept(
         Shape,
         "devices has_holder no_room others pairs resources",
-        derived={"_lack": _no_text, "_written": _no_text, "size": estimate_size},
+        derived={"_lack": _no_text, "_written": _no_text, "amounts": _by_type, "size": estimate_size},
     ),
     Kept(
         ResourceTypes,
@@ -538,7 +542,7 @@ PREEMPTION: Final = (
     Kept(ChangeWatch, "_marks _rules_seen", defaults={"_marks": {}, "_rules_seen": None}),
     Kept(RefusedQuestion, "asks doubtful pause_ns refusal standing tried_ns version"),
     Kept(Refusals, "_known _seen _not_before_ns _later_ns"),
-    Kept(WatchedNodes, "slots nodes look _versions _free _changed_at", derived={"_offers": _no_map}),
+    Kept(WatchedNodes, "slots nodes look _versions _free _changed_at", derived={"offers": _no_map}),
     Kept(Band, "cost slots is_sorted"),
     Kept(KnownProspects, "_by_question _doubted _watched behind"),
     Kept(

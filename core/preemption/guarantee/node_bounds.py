@@ -9,6 +9,7 @@ where one victim is enough, nobody has to look for several.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
@@ -49,14 +50,19 @@ MOST_PAIRED: Final = 24
 ALONE: Final = (*MILDEST[0], 1)
 """The beginning of the cost of one ordinary victim."""
 
+NO_VICTIMS: Final[Bound] = ((*MILDEST[0], 0, HIGHEST), 0)
+"""The rough bound of a node that has room for the ask, or will have it once present victims have left."""
+
 Place = tuple[int, str]
 """The place of a node among those of equal cost: (age of the oldest victim, node ID)."""
 
-_Allocated = tuple[Queue, int, int, Shape]
-"""An allocation as (leaf, standing, age, shape)."""
+_Allocated = tuple[Queue, int, int, Shape, dict[int, int]]
+"""An allocation as (leaf, standing, age, shape, amounts by type)."""
 
-_Victim = tuple[int, int, tuple[int, ...]]
-"""A possible victim as (adjusted priority, age, amount by asked type)."""
+_Victim = tuple[int, int, dict[int, int]]
+"""A possible victim as (adjusted priority, age, amounts by type)."""
+
+_BY_PRIORITY_AND_AGE: Final = itemgetter(0, 1)
 
 
 class LeafShare:
@@ -117,13 +123,14 @@ class NodeOffer:
                 continue
             leaf = allocation.application.queue
             age = age_of(allocation)
-            self.victims.append((leaf, standing, age, allocation.shape))
+            shape = allocation.shape
+            self.victims.append((leaf, standing, age, shape, shape.amounts))
             if share is None or share.leaf is not leaf:
                 share = shares.get(leaf)
                 if share is None:
                     share = shares[leaf] = LeafShare(leaf)
                     self.shares.append(share)
-            share.add(standing, age, allocation.shape)
+            share.add(standing, age, shape)
 
     def place_at(self, age: int) -> Place:
         """Returns the place in order of the node if the oldest victim has *age*."""
@@ -152,38 +159,33 @@ class NodeJudge:
         self._unowed = unowed
         self._leaves = leaves
         self._laws = laws
-        self._amounts: dict[Shape, tuple[int, ...]] = {}
         self.effort = 0
         """The effort that was spent so far."""
         self._most_effort = most_effort
         self._blocked = blocked
 
     @property
-    def is_tired(self) -> bool:
-        """Tells whether all effort of this attempt is spent."""
-        return self.effort >= self._most_effort
+    def effort_left(self) -> int:
+        """The effort that this attempt may still spend."""
+        return max(0, self._most_effort - self.effort)
 
     def is_bounded(self, shares: Iterable[LeafShare]) -> bool:
         """Tells whether a guarantee bounds what any leaf of *shares* may give up."""
         return any(share.leaf in self._leaves and self._leaves[share.leaf].bounded for share in shares)
 
     def find_short(self, offer: NodeOffer) -> list[tuple[int, int]]:
-        """Returns what the node of *offer* is short of, as (place in the demand, amount); empty: it has room for the
-        ask, or will have it once present victims have left."""
+        """Returns what the node of *offer* is short of, as (type, amount)."""
         room = offer.room
-        return [(at, amount - room[t]) for at, (t, amount) in enumerate(self._demand) if amount > room[t]]
+        return [(t, amount - room[t]) for t, amount in self._demand if amount > room[t]]
 
-    def find_rough(self, offer: NodeOffer, short: list[tuple[int, int]]) -> Bound | None:
-        """Returns the rough bound of the node of *offer*, which is *short* of something; ``None``: it is too small, or
-        would lack room even without all shares of leaves that may give anything up."""
-        demand, capacity = self._demand, offer.node.capacity
-        for t, amount in demand:
-            if capacity[t] < amount:
-                return None
+    def find_rough(self, offer: NodeOffer) -> Bound | None:
+        """Returns the rough bound of the node of *offer*; ``None``: it would lack room even without all shares of
+        leaves that may give anything up."""
+        leaves, room = self._leaves, offer.room
         allowed: list[LeafShare] = []
         level, lowest, first = CLASSES[-1], HIGHEST, 0
         for share in offer.shares:
-            terms = self._leaves.get(share.leaf)
+            terms = leaves.get(share.leaf)
             if terms is None or (terms.highest is not None and share.lowest > terms.highest):
                 continue
             allowed.append(share)
@@ -194,20 +196,18 @@ class NodeJudge:
                 lowest = adjusted
             if share.age < first:
                 first = share.age
-        least = 1
-        for at, amount in short:
-            t = demand[at][0]
-            total = largest = 0
-            for share in allowed:
-                if t in share.total:
-                    total += share.total[t]
-                    if share.largest[t] > largest:
-                        largest = share.largest[t]
-            if total < amount:
+        total, largest = (allowed[0].total, allowed[0].largest) if len(allowed) == 1 else _join_shares(allowed)
+        least = 0
+        for t, amount in self._demand:
+            lacking = amount - room[t]
+            if lacking <= 0:
+                continue
+            if t not in total or total[t] < lacking:
                 return None
-            if largest * least < amount:
-                least = -(-amount // largest)
-        return (*MILDEST[level], least, lowest), first
+            peak = largest[t]
+            if peak * least < lacking:
+                least = -(-lacking // peak)
+        return ((*MILDEST[level], least, lowest), first) if least else NO_VICTIMS
 
     def find_single(self, offer: NodeOffer) -> Bound | None:
         """Returns the fine bound of the node of *offer*, which lacks room, if one ordinary victim is enough there;
@@ -215,27 +215,25 @@ class NodeJudge:
         self.effort += SINGLE
         short = self.find_short(offer)
         sought = self._sought_types(short) if self._unowed else None
-        leaves, known = self._leaves, self._amounts
+        leaves = self._leaves
         best: tuple[int, int] | None = None
-        for leaf, standing, age, shape in offer.victims:
-            amounts = known.get(shape) or self._amounts_of(shape)
-            for at, amount in short:
-                if amounts[at] < amount:
-                    break
-            else:
-                if standing & _CLASS:
-                    continue
-                terms = leaves.get(leaf)
-                priority = standing >> 3
-                if terms is None or (terms.highest is not None and priority > terms.highest):
-                    continue
-                if sought is not None and sought.isdisjoint(terms.declared):
-                    continue
-                if shape not in terms.kinds and self._is_blocked(terms, shape):
-                    continue
-                found = (terms.adjusted.of(priority), age)
-                if best is None or found < best:
-                    best = found
+        large = offer.victims
+        for t, amount in short:
+            large = [victim for victim in large if victim[4].get(t, 0) >= amount]
+        for leaf, standing, age, shape, _ in large:
+            if standing & _CLASS:
+                continue
+            terms = leaves.get(leaf)
+            priority = standing >> 3
+            if terms is None or (terms.highest is not None and priority > terms.highest):
+                continue
+            if sought is not None and sought.isdisjoint(terms.declared):
+                continue
+            if shape not in terms.kinds and self._is_blocked(terms, shape):
+                continue
+            found = (terms.adjusted.of(priority), age)
+            if best is None or found < best:
+                best = found
         return None if best is None else ((*ALONE, best[0]), best[1])
 
     def find_several(self, offer: NodeOffer) -> Bound | None:
@@ -252,7 +250,7 @@ class NodeJudge:
             least = _fewest_victims(short, pool)
             if not least:
                 continue
-            pool.sort()
+            pool.sort(key=_BY_PRIORITY_AND_AGE)
             if least == 2 and len(pool) <= MOST_PAIRED:
                 pair = _best_pair(short, pool)
                 if pair is not None:
@@ -265,13 +263,6 @@ class NodeJudge:
             return (*MILDEST[level], least, highest), oldest
         return None
 
-    def _amounts_of(self, shape: Shape) -> tuple[int, ...]:
-        amounts = self._amounts.get(shape)
-        if amounts is None:
-            by_type = dict(shape.pairs)
-            amounts = self._amounts[shape] = tuple(by_type.get(t, 0) for t, _ in self._demand)
-        return amounts
-
     def _is_blocked(self, terms: LeafTerms, shape: Shape) -> bool:
         """Tells whether a law protects all allocations of *shape* in the leaf of *terms*, and notes it."""
         if shape in terms.kinds or not isinstance(self._laws.kind_of(terms, shape), str):
@@ -282,15 +273,15 @@ class NodeJudge:
     def _sought_types(self, short: list[tuple[int, int]]) -> set[int] | None:
         """Returns the types that a node is *short* of if no guarantee covers any of them: then a victim must belong to
         a queue with a guarantee of one of them. Otherwise returns ``None``."""
-        types = {self._demand[at][0] for at, _ in short}
+        types = {t for t, _ in short}
         return types if self._unowed.issuperset(types) else None
 
     def _victims_of(self, offer: NodeOffer, sought: set[int] | None) -> list[list[_Victim]]:
         """Returns the possible victims of *offer* by class. *sought*: the types of which a victim's queue needs a
         guarantee of one."""
         found: list[list[_Victim]] = [[] for _ in CLASSES]
-        leaves, known = self._leaves, self._amounts
-        for leaf, standing, age, shape in offer.victims:
+        leaves = self._leaves
+        for leaf, standing, age, shape, amounts in offer.victims:
             terms = leaves.get(leaf)
             if terms is None or (terms.highest is not None and standing >> 3 > terms.highest):
                 continue
@@ -298,9 +289,19 @@ class NodeJudge:
                 continue
             if shape not in terms.kinds and self._is_blocked(terms, shape):
                 continue
-            amounts = known.get(shape) or self._amounts_of(shape)
             found[standing & 3].append((terms.adjusted.of(standing >> 3), age, amounts))
         return found
+
+
+def _join_shares(shares: list[LeafShare]) -> tuple[dict[int, int], dict[int, int]]:
+    """Returns the total amounts of all *shares*, and the largest of one allocation, by type."""
+    total: dict[int, int] = {}
+    largest: dict[int, int] = {}
+    for share in shares:
+        for t, amount in share.total.items():
+            total[t] = total.get(t, 0) + amount
+            largest[t] = max(largest.get(t, 0), share.largest[t])
+    return total, largest
 
 
 def _best_pair(short: list[tuple[int, int]], pool: list[_Victim]) -> tuple[int, int] | None:
@@ -313,8 +314,8 @@ def _best_pair(short: list[tuple[int, int]], pool: list[_Victim]) -> tuple[int, 
         for _, other_age, others in pool[:number]:
             if best is not None and max(age, other_age) >= best[1]:
                 continue
-            for at, amount in short:
-                if amounts[at] + others[at] < amount:
+            for t, amount in short:
+                if amounts.get(t, 0) + others.get(t, 0) < amount:
                     break
             else:
                 best = (priority, max(age, other_age))
@@ -325,9 +326,9 @@ def _fewest_victims(short: list[tuple[int, int]], pool: list[_Victim]) -> int:
     """Returns a lower bound of the number of victims of *pool* that cover what is *short*; 0: even all together do
     not."""
     fewest = 1
-    for at, amount in short:
+    for t, amount in short:
         needed, left = 0, amount
-        for gain in sorted([victim[2][at] for victim in pool], reverse=True):
+        for gain in sorted([victim[2].get(t, 0) for victim in pool], reverse=True):
             needed += 1
             left -= gain
             if left <= 0:
@@ -335,6 +336,8 @@ def _fewest_victims(short: list[tuple[int, int]], pool: list[_Victim]) -> int:
         else:
             return 0
         fewest = max(fewest, needed)
-    if fewest > 1 or len(short) == 1 or any(all(victim[2][at] >= amount for at, amount in short) for victim in pool):
+    if fewest > 1 or len(short) == 1:
+        return fewest
+    if any(all(amounts.get(t, 0) >= amount for t, amount in short) for _, _, amounts in pool):
         return fewest
     return 2 if len(pool) > 1 else 0

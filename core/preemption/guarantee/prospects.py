@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 from kornel.core.model.allocations import Allocation
@@ -21,7 +22,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.needs import Needs
-from kornel.core.preemption.guarantee.node_bounds import ALONE, GLANCES, Bound, Cost, NodeJudge, Place
+from kornel.core.preemption.guarantee.node_bounds import ALONE, GLANCES, NO_VICTIMS, Bound, Cost, NodeJudge, Place
 from kornel.core.preemption.guarantee.order import SolutionKey
 from kornel.core.preemption.guarantee.watched_nodes import WatchedNodes
 from kornel.core.preemption.priorities import Adjustment, adjustment_of
@@ -272,7 +273,7 @@ class KeptBounds:
 
     def _refine(self, slot: int, judge: NodeJudge) -> None:
         """Replaces the rough bound of the node in *slot*, which is the next one in order, by a finer one."""
-        if judge.is_tired:
+        if not judge.effort_left:
             raise Unprepared
         offer, band = self._watched.offer_of(slot), self._band_of[slot]
         assert band is not None, "a rough bound is a bound"
@@ -355,28 +356,21 @@ class KeptBounds:
 
     def _judge_stale(self, judge: NodeJudge) -> None:
         """Finds the rough bounds of nodes that have changed, until *judge* is tired."""
-        watched, stages = self._watched, self._stages
+        watched, roomy = self._watched, self._roomy
         missing = len(watched.nodes) - len(self._band_of)
         self._band_of.extend([None] * missing)
         self._places.extend([(0, "")] * missing)
-        stages.extend([FINE] * missing)
-        done: list[int] = []
-        for slot in self._stale:
-            if judge.is_tired:
-                break
-            done.append(slot)
-            judge.effort += 1
-            offer = watched.offer_of(slot)
-            short = judge.find_short(offer)
-            if not short:
-                self._roomy[slot] = None
-                self._replace_bound(slot, None, FINE)
-                continue
-            self._roomy.pop(slot, None)
-            bound = judge.find_rough(offer, short)
-            stage = FINE if bound is None else SEVERAL if bound[0][:3] > ALONE else ROUGH
-            self._replace_bound(slot, bound, stage)
+        self._stages.extend([FINE] * missing)
+        done = list(islice(self._stale, judge.effort_left))
+        judge.effort += len(done)
         for slot in done:
+            bound = judge.find_rough(watched.offers.get(slot) or watched.offer_of(slot))
+            if bound is NO_VICTIMS:
+                roomy[slot] = None
+                bound = None
+            elif slot in roomy:
+                del roomy[slot]
+            self._replace_bound(slot, bound, FINE if bound is None else SEVERAL if bound[0][:3] > ALONE else ROUGH)
             del self._stale[slot]
 
     def _judge_doubted(self, judge: NodeJudge) -> None:
@@ -395,9 +389,11 @@ class KeptBounds:
         self._stages[slot] = stage
 
     def _replace_bound(self, slot: int, bound: Bound | None, stage: int) -> None:
-        self._set_stage(slot, stage)
-        before, place = self._band_of[slot], self._places[slot]
+        if stage is not self._stages[slot]:
+            self._set_stage(slot, stage)
+        before = self._band_of[slot]
         if before is not None:
+            place = self._places[slot]
             if bound == (before.cost, place[0]):
                 return
             if before.is_sorted:
@@ -408,7 +404,8 @@ class KeptBounds:
         if bound is None:
             return
         cost, age = bound
-        place = self._places[slot] = self._watched.offer_of(slot).place_at(age)
+        offer = self._watched.offers[slot]
+        place = self._places[slot] = offer.places.get(age) or offer.place_at(age)
         band = self._bands.get(cost)
         if band is None:
             band = self._bands[cost] = Band(cost)
