@@ -7,12 +7,15 @@ really changed since the last one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
+
+SPARED: Final = 64
+"""The number of entries that members may leave behind before anybody looks at how many they are."""
 
 SORTED_AT_ONCE: Final = 100
 """The number of members whose keys :meth:`KeyedHeap.sort_many` computes together."""
@@ -93,12 +96,25 @@ class KeyedHeap(Generic[T]):
             # There is nothing to compare with; marks stay until there is.
             return next(iter(keys), None)
         if self.marked:
-            self._sort_in(self.marked)
+            key_of = self._key_of
+            pushes = self._pushes
+            for member in self.marked:
+                key = key_of(member)
+                if keys[member] != key:
+                    keys[member] = key
+                    pushes += 1
+                    if entries and entries[0][-2] is member:
+                        # Usually the first member has changed, because it was served.
+                        heapreplace(entries, (*key, pushes, member, key))
+                    else:
+                        heappush(entries, (*key, pushes, member, key))
+            self._pushes = pushes
             self.marked.clear()
-            entries = self._entries
+            if len(entries) > SPARED + 4 * len(keys):
+                entries = self._drop_old_entries()
         while entries:
             entry = entries[0]
-            member: T = entry[-2]
+            member = entry[-2]
             if keys.get(member) is entry[-1]:
                 return member
             heappop(entries)
@@ -112,10 +128,15 @@ class KeyedHeap(Generic[T]):
 
     def sort_marked(self, most: int | None = None) -> None:
         """Compute the keys of the marked members now, or of *most* of them."""
-        found = list(islice(self.marked, most))
-        self._sort_in(found)
-        for member in found:
+        for member in list(islice(self.marked, most)):
             del self.marked[member]
+            key = self._key_of(member)
+            if self.members[member] != key:
+                self.members[member] = key
+                self._pushes += 1
+                heappush(self._entries, (*key, self._pushes, member, key))
+        if len(self._entries) > SPARED + 4 * len(self.members):
+            self._drop_old_entries()
 
     def walk_members(self) -> Iterator[tuple[Any, T]]:
         """Yields the members with their keys, the smallest first, as they were sorted when it began: without those that
@@ -133,22 +154,11 @@ class KeyedHeap(Generic[T]):
             if keys.get(member) is key:
                 yield key, member
 
-    def _sort_in(self, members: Iterable[T]) -> None:
-        keys, entries, key_of, pushes = self.members, self._entries, self._key_of, self._pushes
-        for member in members:
-            key = key_of(member)
-            if keys[member] != key:
-                keys[member] = key
-                pushes += 1
-                if entries and entries[0][-2] is member:
-                    # Usually the first member has changed, because it was served.
-                    heapreplace(entries, (*key, pushes, member, key))
-                else:
-                    heappush(entries, (*key, pushes, member, key))
-        self._pushes = pushes
-        if len(entries) > 64 and len(entries) > 4 * len(keys):
-            self._entries = entries = [(*key, at, m, key) for at, (m, key) in enumerate(keys.items()) if key]
-            heapify(entries)
+    def _drop_old_entries(self) -> list[tuple[Any, ...]]:
+        """Removes the entries that members have left behind. Returns the others."""
+        self._entries = entries = [(*key, at, m, key) for at, (m, key) in enumerate(self.members.items()) if key]
+        heapify(entries)
+        return entries
 
     def first_entry(self) -> tuple[tuple[Any, ...], T] | None:
         """Returns the smallest key with its member, or ``None`` when empty."""

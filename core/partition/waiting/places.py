@@ -139,7 +139,8 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
     # Where somebody saves below a limit, it may pass him although its equals may not.
     may_pass = comes_first and bool(state.reserving.at_limits)
     if comes_first:
-        line_of(group).mark_changed(group)
+        if group.parked_at is not None:
+            line_of(group).mark_changed(group)
         for room in application.rooms:
             room.review_rank(application)
     if comes_first if group.parked_at is None else may_pass or ask in group.due:
@@ -182,7 +183,8 @@ def _leave_group(state: PartitionState, ask: Allocation) -> None:
         offer_slot(application.offered_by, application.queue)
     group.remove(ask)
     if group.size:
-        line_of(group).mark_changed(group)
+        if group.parked_at is not None:
+            line_of(group).mark_changed(group)
         for room in application.rooms:
             room.review_rank(application)
         if group.parked_at is state.waiting_for_domain:
