@@ -133,6 +133,7 @@ class Sandbox:
             (state, "recording", False),
             (state, "victim_index", self.index),
             (state.guarantee, "prospects", NoProspects()),
+            (state.reserving, "shares", MissingShares()),
         ):
             setattr(record, name, value)
         state.callbacks.predicates = state.callbacks.preemption_predicates = False
@@ -411,7 +412,7 @@ class Sandbox:
             if not state.reserving.more_may_be_saved(len(state.nodes)) or not savings.may_save(state, ask):
                 return
             if nodes is None:
-                nodes = iter(MissingShares().order_nodes(state.nodes, state.node_order, ask.shape.pairs))
+                nodes = iter(state.reserving.shares.order_nodes(state.nodes, state.node_order, ask.shape.pairs))
             node = next((node for node in nodes if savings.can_save(node, ask, savings.saved_on(node))), None)
             if node is None:
                 return
