@@ -68,14 +68,13 @@ def waits_since(ask: Allocation) -> int:
 
 
 def line_key(ask: Allocation) -> tuple[object, ...]:
-    """Returns the sort key of *ask* in the line in which room is saved."""
-    return (importance_of(ask), waits_since(ask), ask.order)
+    """Returns the sort key of *ask* in the line in which room is saved. It is flat, because many are kept."""
+    return (_share_importance(importance_of(ask)), waits_since(ask), *ask.order)
 
 
 def place_in_line(group: AskGroup) -> tuple[object, ...]:
-    """Returns the sort key of *group* in that line: the one of its first ask, flat, because many are kept."""
-    ask = group.first_ask()
-    return (_share_importance(importance_of(ask)), waits_since(ask), *ask.order)
+    """Returns the sort key of *group* in that line, which is that of its first ask."""
+    return line_key(group.first_ask())
 
 
 @lru_cache(maxsize=1_024)

@@ -34,7 +34,7 @@ from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.places import move_ask, refused_asks, resume_waiting
 from kornel.core.partition.waiting.rooms import activate_group, look_again
 from kornel.core.policies.application_order import application_key
-from kornel.core.policies.claim_order import comes_before, importance_of, waits_since
+from kornel.core.policies.claim_order import comes_before, importance_of, line_key, waits_since
 from kornel.core.policies.queue_order import queue_key
 
 PAUSE_NS: Final = 100 * 10**6
@@ -94,12 +94,11 @@ def _begin_round(state: PartitionState, now_ns: int) -> int:
     if round_.delay_ns is not None:
         _try_saver_again(state)
         beside = _waiting_beside(state)
-        if round_.more_may_be_saved(len(state.nodes)):
+        more = round_.more_may_be_saved(len(state.nodes))
+        if more:
             # How many have to be sorted still differs in an engine that was restored, so it does not count in the cost.
             line.sort_marked()
-            round_.line = _line_up(state, beside, line.walk_members(), now_ns)
-        else:
-            round_.line = _line_up(state, beside, (), now_ns)
+        round_.line = _line_up(state, beside, line.walk_members() if more else (), now_ns)
     round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(beside))
     return 1 + len(beside) // GROUPS_PER_UNIT
 
@@ -268,8 +267,7 @@ def _waiting_beside(state: PartitionState) -> list[tuple[tuple[object, ...], Gan
     its place in the line in which the other asks stand."""
     found: list[tuple[tuple[object, ...], GangUnit | Allocation]] = []
     if state.reserving.more_may_be_saved(len(state.nodes)):
-        refused = filter(may_look_around, refused_asks(state))
-        found += [((importance_of(ask), waits_since(ask), *ask.order), ask) for ask in refused]
+        found += [(line_key(ask), ask) for ask in filter(may_look_around, refused_asks(state))]
     for room in state.gangs.rooms.values():
         for unit in [waiter for waiter in room.waiters if isinstance(waiter, GangUnit)]:
             members = minimum_members(unit)
