@@ -23,7 +23,7 @@ def check_limits(asks: Sequence[Allocation], names: Sequence[str]) -> Iterator[V
         claims = [claim for claim in _claims_of(account) if claim not in asks]
         for t, amount in wanted.items():
             most = account.limit.max.get(t)
-            taken = account.used[t] + sum(dict(claim.shape.pairs).get(t, 0) for claim in claims)
+            taken = account.used[t] + sum(claim.shape.amounts.get(t, 0) for claim in claims)
             if amount and most is not None and taken + amount > most:
                 detail = f"{account} would have {names[t]}={taken + amount} of {most}"
                 yield Violation(Law.WITHIN_LIMITS, detail)

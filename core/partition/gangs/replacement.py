@@ -206,7 +206,7 @@ def is_larger(ask: Allocation, placeholder: Allocation) -> bool:
         return False
     if ask.shape.devices is not None and ask.shape.devices != placeholder.shape.devices:
         return True
-    held = dict(placeholder.shape.pairs)
+    held = placeholder.shape.amounts
     return any(amount > held.get(t, 0) for t, amount in ask.shape.pairs)
 
 

@@ -57,7 +57,7 @@ def by_comparison(compare: Comparator) -> Pricing:
 def work_lost(victim: Allocation, ask: Allocation, now_ns: int) -> int:
     """Returns the seconds that *victim* has run, times its size in thousandths of *ask*; for an originator, the sum for
     its application (preemption.md K7)."""
-    demand = dict(ask.shape.pairs)
+    demand = ask.shape.amounts
     lost = 0
     for allocation in victim.application.allocations.values() if victim.spec.originator else (victim,):
         seconds = max(0, now_ns - allocation.bound_ns) // SECOND_NS

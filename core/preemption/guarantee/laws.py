@@ -52,7 +52,7 @@ class Case:
         self.view = view
         self.mode = view.guarantee_mode
         self.names = view.types.names
-        self.demand = dict(ask.shape.pairs)
+        self.demand = ask.shape.amounts
         self.ask_path = path_of(ask.queue)
         self.victims = victims
         self.leaving: dict[Queue, dict[int, int]] = {}
@@ -257,7 +257,7 @@ def _spoken_for(case: _Case, t: int, *, by_age: bool = True) -> int:
     if node.claims is None:
         return 0
     others = [r for r in node.reservations.values() if r.ask is not case.ask and r.ask.held_on is not node]
-    return sum(dict(r.ask.shape.pairs).get(t, 0) for r in others if by_age or not r.comes_last)
+    return sum(r.ask.shape.amounts.get(t, 0) for r in others if by_age or not r.comes_last)
 
 
 def _lacks_room(case: _Case) -> bool:
@@ -285,7 +285,7 @@ def _check_sufficient(case: _Case) -> Iterator[Violation]:
     """Yields breaches unless the ask, once all victims are gone, fits on the node beside the claims of others."""
     node = case.plan.node
     for t, asked in case.demand.items():
-        free = case.available[t] + sum(dict(v.shape.pairs).get(t, 0) for v in case.victims if v.node is node)
+        free = case.available[t] + sum(v.shape.amounts.get(t, 0) for v in case.victims if v.node is node)
         if free < asked:
             detail = f"{node.node_id} would have {case.names[t]}={free} for {asked}"
             yield Violation(Law.SUFFICIENT, detail)
@@ -484,7 +484,7 @@ def _list_needs(case: _Case) -> list[overkill.Need]:
     node = case.plan.node
     found = list_queue_needs(case)
     for t, asked in case.demand.items():
-        here = {v.key: dict(v.shape.pairs).get(t, 0) for v in case.victims if v.node is node}
+        here = {v.key: v.shape.amounts.get(t, 0) for v in case.victims if v.node is node}
         mine = may_be_taken_for(case, t, case.victims)
         found.append(overkill.Need(f"{case.names[t]} on {node.node_id}", asked - case.available[t], here, mine))
     return found
@@ -503,7 +503,7 @@ def list_queue_needs(case: Case) -> list[overkill.Need]:
             if entitling.get(t) is queue and not _is_under(case, queue, t):
                 needed = max(needed, before + asked - max(queue.guaranteed[t], before))
             if needed > 0:
-                below = {v.key: dict(v.shape.pairs).get(t, 0) for v in case.victims if queue in path_of(v.queue)}
+                below = {v.key: v.shape.amounts.get(t, 0) for v in case.victims if queue in path_of(v.queue)}
                 mine = may_be_taken_for(case, t, case.victims)
                 found.append(overkill.Need(f"{case.names[t]} in {queue.path}", needed, below, mine))
     return found

@@ -166,7 +166,7 @@ class WayFinder:
         """Yields the ways for one group, each with the number of members without room."""
         seen: set[tuple[tuple[DomainPath, int], ...]] = set()
         demand = _largest_demand(group.asks)
-        smallest = {t: min(dict(ask.shape.pairs).get(t, 0) for ask in group.asks) for t, _ in demand}
+        smallest = {t: min(ask.shape.amounts.get(t, 0) for ask in group.asks) for t, _ in demand}
         for shares in _list_shares(group, counts):
             key = tuple(sorted((counted.domain.path, number) for counted, number in shares))
             if key not in seen and group.admits(dict(key)):

@@ -77,18 +77,18 @@ class _UnitCase(Case):
         room = node.free[t]
         for allocation in node.allocations.values():
             if allocation.preempted and allocation not in self.stuck:
-                room += dict(allocation.shape.pairs).get(t, 0)
+                room += allocation.shape.amounts.get(t, 0)
         return room - min(self.spoken_for(node, t), max(0, room))
 
     def spoken_for(self, node: Node, t: int, *, by_age: bool = True) -> int:
         """Returns the amount of type *t* that asks other than these members have reserved on *node*."""
         mine = set(self.plan.members)
         others = [r for r in node.reservations.values() if r.ask not in mine and r.ask.held_on is not node]
-        return sum(dict(r.ask.shape.pairs).get(t, 0) for r in others if by_age or not r.comes_last)
+        return sum(r.ask.shape.amounts.get(t, 0) for r in others if by_age or not r.comes_last)
 
     def freed_on(self, node: Node, t: int) -> dict[str, int]:
         """Returns the amount of type *t* that each victim on *node* frees, by key."""
-        return {v.key: dict(v.shape.pairs).get(t, 0) for v in self.victims if v.node is node}
+        return {v.key: v.shape.amounts.get(t, 0) for v in self.victims if v.node is node}
 
 
 def _as_one_ask(plan: UnitPlan) -> Allocation:
@@ -142,7 +142,7 @@ def _check_places(case: _UnitCase) -> Iterator[Violation]:
         for t, amount in wanted.items():
             claimed = case.spoken_for(node, t, by_age=False)
             leaving = [a for a in node.allocations.values() if a.preempted and a not in case.stuck]
-            if claimed > 0 and claimed > node.free[t] + sum(dict(a.shape.pairs).get(t, 0) for a in leaving):
+            if claimed > 0 and claimed > node.free[t] + sum(a.shape.amounts.get(t, 0) for a in leaving):
                 yield Violation(Law.NODE_USABLE, f"{node.node_id} is claimed for {case.names[t]}={claimed} already")
             there = case.find_room(node, t) + sum(case.freed_on(node, t).values())
             if there < amount:
@@ -252,7 +252,7 @@ def _list_node_needs(case: _UnitCase, node: Node, victims: Collection[Allocation
     found: list[overkill.Need] = []
     for t in case.demand:
         lack = case.on_node[node].get(t, 0) - case.find_room(node, t)
-        freed = {victim.key: dict(victim.shape.pairs).get(t, 0) for victim in victims if victim.node is node}
+        freed = {victim.key: victim.shape.amounts.get(t, 0) for victim in victims if victim.node is node}
         found.append(
             overkill.Need(f"{case.names[t]} on {node.node_id}", lack, freed, may_be_taken_for(case, t, victims))
         )

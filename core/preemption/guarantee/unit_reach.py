@@ -180,7 +180,7 @@ class Reach:
     def _amounts_of(self, shape: Shape) -> tuple[int, ...]:
         amounts = self._amounts.get(shape)
         if amounts is None:
-            by_type = dict(shape.pairs)
+            by_type = shape.amounts
             amounts = self._amounts[shape] = tuple(by_type.get(t, 0) for t in self._smallest)
         return amounts
 
@@ -259,7 +259,7 @@ class Reach:
 
 def _smallest_demand(members: Sequence[Allocation]) -> dict[int, int]:
     """Returns, by type, the least that any of *members* asks for; types that one of them does not want are left out."""
-    demands = [dict(ask.shape.pairs) for ask in members]
+    demands = [ask.shape.amounts for ask in members]
     types = demands[0].keys()
     least = {t: min(demand.get(t, 0) for demand in demands) for t in types}
     return {t: amount for t, amount in least.items() if amount > 0}

@@ -535,7 +535,7 @@ class _Freed:
 
     def _count_freed(self, victims: Sequence[Allocation], sign: int) -> None:
         for victim in victims:
-            amounts = dict(victim.shape.pairs)
+            amounts = victim.shape.amounts
             lack = self._nodes.get(victim.node) if victim.node is not None else None
             if lack is not None:
                 for t in lack:

@@ -41,7 +41,7 @@ def foresee_round(state: PartitionState, ask: Allocation, _asked: Circumstances)
     if not notices.rounds:
         return PreemptionOutlook(verdict.FORBIDDEN, RESTS, "", "its first round has not ended yet")
     lacking = {t: amount for t, amount in notices.lacking.get(path, {}).items() if amount > 0}
-    asked = dict(ask.shape.pairs)
+    asked = ask.shape.amounts
     if not any(t in lacking for t in asked):
         detail = f"round {notices.rounds}: {path} holds what it should, or free room makes up for the rest"
         return PreemptionOutlook(verdict.FORBIDDEN, "monitor: no share is owed to its queue", "", detail)

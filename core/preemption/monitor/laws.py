@@ -220,7 +220,7 @@ def _is_entitled(ask: Allocation, victims: Sequence[Allocation], after: _After) 
                 continue
             if level.held_amount(t) < owed:
                 return True
-            freed = sum(dict(victim.shape.pairs).get(t, 0) for victim in victims if queue in victim.queue.lineage())
+            freed = sum(victim.shape.amounts.get(t, 0) for victim in victims if queue in victim.queue.lineage())
             if queue is not leaf and freed >= amount:
                 return True
             break
@@ -331,7 +331,7 @@ class _After:
         contribute. *gives* tells whether a task may be taken for a type."""
         free = self._open_to(ask, node)
         for t, amount in ask.shape.pairs:
-            gains = {task.key: dict(task.shape.pairs).get(t, 0) for task in tasks}
+            gains = {task.key: task.shape.amounts.get(t, 0) for task in tasks}
             mine = frozenset(task.key for task in tasks if gives(task, t))
             yield overkill.Need(f"{names[t]} on {node.node_id}", amount - free[t], gains, mine)
             for level in self.limited_above(ask.application.queue):
@@ -441,7 +441,7 @@ class _After:
                         continue
                     judged.add((level, t))
                     if queue in ask.queue.lineage():
-                        left += queue.claimed[t] + level.come[t] + dict(ask.shape.pairs).get(t, 0)
+                        left += queue.claimed[t] + level.come[t] + ask.shape.amounts.get(t, 0)
                         guaranteed = min(guaranteed, net)
                     if left < guaranteed:
                         detail = f"{queue.path} would end at {names[t]}={left}, below {guaranteed}"

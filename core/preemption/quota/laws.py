@@ -58,7 +58,7 @@ def _check_mildest(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
 
     names = view.types.names
     needs = [
-        overkill.Need(names[t], amount, {key: dict(task.shape.pairs).get(t, 0) for key, task in tasks.items()}, all_of)
+        overkill.Need(names[t], amount, {key: task.shape.amounts.get(t, 0) for key, task in tasks.items()}, all_of)
         for all_of in [frozenset(tasks)]
         for t, amount in plan.target.items()
     ]

@@ -162,7 +162,7 @@ def _find_protections(
                 if guard is None:
                     continue
                 level, of = guard
-            smallest = dict(shape.pairs).get(of, 0)
+            smallest = shape.amounts.get(of, 0)
             for t, amount in shape.pairs:
                 if t in unmet:
                     known = found.setdefault((t, reason, level, of), [0, smallest])

@@ -55,7 +55,7 @@ def _check_eligible(plan: PreemptionPlan) -> Iterator[Violation]:
 
 
 def _freed_by(victims: list[Allocation], t: int) -> int:
-    return sum(dict(victim.shape.pairs).get(t, 0) for victim in victims)
+    return sum(victim.shape.amounts.get(t, 0) for victim in victims)
 
 
 def _available_amount(view: PartitionView, plan: PreemptionPlan, t: int) -> int:
@@ -120,7 +120,7 @@ def _check_mildest(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violat
     asked = [t for t, _ in plan.ask.shape.pairs]
 
     def order(task: Allocation) -> tuple[object, ...]:
-        spec, amounts = task.spec, dict(task.shape.pairs)
+        spec, amounts = task.spec, task.shape.amounts
         return (
             spec.originator, not spec.allow_preempt_self, task in torn, task.priority, not spec.placeholder,
             -task.created_ns, tuple([amounts.get(t, 0) for t in asked]), task.key,

@@ -107,7 +107,7 @@ def _list_candidates(ask: Allocation, node: Node, lacking: Sequence[int], droppe
     found: list[tuple[tuple[int, bool, int, int, tuple[int, ...], str], Candidate]] = []
     for allocation in node.allocations.values():
         spec = allocation.spec
-        amounts = dict(allocation.shape.pairs)
+        amounts = allocation.shape.amounts
         frees_devices = ask.shape.devices is not None and bool(allocation.devices)
         if spec.required_node:
             dropped["bound to the node"] += 1

@@ -211,7 +211,7 @@ def _show_asked(state: PartitionState, ask: Allocation, node: Node) -> ClaimView
         ClaimReason.ASKED,
         PlaceKind.NODE,
         node.node_id,
-        state.types.to_resources(dict(ask.shape.pairs)),
+        state.types.to_resources(ask.shape.amounts),
         Resources(),
         0,
         ask.created_ns,
