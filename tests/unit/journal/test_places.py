@@ -71,8 +71,12 @@ def rename(command: Command) -> Command:
     return UpdateAllocations(OTHER, tuple(spec._replace(partition=partition) for spec in command.allocations))
 
 
-def apply_at(place: JournalPlace, commands: Sequence[Command], now_ns: int = 0) -> None:
-    """Has the engine of *place* decide *commands*, each followed by a slice, at *now_ns* or after its last call."""
+def apply_at(place: JournalPlace, commands: Sequence[Command], now_ns: int = START_NS) -> None:
+    """Has the engine of *place* decide *commands*, each followed by a slice, at *now_ns* or after its last call.
+
+    The places of a core have one clock, and a block of records has the time of its first one. Where ages matter, the
+    caller gives the same *now_ns* for each place.
+    """
     now_ns = max(now_ns, place.engine.last_ns)
     for command in commands:
         now_ns += 1_000_000
@@ -394,18 +398,19 @@ async def test_pruning_spares_what_each_place_needs(database: str) -> None:
         snapshot(database)
         idle_until = idle.gate.last_record
         for hour in (1, 2, 3):
-            apply_at(journal.first, [asks(1_000 * hour, 5)], START_NS + hour * HOUR_NS)
+            now_ns = START_NS + hour * HOUR_NS
+            apply_at(journal.first, [asks(1_000 * hour, 5)], now_ns)
             if hour == 2:
                 opened = journal.open_place()
-                apply_at(opened, [rename(command) for command in small_cluster()])
-                apply_at(closed, [rename(asks(5_000))])
+                apply_at(opened, [rename(command) for command in small_cluster()], now_ns)
+                apply_at(closed, [rename(asks(5_000))], now_ns)
                 journal.close_place(closed)
             await wait_for_all(journal)
             snapshot(database)
         unseen = journal.open_place()
-        apply_at(unseen, [rename(command) for command in small_cluster()])
-        apply_at(opened, [rename(asks(6_000, 5))])
-        apply_at(journal.first, [asks(7_000, 5)])
+        apply_at(unseen, [rename(command) for command in small_cluster()], now_ns)
+        apply_at(opened, [rename(asks(6_000, 5))], now_ns)
+        apply_at(journal.first, [asks(7_000, 5)], now_ns)
         await wait_for_all(journal)
         before = {place.number: trace(place) for place in journal.places}
     assert list(before) == [0, 1, 4, 5]
