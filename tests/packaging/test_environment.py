@@ -219,7 +219,6 @@ def test_a_folder_that_is_no_environment_is_left_alone(checkout: Checkout) -> No
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_the_demo_needs_one_command_and_no_tools(tmp_path: Path) -> None:
     """From a fresh copy, into an environment that holds neither pytest nor a linter."""
     fresh = tmp_path / "fresh"
