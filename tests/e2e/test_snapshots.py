@@ -27,7 +27,7 @@ NOT_OFTEN = ("--journal-snapshots", "1000")
 
 def snapshots_of(journal: str) -> list[KeptSnapshot]:
     """Returns the snapshots of *journal*, the newest first."""
-    snapshots = open_snapshots(settings_for(journal).url, 5.0)
+    snapshots = open_snapshots(settings_for(journal).url, PATIENCE_S)
     try:
         return snapshots.list_snapshots()
     finally:

@@ -107,7 +107,7 @@ def test_database_that_hangs_without_a_word_is_told(tmp_path: Path) -> None:
         try:
             archive.observe(events(1, 1))
             wait_until(lambda: "accepted nothing for 0.3 s" in archive.status().problem, "the silence to be noticed")
-            assert archive.status().stored == 2
+            wait_until(lambda: archive.status().stored == 2, "the record to be spooled")
         finally:
             os.kill(program, signal.SIGCONT)
         wait_until(lambda: archive.status().committed == 2, "the database to catch up")
@@ -116,7 +116,7 @@ def test_database_that_hangs_without_a_word_is_told(tmp_path: Path) -> None:
 
 def test_idle_history_is_no_silent_one(tmp_path: Path) -> None:
     """Nothing to take for longer than the database may be silent is no problem when something comes."""
-    settings = settings_for(str(tmp_path / "history.db"), tmp_path, silence_s=PATIENCE_S)
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path)
     told: list[str] = []
     with writing(settings) as archive:
         archive.observe(events(1))

@@ -101,7 +101,7 @@ async def written(where: str | Path, *, afresh: bool = False) -> AsyncIterator[J
 
 def open_store(where: str | Path) -> JournalStore:
     """Returns the store at *where*, to be read."""
-    return JournalStore(settings_for(where).url, 5.0, read_only=True)
+    return JournalStore(settings_for(where).url, PATIENCE_S, read_only=True)
 
 
 async def decide(journal: Journal, commands: Sequence[Command], *, slices: int = 1) -> None:

@@ -366,7 +366,7 @@ async def test_another_version_does_not_decide_again(tmp_path: Path) -> None:
     assert journal.first.engine.rm_id == ""
     journal.close(1)
     open_journal(path, version="other").close(1)
-    with closing(JournalStore(settings_for(path).url, 5.0)) as store:
+    with closing(JournalStore(settings_for(path).url, PATIENCE_S)) as store:
         life = store.find_end().life
         assert store.prune_before(life) > 0
         assert verify_store(store).first == life

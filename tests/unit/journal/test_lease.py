@@ -18,6 +18,7 @@ from kornel.core.journal.lease import LEASE_MS, LeaseKeeper, LeaseTable, is_gone
 from kornel.core.journal.records import Block, BlockWriter
 from kornel.core.journal.store import JournalStore, StoreMoved, StoreTaken
 from tests.history_databases import postgres, postgres_server
+from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.unit.journal.made import BEGINNING, START_NS, settings_for
 from tests.waiting import until
@@ -28,7 +29,7 @@ __all__ = ["postgres", "postgres_server"]
 @pytest.fixture
 def store(postgres: Postgres) -> Iterator[JournalStore]:
     """A store that cores share, with its tables."""
-    made = JournalStore(settings_for(postgres.url).url, 5.0, fenced=True)
+    made = JournalStore(settings_for(postgres.url).url, PATIENCE_S, fenced=True)
     made.open()
     yield made
     made.close()
@@ -101,7 +102,7 @@ def test_the_lease_says_what_the_leaders_clock_shows(table: LeaseTable, postgres
 
 def test_an_epoch_follows_what_was_written_without_a_lease(store: JournalStore, table: LeaseTable) -> None:
     """An older version wrote no lease."""
-    plain = JournalStore(store._url, 5.0)
+    plain = JournalStore(store._url, PATIENCE_S)
     with closing(plain):
         plain.append_block(first_block(7), 1)
     assert table.take_lease("one", "") == 8

@@ -55,7 +55,7 @@ Logged = list[dict[str, Any]]
 def assignment_for(where: str | Path, *, kept: KeptJournal = KEEP_ALL, version: str = "test") -> Assignment:
     """Returns the work of making one snapshot of the journal at *where*."""
     url = settings_for(where).url.render_as_string(hide_password=False)
-    return Assignment(url, 5.0, version, kept.age_s, kept.size_bytes)
+    return Assignment(url, PATIENCE_S, version, kept.age_s, kept.size_bytes)
 
 
 def snapshot(where: str | Path, *, kept: KeptJournal = KEEP_ALL, version: str = "test") -> Outcome:
@@ -67,7 +67,7 @@ def snapshot(where: str | Path, *, kept: KeptJournal = KEEP_ALL, version: str = 
 
 def snapshots_of(where: str | Path) -> SnapshotStore:
     """Returns the snapshots of the journal at *where*."""
-    return open_snapshots(settings_for(where).url, 5.0)
+    return open_snapshots(settings_for(where).url, PATIENCE_S)
 
 
 async def make_journal(where: str | Path, *, then: int = 5) -> str:
@@ -288,7 +288,10 @@ async def test_a_new_life_needs_no_snapshot_of_the_one_before(tmp_path: Path) ->
 async def test_the_past_is_pruned_and_the_rest_goes_on(database: str) -> None:
     """Records behind the oldest kept snapshot go; a core begins as before, and the kept past can be played."""
     before = await make_journal(database)
-    with closing(JournalStore(settings_for(database).url, 5.0)) as store, closing(snapshots_of(database)) as snapshots:
+    with (
+        closing(JournalStore(settings_for(database).url, PATIENCE_S)) as store,
+        closing(snapshots_of(database)) as snapshots,
+    ):
         sequences = [kept.sequence for kept in snapshots.list_snapshots()]
         pruned = prune_journal(store, snapshots, KeptJournal(0, 1))
         kept = [kept.sequence for kept in snapshots.list_snapshots()]
@@ -332,7 +335,7 @@ async def test_without_snapshots_a_pruned_journal_says_so(tmp_path: Path) -> Non
     """One line says which records are gone, and what can be done."""
     path = tmp_path / "journal.db"
     await make_journal(path)
-    with closing(JournalStore(settings_for(path).url, 5.0)) as store:
+    with closing(JournalStore(settings_for(path).url, PATIENCE_S)) as store:
         prune_journal(store, snapshots_of(path), KeptJournal(0, 1))
     shutil.rmtree(f"{path}.snapshots")
     with pytest.raises(JournalUnusable, match=r"records 1 to \d+ were pruned, and none of the snapshots.*afresh"):
@@ -345,7 +348,7 @@ async def test_nothing_goes_that_a_damaged_snapshot_stood_for(tmp_path: Path) ->
     await make_journal(path)
     for file in files_of(path)[:-1]:
         spoil(file, lambda data: data[:-1])
-    with closing(JournalStore(settings_for(path).url, 5.0)) as store:
+    with closing(JournalStore(settings_for(path).url, PATIENCE_S)) as store:
         assert not prune_journal(store, snapshots_of(path), KeptJournal(0, 1)).blocks
         assert store.count_bytes()[0] == 1
 
@@ -418,7 +421,7 @@ async def test_an_engine_of_another_version_begins_with_what_the_old_one_left(tm
 
 def test_nobody_else_reads_snapshots(tmp_path: Path) -> None:
     """They hold configurations and names of users."""
-    snapshots = open_snapshots(settings_for(tmp_path / "journal.db").url, 5.0)
+    snapshots = open_snapshots(settings_for(tmp_path / "journal.db").url, PATIENCE_S)
     snapshots.add_snapshot(head_of(7), b"data")
     (file,) = files_of(tmp_path / "journal.db")
     assert file.stat().st_mode & 0o777 == 0o600
@@ -432,7 +435,7 @@ def head_of(sequence: int) -> SnapshotHead:
 
 def test_a_snapshot_that_could_not_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a part of it nor a file of another name; a writer that was killed leaves one that the next removes."""
-    snapshots = open_snapshots(settings_for(tmp_path / "journal.db").url, 5.0)
+    snapshots = open_snapshots(settings_for(tmp_path / "journal.db").url, PATIENCE_S)
     snapshots.add_snapshot(head_of(7), b"data")
     left = files_of(tmp_path / "journal.db")[0].parent / "00000000000000000008.snapshot.new"
     left.write_bytes(b"da")
