@@ -25,7 +25,7 @@ MODULES = {
         *(
             f"preemption.guarantee.{name}"
             for name in (
-                "allowances", "batches", "candidates", "cost", "device_predicate",
+                "allowances", "candidates", "cost", "device_predicate",
                 "fences", "frontier", "gang_victims",
                 "needs", "node_bounds", "order", "predicates", "prospects", "search", "solve", "unit_domains",
                 "unit_packing", "watched_nodes",
@@ -122,7 +122,7 @@ CROWDED = {
     "core/domain": 23,
     "core/journal": 32,
     "core/model": 22,
-    "core/preemption/guarantee": 40,
+    "core/preemption/guarantee": 39,
     "core/preemption/monitor": 23,
     "core/rest": 33,
 }
