@@ -20,7 +20,7 @@ MODULES = {
     "laws": ("preemption.guarantee.unit_laws", *(f"preemption.{kind}.laws" for kind in _KINDS)),
     "planners": (
         "preemption.entitlement", "preemption.gang_losses", "preemption.priorities", "preemption.victim_index",
-        "preemption.walk", "preemption.governor.bounds",
+        "preemption.walk",
         *(f"preemption.{kind}.planner" for kind in _KINDS),
         *(
             f"preemption.guarantee.{name}"
@@ -43,7 +43,7 @@ MODULES = {
     ),
     "records": (
         "defaults", "history", "preemption.guarantee.changes", "preemption.quota.enforcement",
-        "preemption.governor.books", "preemption.pace", "preemption.guarantee.refusals",
+        "preemption.governor.books", "preemption.guarantee.refusals",
         "preemption.guarantee.guarantee_record",
         "preemption.monitor.notices", "gangs.gang_record", "preemption.foresight", "scheduling.missing_shares",
         "scheduling.reserving_record",
