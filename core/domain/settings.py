@@ -173,6 +173,11 @@ class GovernorSettings:
     loop_returns: int = 3
     shadow: frozenset[str] = frozenset()
 
+    @property
+    def budgets(self) -> dict[str, Budget]:
+        """The budgets by kind of scope."""
+        return {"cluster": self.cluster, "queue": self.queue, "application": self.application}
+
     def bound_of(self, kind: str) -> VictimBound:
         """Returns how many victims the *kind* of preemption may take (preemption.md F7)."""
         return self.victims.get(kind, UNBOUNDED)

@@ -38,7 +38,6 @@ from kornel.core.preemption.governor.books import GovernorBooks
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.monitor.notices import Notices
-from kornel.core.preemption.pace import Pace
 from kornel.core.preemption.quota.enforcement import Enforcement
 from kornel.core.preemption.victim_index import VictimIndex
 
@@ -179,10 +178,8 @@ class PartitionState:
         self.enforcement: Final = Enforcement()
         """The lowered maxima that preemption enforces now or later."""
         self.governor: Final = GovernorBooks()
-        """The record of what preemption took lately, which limits what it may take next."""
-        self.pace: Final = Pace()
-        """The record of what preemption took within the last interval of its cycle, and of the asks that wait until it
-        may take more."""
+        """The record of what preemption took lately, which limits what it may take next, and of the asks that wait
+        until it may take more."""
         self.progress: tuple[int, ...] = ()
         """The slices in a row that have decided nothing, although there was more to do: their turns, the work left
         after the latest one, and numbers that differ if the books have changed. Empty: the latest slice was not one of

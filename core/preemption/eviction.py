@@ -74,7 +74,7 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
     ledger.book_claim(state, ask)
     ask.outcome = Outcome.TRIGGERED
     state.preemptions += 1
-    pacing.count_taken(state, plan, now_ns)
+    pacing.count_taken(state, plan.kind, len(plan.victims), ask.shape.pairs, now_ns)
     watch_exits(state, plan, now_ns, plan.victims)
     detail = _describe_plan(plan, *whole.values(), *torn.values())
     record_decision(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, detail, plan)

@@ -38,6 +38,7 @@ _AMENDING: Final = _with_act("note_amendment")
 
 def offer_due(state: PartitionState, now_ns: int) -> None:
     """Offer every ask whose next attempt is due, of any kind."""
+    state.governor.drop_expired(state.preemption.governor, state.preemption.cycle_interval_ns, now_ns)
     for driver in _OFFERING:
         driver.offer_due(state, now_ns)
 

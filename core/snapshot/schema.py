@@ -128,13 +128,10 @@ from kornel.core.policies.claim_order import place_in_line
 from kornel.core.policies.gang_nodes import Members
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
-from kornel.core.preemption import eviction, pace, pacing
+from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption import plan as preemption_plan
-from kornel.core.preemption.governor import bounds
-from kornel.core.preemption.governor.books import GovernorBooks
-from kornel.core.preemption.governor.bounds import Allowance, Limits, Loss, Scope, Turn
+from kornel.core.preemption.governor.books import GovernorBooks, Scope, Taken, Turn, Window
 from kornel.core.preemption.guarantee import consulting, unit_consulting, units
-from kornel.core.preemption.guarantee import cycle_limit as guarantee_cycle_limit
 from kornel.core.preemption.guarantee import drive as guarantee_drive
 from kornel.core.preemption.guarantee.changes import ChangeWatch
 from kornel.core.preemption.guarantee.consulting import Dialogue
@@ -149,14 +146,12 @@ from kornel.core.preemption.monitor import notices
 from kornel.core.preemption.monitor.notices import Entry, Notice, Notices
 from kornel.core.preemption.monitor.plan import Place
 from kornel.core.preemption.monitor.settings import MonitorSettings
-from kornel.core.preemption.pace import Pace, PaceOfKind, Totals, Window
 from kornel.core.preemption.plan import NOBODY_SPARED, FreedAmounts, PreemptionPlan, Refusal, Spared, UnitPlan
 from kornel.core.preemption.priorities import Adjustment
 from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.enforcement import Enforcement, Remainder, Standing
 from kornel.core.preemption.quota.plan import ProtectedBy, Protection
 from kornel.core.preemption.quota.timer_rules import Terms
-from kornel.core.preemption.required_node import cycle_limit as required_cycle_limit
 from kornel.core.preemption.victim_index import VictimIndex
 from kornel.core.snapshot.kept import Kept, Schema, named_of
 
@@ -199,7 +194,6 @@ FUNCTIONS: Final = {
     **named_of(eviction, "_look_at_victims", "_look_for_room", "_rearm_if_waiting"),
     **named_of(gang_turns, "_end_gathering"),
     **named_of(gang_vetting, "_note_answer"),
-    **named_of(guarantee_cycle_limit, "_offer_again"),
     **named_of(guarantee_drive, "_end_look"),
     **named_of(inquiries, "_put_in_turn"),
     **named_of(lifecycle, "_end_state", "_expire_rejected"),
@@ -212,7 +206,6 @@ FUNCTIONS: Final = {
     **named_of(placeholders, "_note_timeout"),
     **named_of(queue_order, "queue_turn_key"),
     **named_of(quota_timers, "_look_at_queues", "_look_at_victims"),
-    **named_of(required_cycle_limit, "_look_again"),
     **named_of(reserving, "_decide_reservation", "_drop_question"),
     **named_of(rooms, "turn_key"),
     **named_of(shortfalls, "_end_gang", "_look_at_members"),
@@ -483,7 +476,7 @@ PARTITIONS: Final = (
         " no_room awake gained waiting_for_node topology waiting_for_domain sharing waiting_for_turn autoscaling"
         " held_count refused reserved_ready reserving gangs fair_terms_stale timers attempts_due"
         " _number guarantee notices changes rules moved touched stuck ignored unreported enforcement"
-        " governor pace nodes_removed law_checks law_violations preemption_attempts search_cost"
+        " governor nodes_removed law_checks law_violations preemption_attempts search_cost"
         " preemptions progress nothing_held",
         defaults={"progress": (), "touched": {}},
         derived={
@@ -526,13 +519,11 @@ PARTITIONS: Final = (
 """The records of a partition."""
 
 PREEMPTION: Final = (
-    Kept(GovernorBooks, "taken _victims _lost _preempted _turns paused limits denied"),
+    Kept(GovernorBooks, "lately interval _preempted _turns paused denied waiting held_ns wakes_ns woke_ns"),
     Kept(Scope, "kind name"),
-    Kept(Loss, "queue application lost victims"),
-    Kept(bounds.Taken, "at_ns loss", name="TakenInWindow"),
+    Kept(Taken, "at_ns scopes amounts"),
+    Kept(Window, "taken totals"),
     Kept(Turn, "last_ns preemptor"),
-    Kept(Allowance, "victims lost"),
-    Kept(Limits, "window_ns allowances cooldown_ns loop_window_ns loop_returns names"),
     Kept(
         GuaranteeRecord,
         "attempts_left change_watch pass_began_ns prospects put_off refusals refusals_looked_at_ns settled_at"
@@ -574,11 +565,6 @@ PREEMPTION: Final = (
         defaults={"left_out_ns": None},
     ),
     Kept(Place, "ask node victims"),
-    Kept(pace.Taken, "at_ns served victims", name="TakenInInterval"),
-    Kept(Totals, "amounts victims"),
-    Kept(Window, "taken totals"),
-    Kept(PaceOfKind, "held_ns resume waiting window"),
-    Kept(Pace, "_by_kind wakes_ns woke_ns"),
     Kept(Remainder, "look_ns numbers pause_ns protected unmet"),
     Kept(Standing, "began_again reached rest since_ns", defaults={"began_again": False}),
     Kept(Enforcement, "above armed deferred due postponed replacing served ticking", under_way="run"),

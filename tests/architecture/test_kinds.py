@@ -25,7 +25,7 @@ EXCEPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "core.partition.state": (("guarantee", "quota", "monitor"), "holds the record of each kind that keeps one"),
     "core.partition.configuration.configure": (("quota",), "a max that is lowered starts a timer"),
     "core.snapshot.schema": (
-        ("guarantee", "required-node", "quota", "monitor"),
+        ("guarantee", "quota", "monitor"),
         "lists the types of every record of a snapshot",
     ),
     "core.telling.configuration.enforcement_trial": (("quota",), "foretells what a lowered max would do"),

@@ -20,12 +20,12 @@ MODULES = {
     "laws": ("preemption.guarantee.unit_laws", *(f"preemption.{kind}.laws" for kind in _KINDS)),
     "planners": (
         "preemption.entitlement", "preemption.gang_losses", "preemption.priorities", "preemption.victim_index",
-        "preemption.walk", "preemption.governor.bounds",
+        "preemption.walk",
         *(f"preemption.{kind}.planner" for kind in _KINDS),
         *(
             f"preemption.guarantee.{name}"
             for name in (
-                "allowances", "batches", "candidates", "cost", "device_predicate",
+                "allowances", "candidates", "cost", "device_predicate",
                 "fences", "frontier", "gang_victims",
                 "needs", "node_bounds", "order", "predicates", "prospects", "search", "solve", "unit_domains",
                 "unit_packing", "watched_nodes",
@@ -43,7 +43,7 @@ MODULES = {
     ),
     "records": (
         "defaults", "history", "preemption.guarantee.changes", "preemption.quota.enforcement",
-        "preemption.governor.books", "preemption.pace", "preemption.guarantee.refusals",
+        "preemption.governor.books", "preemption.guarantee.refusals",
         "preemption.guarantee.guarantee_record",
         "preemption.monitor.notices", "gangs.gang_record", "preemption.foresight", "scheduling.missing_shares",
         "scheduling.reserving_record",
@@ -122,7 +122,7 @@ CROWDED = {
     "core/domain": 23,
     "core/journal": 32,
     "core/model": 22,
-    "core/preemption/guarantee": 40,
+    "core/preemption/guarantee": 39,
     "core/preemption/monitor": 23,
     "core/rest": 33,
 }

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.reasons import Outcome
-from kornel.core.preemption.governor.books import GovernorBooks
-from kornel.core.preemption.governor.bounds import Allowance, Limits, Loss, judge_losses
+from kornel.core.domain.settings import Budget, GovernorSettings
+from kornel.core.preemption.governor.books import GovernorBooks, Loss
+from kornel.core.preemption.governor.bounds import judge_losses
 from tests.examples import scale_examples
 from tests.scenarios.stage import Stage
 
@@ -48,9 +49,9 @@ wishes = st.lists(
 def test_victims_of_an_application_put_together_are_judged_as_one_by_one(
     asked: list[Wish], victims: int, lost: int, cooldown: int, returns: int
 ) -> None:
-    """The same answer in the same words, with the same time to try again."""
-    budget = Allowance(victims, {0: lost} if lost else {})
-    bounds = Limits(WINDOW, dict.fromkeys(("cluster", "queue", "application"), budget), cooldown, WINDOW, returns, "f")
+    """The same answer in the same words, with the same time to try again, whether or not the book drops entries."""
+    budget = Budget(victims, {"f": lost} if lost else {})
+    bounds = GovernorSettings({}, WINDOW, budget, budget, budget, cooldown, WINDOW, returns)
     each_books, sum_books = GovernorBooks(), GovernorBooks()
     now = 0
     for wish in asked:
@@ -62,10 +63,9 @@ def test_victims_of_an_application_put_together_are_judged_as_one_by_one(
             amount = before.lost[0][1] + one.lost[0][1]
             together[one[:2]] = Loss(one.queue, one.application, ((0, amount),), before.victims + 1)
         sums = list(together.values())
-        for books in (each_books, sum_books):
-            books.drop_expired(bounds, now)
-        answer = judge_losses(bounds, each_books, each, wish.preemptor, now)
-        assert judge_losses(bounds, sum_books, sums, wish.preemptor, now) == answer
+        each_books.drop_expired(bounds, WINDOW, now)
+        answer = judge_losses(bounds, "f", each_books, each, wish.preemptor, now)
+        assert judge_losses(bounds, "f", sum_books, sums, wish.preemptor, now) == answer
         if answer is None:
             each_books.book_losses(bounds, each, wish.preemptor, now)
             sum_books.book_losses(bounds, sums, wish.preemptor, now)
@@ -77,8 +77,8 @@ def test_no_window_holds_more_than_its_budget(
     asked: list[Wish], victims: int, lost: int, cooldown: int, returns: int
 ) -> None:
     """Reckoned anew from everything that was let through, for every window that ends with a decision."""
-    budget = Allowance(victims, {0: lost} if lost else {})
-    bounds = Limits(WINDOW, dict.fromkeys(("cluster", "queue", "application"), budget), cooldown, WINDOW, returns, "f")
+    budget = Budget(victims, {"f": lost} if lost else {})
+    bounds = GovernorSettings({}, WINDOW, budget, budget, budget, cooldown, WINDOW, returns)
     books = GovernorBooks()
     now = 0
     taken: list[tuple[int, Loss]] = []
@@ -86,11 +86,8 @@ def test_no_window_holds_more_than_its_budget(
     for wish in asked:
         now += wish.wait
         losses = [Loss(q, f"{q}{app}", ((0, n),)) for q, app, n in wish.victims if q != wish.preemptor]
-        books.drop_expired(bounds, now)
-        for loss in losses:
-            if wish.preemptor:
-                books.forget_turns(bounds, wish.preemptor, loss.queue, now)
-        if not losses or judge_losses(bounds, books, losses, wish.preemptor, now) is not None:
+        books.drop_expired(bounds, WINDOW, now)
+        if not losses or judge_losses(bounds, "f", books, losses, wish.preemptor, now) is not None:
             continue
         assert all(now - at >= cooldown for at, before in taken if before.queue in {loss.queue for loss in losses})
         books.book_losses(bounds, losses, wish.preemptor, now)

@@ -241,7 +241,7 @@ def test_nobody_held_back_is_forgotten(seed: int) -> None:
     if shim.terms.limit:
         waiting = [ask for ask in state.requests.values() if ask.pending]
         assert not [ask for ask in waiting if ask.outcome is Outcome.ROUND_LIMIT]
-    assert not any(pace.waiting for _, pace in state.pace.in_order())
+    assert not any(state.governor.waiting.values())
 
 
 @pytest.mark.long

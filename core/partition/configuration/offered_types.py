@@ -16,6 +16,7 @@ from kornel.core.model.shapes import Shape, TooManyTypes
 from kornel.core.partition.asks import moves
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import attempts
+from kornel.core.preemption.governor.books import VICTIMS
 
 DEMANDS_KEPT: Final = 10_000
 """The number of demands that are kept although no ask may have them any more."""
@@ -94,8 +95,8 @@ def _remembered_types(state: PartitionState) -> set[int]:
         found.update(taken.held)
     for amounts in (*state.notices.lacking.values(), *state.notices.held.values()):
         found.update(amounts)
-    for _, pace in state.pace.in_order():
-        found.update(t for t, amount in pace.window.totals.amounts.items() if amount)
+    for amounts in state.governor.interval.totals.values():
+        found.update(t for t, amount in amounts.items() if amount and t != VICTIMS)
     return found
 
 

@@ -1,165 +1,200 @@
-"""Keeps the governor's books of a partition: what preemption has taken lately."""
+"""Keeps the one book of what preemption has taken lately, by scope and window, and of those that wait until it may take
+more (preemption.md F7, F13, K13)."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, takewhile
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from kornel.core.domain.settings import GovernorSettings
-from kornel.core.preemption.governor.bounds import Limits, Loss, Scope, Taken, Turn, scopes_of
+from kornel.core.model.allocations import AskGroup, Reservation
+from kornel.core.model.shapes import Pairs
+
+VICTIMS: Final = -1
+"""The measure of victims, beside those of amounts, which are types by index."""
 
 
-class GovernorBooks:
-    """The victims within the window, with running totals by scope. Entries are dropped when they have left all windows.
+class Scope(NamedTuple):
+    """A place where preemption is counted: ``cluster`` (no name), ``queue`` (path of a leaf), ``application`` (ID), or
+    ``interval`` (name of a kind of preemption)."""
 
-    Queues and applications are known by name: a new one with the name of an earlier one continues its budget.
-    """
+    kind: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" if self.name else self.kind
+
+
+CLUSTER: Final = Scope("cluster")
+
+
+class Loss(NamedTuple):
+    """The cost of taking ``victims`` victims of one application. ``lost`` is in resource-seconds by type index, in base
+    units."""
+
+    queue: str
+    application: str
+    lost: Pairs = ()
+    victims: int = 1
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        """Every scope in which it counts."""
+        return (CLUSTER, Scope("queue", self.queue), Scope("application", self.application))
+
+    @property
+    def amounts(self) -> Pairs:
+        """The amounts by measure."""
+        return ((VICTIMS, self.victims), *self.lost)
+
+
+class Taken(NamedTuple):
+    """An entry of the book: its time, the scopes in which it counts, and the amounts by measure."""
+
+    at_ns: int
+    scopes: tuple[Scope, ...]
+    amounts: Pairs
+
+
+class Turn(NamedTuple):
+    """A turn between two queues that take from each other: *preemptor* took from the other one, the last time at
+    ``last_ns``."""
+
+    last_ns: int
+    preemptor: str
+
+
+class Window:
+    """The entries of a sliding window, the oldest first, with running totals by scope and measure."""
+
+    __slots__ = ("taken", "totals")
 
     def __init__(self) -> None:
         self.taken: deque[Taken] = deque()
-        self._victims: dict[Scope, int] = {}
-        self._lost: dict[Scope, dict[int, int]] = {}
+        self.totals: dict[Scope, dict[int, int]] = {}
+
+    def count_amount(self, scope: Scope, measure: int = VICTIMS) -> int:
+        """Returns how much of *measure* counts in *scope*."""
+        total = self.totals.get(scope)
+        return 0 if total is None else total.get(measure, 0)
+
+    def add(self, taken: Taken) -> None:
+        """Adds *taken*, the latest entry."""
+        self.taken.append(taken)
+        for scope in taken.scopes:
+            total = self.totals.setdefault(scope, {})
+            for measure, amount in taken.amounts:
+                total[measure] = total.get(measure, 0) + amount
+
+    def drop_until(self, until_ns: int) -> None:
+        """Drops the entries made at *until_ns* or before."""
+        while self.taken and self.taken[0].at_ns <= until_ns:
+            gone = self.taken.popleft()
+            for scope in gone.scopes:
+                total = self.totals[scope]
+                for measure, amount in gone.amounts:
+                    total[measure] -= amount
+                if not total[VICTIMS]:
+                    del self.totals[scope]
+
+    def as_of(self, until_ns: int) -> Window:
+        """Returns the window without the entries made at *until_ns* or before, and drops nothing: itself if there are
+        none, which costs nothing, otherwise a copy."""
+        if not self.taken or self.taken[0].at_ns > until_ns:
+            return self
+        later = Window()
+        later.taken = self.taken.copy()
+        later.totals = {scope: total.copy() for scope, total in self.totals.items()}
+        later.drop_until(until_ns)
+        return later
+
+    def find_entry(self, scope: Scope, measure: int, amount: int) -> int | None:
+        """Returns the time of the entry with which, from the oldest on, *amount* of *measure* was taken in *scope*;
+        ``None``: there is less."""
+        for taken in self.taken:
+            if scope in taken.scopes:
+                amount -= sum(part for other, part in taken.amounts if other == measure)
+                if amount <= 0:
+                    return taken.at_ns
+        return None
+
+
+class GovernorBooks:
+    """The book of one partition.
+
+    Entries are dropped when they have left their window, but no answer depends on when. Queues and applications are
+    known by name: a new one with the name of an earlier one continues its budget.
+    """
+
+    def __init__(self) -> None:
+        self.lately: Final = Window()
+        """The losses within the window of the governor."""
+        self.interval: Final = Window()
+        """The victims and the amounts that they served within one interval of the cycle, by kind."""
         self._preempted: dict[str, tuple[int, object]] = {}
         """The time and the decision of the last loss of each queue, the oldest first."""
         self._turns: dict[tuple[str, str], deque[Turn]] = {}
         """The turns between each pair of queues. The pair whose last turn is the oldest comes first."""
         self.paused: dict[Scope, int] = {}
         """The times until which preemption was reported to pause, by scope."""
-        self.limits: tuple[GovernorSettings, Limits] | None = None
-        """The settings used last, and the limits computed from them."""
         self.denied = 0
         """The number of plans denied so far."""
-
-    @property
-    def scopes(self) -> Iterable[Scope]:
-        """The scopes that lost something within the window, as of the last time that entries were dropped."""
-        return self._victims
-
-    def count_victims(self, scope: Scope) -> int:
-        """Returns how many victims *scope* lost within the window."""
-        return self._victims.get(scope, 0)
-
-    def lost_seconds(self, scope: Scope, t: int) -> int:
-        """Returns the resource-seconds of type *t* that *scope* lost within the window."""
-        return self._lost.get(scope, {}).get(t, 0)
+        self.waiting: dict[str, dict[AskGroup | Reservation, None]] = {}
+        """The groups with due asks, and the reservations, that the limit of one interval holds back, by kind."""
+        self.held_ns: dict[str, int] = {}
+        """The time when that limit last held something back, by kind."""
+        self.wakes_ns: int | None = None
+        """The time when what is held back is offered again; ``None``: nothing is held back."""
+        self.woke_ns = 0
 
     def last_loss(self, queue: str) -> tuple[int, object] | None:
-        """Returns when *queue* last lost something, and by which decision; ``None``: it did not."""
+        """Returns when *queue* last lost something, and by which decision; ``None``: it did not lately."""
         return self._preempted.get(queue)
 
-    def turns_between(self, one: str, other: str) -> Sequence[Turn]:
-        """Returns the latest turns in which two queues took from each other, the oldest first."""
-        return self._turns.get(_sorted_pair(one, other), ())
+    def turns_since(self, since_ns: int, one: str, other: str) -> Sequence[Turn]:
+        """Returns the turns after *since_ns* in which two queues took from each other, the oldest first."""
+        return [turn for turn in self._turns.get(_sorted_pair(one, other), ()) if turn.last_ns > since_ns]
 
     def book_losses(
-        self, limits: Limits, losses: Iterable[Loss], preemptor: str, now_ns: int, decision: object = None
+        self, settings: GovernorSettings, losses: Sequence[Loss], preemptor: str, now_ns: int, decision: object = None
     ) -> None:
         """Books *losses*, which *decision* took for queue *preemptor* (empty: for no queue)."""
-        queues: dict[str, None] = {}
         for loss in losses:
-            self.taken.append(Taken(now_ns, loss))
-            queues[loss.queue] = None
-            for scope in scopes_of(loss):
-                self._victims[scope] = self._victims.get(scope, 0) + loss.victims
-                if loss.lost:
-                    amounts = self._lost.setdefault(scope, {})
-                    for t, amount in loss.lost:
-                        amounts[t] = amounts.get(t, 0) + amount
-        for queue in queues:
-            if limits.cooldown_ns:
+            self.lately.add(Taken(now_ns, loss.scopes, loss.amounts))
+        for queue in dict.fromkeys(loss.queue for loss in losses):
+            if settings.cooldown_ns:
                 self._preempted.pop(queue, None)
                 self._preempted[queue] = (now_ns, decision)
-            if preemptor and limits.loop_window_ns:
-                self.note_turn(preemptor, queue, now_ns)
+            self.note_turn(settings, preemptor, queue, now_ns)
 
-    def note_turn(self, preemptor: str, queue: str, now_ns: int) -> None:
-        """Notes that something was taken from *queue* for queue *preemptor*, as the latest turn between the two."""
+    def note_turn(self, settings: GovernorSettings, preemptor: str, queue: str, now_ns: int) -> None:
+        """Notes that something was taken from *queue* for queue *preemptor* (empty: for no queue), as the latest turn
+        between the two."""
+        if not preemptor or not settings.loop_window_ns:
+            return
         pair = _sorted_pair(preemptor, queue)
-        turns = self._turns.pop(pair, None) or deque()
+        turns = deque(self.turns_since(now_ns - settings.loop_window_ns, preemptor, queue))
+        self._turns.pop(pair, None)
         self._turns[pair] = turns
         if turns and turns[-1].preemptor == preemptor:
             turns.pop()
         turns.append(Turn(now_ns, preemptor))
 
-    def drop_expired(self, limits: Limits, now_ns: int) -> None:
+    def drop_expired(self, settings: GovernorSettings, interval_ns: int, now_ns: int) -> None:
         """Drops entries that have left their windows."""
-        while self.taken and self.taken[0].at_ns + limits.window_ns <= now_ns:
-            self._uncount_loss(self.taken.popleft().loss)
+        self.lately.drop_until(now_ns - settings.window_ns)
+        self.interval.drop_until(now_ns - interval_ns)
         while self._preempted:
             queue, (at_ns, _) = next(iter(self._preempted.items()))
-            if at_ns + limits.cooldown_ns > now_ns:
+            if at_ns + settings.cooldown_ns > now_ns:
                 break
             del self._preempted[queue]
         while self._turns:
             pair, turns = next(iter(self._turns.items()))
-            if turns[-1].last_ns + limits.loop_window_ns > now_ns:
+            if turns[-1].last_ns + settings.loop_window_ns > now_ns:
                 break
             del self._turns[pair]
-
-    def forget_turns(self, limits: Limits, one: str, other: str, now_ns: int) -> None:
-        """Drops those turns between two queues that have left the loop window."""
-        pair = _sorted_pair(one, other)
-        turns = self._turns.get(pair)
-        if turns is None:
-            return
-        while turns and turns[0].last_ns + limits.loop_window_ns <= now_ns:
-            turns.popleft()
-        if not turns:
-            del self._turns[pair]
-
-    def _uncount_loss(self, loss: Loss) -> None:
-        for scope in scopes_of(loss):
-            left = self._victims[scope] - loss.victims
-            if not left:
-                del self._victims[scope]
-                self._lost.pop(scope, None)
-                continue
-            self._victims[scope] = left
-            for t, amount in loss.lost:
-                self._lost[scope][t] -= amount
-
-
-class AsOf:
-    """The books as they would be at *now_ns*, for forecasts: nothing is dropped.
-
-    The cost grows with the number of entries that have left the windows since the last victim was booked.
-    """
-
-    def __init__(self, books: GovernorBooks, limits: Limits, now_ns: int) -> None:
-        self._books = books
-        self._loop_since_ns = now_ns - limits.loop_window_ns
-        window = limits.window_ns
-        gone = list(takewhile(lambda taken: taken.at_ns + window <= now_ns, books.taken))
-        self._gone = len(gone)
-        self._victims: dict[Scope, int] = {}
-        self._lost: dict[tuple[Scope, int], int] = {}
-        for taken in gone:
-            for scope in scopes_of(taken.loss):
-                self._victims[scope] = self._victims.get(scope, 0) + taken.loss.victims
-                for t, amount in taken.loss.lost:
-                    self._lost[scope, t] = self._lost.get((scope, t), 0) + amount
-
-    @property
-    def taken(self) -> Iterator[Taken]:
-        """The losses within the window that ends at *now_ns*, the oldest first."""
-        return islice(self._books.taken, self._gone, None)
-
-    def count_victims(self, scope: Scope) -> int:
-        """Returns how many victims *scope* lost within that window."""
-        return self._books.count_victims(scope) - self._victims.get(scope, 0)
-
-    def lost_seconds(self, scope: Scope, t: int) -> int:
-        """Returns the resource-seconds of type *t* that *scope* lost within that window."""
-        return self._books.lost_seconds(scope, t) - self._lost.get((scope, t), 0)
-
-    def last_loss(self, queue: str) -> tuple[int, object] | None:
-        """Returns when *queue* last lost something, and by which decision; ``None``: it did not."""
-        return self._books.last_loss(queue)
-
-    def turns_between(self, one: str, other: str) -> Sequence[Turn]:
-        """Returns the last turns in which two queues took from each other, the oldest first."""
-        return [turn for turn in self._books.turns_between(one, other) if turn.last_ns > self._loop_since_ns]
 
 
 def _sorted_pair(one: str, other: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -14,23 +15,12 @@ from typing import Final
 from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
-from kornel.core.domain.settings import Budget
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.partition.state import PartitionState
-from kornel.core.preemption.governor.books import AsOf
-from kornel.core.preemption.governor.bounds import (
-    CLUSTER,
-    NAME,
-    SECOND_NS,
-    Allowance,
-    Denial,
-    Limits,
-    Loss,
-    Scope,
-    judge_losses,
-)
-from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared
+from kornel.core.preemption.governor.books import CLUSTER, Loss, Scope
+from kornel.core.preemption.governor.bounds import NAME, SECOND_NS, Denial, judge_losses
+from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared, UnitPlan
 
 MOST_DETOURS: Final = 4
 """The most times that one attempt searches for other victims after those of a queue or application were denied."""
@@ -55,7 +45,7 @@ def govern_plan(
     If there is none, returns why *plan* may not be applied, and when to try again. *supposed* tells whether this is
     only a forecast, which is not recorded.
     """
-    deny_ = foresee_denial if supposed else deny_victims
+    deny_ = judge_victims if supposed else deny_victims
     denied = too_many(state, plan) or deny_(state, plan.victims, plan.ask.queue.path, now_ns)
     if denied is None:
         return plan
@@ -78,22 +68,28 @@ def govern_plan(
     return refusal
 
 
-def refuse_too_many(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
-    """Returns and records why *plan* takes too many victims for one ask; ``None``: it does not."""
+def refuse_too_many(state: PartitionState, plan: PreemptionPlan | UnitPlan) -> Refusal | None:
+    """Returns and records why *plan* takes too many victims for its asks; ``None``: it does not."""
     denied = too_many(state, plan)
     if denied is None:
         return None
-    _say_too_many(state, plan.ask, denied.detail)
+    _say_too_many(state, plan.members[0] if isinstance(plan, UnitPlan) else plan.ask, denied.detail)
     return Refusal(denied.outcome, denied.detail)
 
 
-def too_many(state: PartitionState, plan: PreemptionPlan) -> Denial | None:
-    """Returns why *plan* takes too many victims for one ask; ``None``: it does not."""
-    most = state.preemption.governor.bound_of(plan.kind).ask
+def too_many(state: PartitionState, plan: PreemptionPlan | UnitPlan) -> Denial | None:
+    """Returns why *plan* takes too many victims for its asks; ``None``: it does not."""
+    asks = len(plan.places) if isinstance(plan, UnitPlan) else 1
+    most = state.preemption.governor.bound_of(plan.kind).ask * asks
     if not most or len(plan.victims) <= most:
         return None
-    detail = f"{format_count(len(plan.victims), 'victim')} on {plan.node.node_id}, at most {most} for one ask"
-    return Denial(Outcome.VICTIM_LIMIT, Scope("node", plan.node.node_id), detail, None)
+    victims = format_count(len(plan.victims), "victim")
+    if isinstance(plan, UnitPlan):
+        return Denial(Outcome.VICTIM_LIMIT, CLUSTER, f"{victims}, {most} may go for {asks} asks", None)
+    node_id = plan.node.node_id
+    return Denial(
+        Outcome.VICTIM_LIMIT, Scope("node", node_id), f"{victims} on {node_id}, at most {most} for one ask", None
+    )
 
 
 def _say_too_many(state: PartitionState, ask: Allocation, detail: str) -> None:
@@ -110,30 +106,26 @@ def _spare_more(spared: Spared, denied: Denial) -> Spared:
     return replace(spared, applications=spared.applications | {denied.scope.name})
 
 
+def judge_victims(
+    state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
+) -> Denial | None:
+    """Returns why *victims* may not be taken now for queue *preemptor* (empty: for no queue); ``None``: they may.
+    Changes nothing, so that forecasts ask it too."""
+    return _judge(state, summed_losses(victims, now_ns), preemptor, now_ns, decision)
+
+
 def deny_victims(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
 ) -> Denial | None:
-    """Returns why *victims* may not be taken now for queue *preemptor* (empty: for no queue); ``None``: they may. The
-    denial is recorded once for each pause."""
-    books, limits = state.governor, _limits_in_force(state)
-    books.drop_expired(limits, now_ns)
-    if preemptor:
-        for queue in dict.fromkeys(victim.queue.path for victim in victims):
-            books.forget_turns(limits, preemptor, queue, now_ns)
-    denial = judge_losses(limits, books, summed_losses(victims, now_ns), preemptor, now_ns, decision)
+    """Returns the result of :func:`judge_victims`. A denial is counted, and recorded once for each pause."""
+    denial = judge_victims(state, victims, preemptor, now_ns, decision)
     if denial is not None:
-        books.denied += 1
+        state.governor.denied += 1
         _say_denied(state, denial, now_ns)
     return denial
 
 
-def foresee_denial(state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int) -> Denial | None:
-    """Forecasts the result of :func:`deny_victims` without recording, counting or dropping anything."""
-    limits = limits_for_reading(state)
-    return judge_losses(limits, AsOf(state.governor, limits, now_ns), summed_losses(victims, now_ns), preemptor, now_ns)
-
-
-def allow_victims(
+def count_allowed(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object
 ) -> tuple[int, Denial | None]:
     """Returns how many of *victims*, beginning with the first, may be taken now for *preemptor*, and why the rest may
@@ -141,24 +133,20 @@ def allow_victims(
     denial = deny_victims(state, victims, preemptor, now_ns, decision)
     if denial is None:
         return len(victims), None
-    limits, costs = _limits_in_force(state), count_losses(victims, now_ns)
-    most = 0
-    for step in (1 << bit for bit in reversed(range(len(victims).bit_length()))):
-        if (
-            most + step <= len(victims)
-            and judge_losses(limits, state.governor, costs[: most + step], preemptor, now_ns, decision) is None
-        ):
-            most += step
-    return most, denial
+    costs = count_losses(victims, now_ns)
+
+    def is_denied(last: int) -> bool:
+        return _judge(state, costs[: last + 1], preemptor, now_ns, decision) is not None
+
+    return bisect_left(range(len(victims)), True, key=is_denied), denial
 
 
 def charge_victims(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
 ) -> None:
     """Books the cost of releasing *victims*. It has to be called before the books of the partition change."""
-    books, limits = state.governor, _limits_in_force(state)
-    books.drop_expired(limits, now_ns)
-    books.book_losses(limits, summed_losses(victims, now_ns), preemptor, now_ns, decision)
+    settings, costs = state.preemption.governor, summed_losses(victims, now_ns)
+    state.governor.book_losses(settings, costs, preemptor, now_ns, decision)
 
 
 def charge_together(
@@ -169,19 +157,24 @@ def charge_together(
 
     A denial is not recorded; the caller then has to ask about each group separately.
     """
-    books, limits = state.governor, _limits_in_force(state)
-    books.drop_expired(limits, now_ns)
+    books, settings = state.governor, state.preemption.governor
     pairs = dict.fromkeys((preemptor, one.queue.path) for preemptor, theirs in victims.items() for one in theirs)
-    for preemptor, queue in pairs if limits.loop_window_ns else ():
-        if books.turns_between(preemptor, queue):
-            return False
-    costs = summed_losses([victim for theirs in victims.values() for victim in theirs], now_ns)
-    if judge_losses(limits, books, costs, "", now_ns, decision) is not None:
+    if any(books.turns_since(now_ns - settings.loop_window_ns, *pair) for pair in pairs):
         return False
-    books.book_losses(limits, costs, "", now_ns, decision)
-    for preemptor, queue in pairs if limits.loop_window_ns else ():
-        books.note_turn(preemptor, queue, now_ns)
+    costs = summed_losses([victim for theirs in victims.values() for victim in theirs], now_ns)
+    if _judge(state, costs, "", now_ns, decision) is not None:
+        return False
+    books.book_losses(settings, costs, "", now_ns, decision)
+    for preemptor, queue in pairs:
+        books.note_turn(settings, preemptor, queue, now_ns)
     return True
+
+
+def _judge(
+    state: PartitionState, losses: Sequence[Loss], preemptor: str, now_ns: int, decision: object
+) -> Denial | None:
+    settings, names = state.preemption.governor, state.types.names
+    return judge_losses(settings, names, state.governor, losses, preemptor, now_ns, decision)
 
 
 def count_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
@@ -243,60 +236,11 @@ def _say_denied(state: PartitionState, denial: Denial, now_ns: int) -> None:
         del paused[scope]
     until_ns = denial.retry_ns if denial.retry_ns is not None else now_ns + state.preemption.governor.window_ns
     paused[denial.scope] = until_ns
-    kind, name = denial.scope
     detail = f"{denial.detail}; preemption pauses for {(until_ns - now_ns) / SECOND_NS:g} s"
-    state.report_decision(
-        PreemptionDecided(
-            now_ns,
-            state.name,
-            NAME,
-            "",
-            name if kind == "application" else "",
-            name if kind == "queue" else "",
-            denial.outcome,
-            detail,
-            "",
-            (),
-        )
-    )
+    record_bound(state, denial.outcome, detail, now_ns, denial.scope)
 
 
-def limits_for_reading(state: PartitionState) -> Limits:
-    """Returns the settings in force by type index, without adding types, because nothing was ever lost of an unknown
-    type."""
-    known = state.governor.limits
-    if known is not None and known[0] is state.preemption.governor:
-        return known[1]
-    return _by_index(state, state.types.known_index)
-
-
-def _limits_in_force(state: PartitionState) -> Limits:
-    """Returns the settings in force by type index, which are computed again when they change."""
-    settings = state.preemption.governor
-    known = state.governor.limits
-    if known is not None and known[0] is settings:
-        return known[1]
-    limits = _by_index(state, state.types.index_of)
-    state.governor.limits = (settings, limits)
-    return limits
-
-
-def _by_index(state: PartitionState, index: Callable[[str], int | None]) -> Limits:
-    settings = state.preemption.governor
-
-    def allowance(budget: Budget) -> Allowance:
-        lost = {index(name): amount for name, amount in budget.lost.items()}
-        return Allowance(budget.victims, {t: amount for t, amount in lost.items() if t is not None})
-
-    return Limits(
-        settings.window_ns,
-        {
-            "cluster": allowance(settings.cluster),
-            "queue": allowance(settings.queue),
-            "application": allowance(settings.application),
-        },
-        settings.cooldown_ns,
-        settings.loop_window_ns,
-        settings.loop_returns,
-        state.types.names,
-    )
+def record_bound(state: PartitionState, outcome: Outcome, detail: str, now_ns: int, scope: Scope = CLUSTER) -> None:
+    """Records that preemption is stopped by a bound of *scope*."""
+    application, queue = (scope.name if scope.kind == kind else "" for kind in ("application", "queue"))
+    state.report_decision(PreemptionDecided(now_ns, state.name, NAME, "", application, queue, outcome, detail, "", ()))

@@ -245,7 +245,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         _tell_refusal(state, ask, known, now_ns)
         return known
     # This follows the refusals that need no search, because these do not count against the limit of an interval.
-    held = cycle_limit.hold_back(state, ask, now_ns)
+    held = cycle_limit.hold_back_attempt(state, ask, now_ns)
     if held is not None:
         pacing.note_held_back(state, guarantee.KIND, ask, held, now_ns)
         if held.retry_ns is not None:

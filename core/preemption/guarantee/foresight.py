@@ -23,7 +23,7 @@ from kornel.core.preemption.governor import governing
 from kornel.core.preemption.governor.source import BOUNDS
 from kornel.core.preemption.guarantee import drive as guarantee_drive
 from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee.cycle_limit import foresee_limit, why_off
+from kornel.core.preemption.guarantee.cycle_limit import hold_back, why_off
 from kornel.core.preemption.guarantee.protection import tally_protection
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared
 
@@ -57,7 +57,7 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
             return governed
         result = governed
         victims = eviction.victim_records(result)
-        held = foresee_limit(state, ask, now_ns)
+        held = hold_back(state, ask, now_ns)
         if held is not None:
             return PreemptionOutlook(
                 verdict.FORBIDDEN, LIMITED, held.outcome, held.detail, held.retry_ns, result.node.node_id, victims

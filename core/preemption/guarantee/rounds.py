@@ -16,7 +16,6 @@ from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies.ask_order import line_up
 from kornel.core.preemption.guarantee import cycle_limit
 from kornel.core.preemption.guarantee import drive as guarantee_drive
-from kornel.core.preemption.guarantee.batches import in_batches
 
 SEARCHES: Final = 4
 """The most searches for victims in one round, because each takes milliseconds. The other asks stay due, so the slices
@@ -40,12 +39,16 @@ def serve_asks(state: PartitionState, now_ns: int) -> None:
     F4)."""
     state.guarantee.prospects.begin_slice()
     round_ = PartitionRound(state, now_ns)
-    in_batches(round_)
+    while round_.within_limit() and (batch := round_.next_batch()):
+        for ask in batch:
+            # An ask that preempts ends its batch, because what its queue has claimed changes the order (F7).
+            if round_.try_allocate(ask):
+                break
     state.guarantee.settled_at = state.changes if round_.within_limit() else None
 
 
 class PartitionRound:
-    """A round of one partition (:class:`kornel.core.preemption.guarantee.batches.Round`)."""
+    """A round of one partition, in which each ask is tried once, in batches (preemption.md F4, F6)."""
 
     def __init__(self, state: PartitionState, now_ns: int) -> None:
         self._state = state

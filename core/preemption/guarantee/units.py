@@ -45,7 +45,6 @@ from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.guarantee.prospects import Unprepared
 from kornel.core.preemption.guarantee.unit_consulting import UnitDialogue
 from kornel.core.preemption.guarantee.unit_search import Refused, Tools, UnitSearch
-from kornel.core.preemption.pace import Taken
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 
 MOST_RESTARTS: Final = 4
@@ -306,13 +305,9 @@ def _approve_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> UnitPla
         return broken
     if _is_proposing(state):
         return plan  # The periodic policy asks the governor before each turn.
-    most = state.preemption.governor.bound_of(KIND).ask * len(plan.places)
-    if most and len(plan.victims) > most:
-        detail = f"{format_count(len(plan.victims), 'victim')}, {most} may go for {len(plan.places)} asks"
-        state.governor.denied += 1
-        if state.recording:
-            state.events.preemption_bounded(plan.places[0].ask, detail)
-        return Refusal(Outcome.VICTIM_LIMIT, detail)
+    refusal = governing.refuse_too_many(state, plan)
+    if refusal is not None:
+        return refusal
     if plan.victims:
         denied = governing.deny_victims(state, plan.victims, plan.application.queue.path, now_ns)
         if denied is not None:
@@ -376,8 +371,7 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
             for t, amount in victim.shape.pairs:
                 hold.freed[t] = hold.freed.get(t, 0) + amount
         served = sum_amounts(place.ask for place in plan.places)
-        taken = Taken(now_ns, tuple(sorted(served.items())), len(plan.victims))
-        pacing.current_window(state, plan.kind, now_ns).add(taken)
+        pacing.count_taken(state, plan.kind, len(plan.victims), tuple(sorted(served.items())), now_ns)
         _watch_victims(state, plan, now_ns)
     if not plan.mends:
         _watch_hold(state, unit_id, hold, now_ns)

@@ -19,7 +19,7 @@ from kornel.core.partition.waiting.rooms import look_again
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
-from kornel.core.preemption.required_node import cycle_limit, laws
+from kornel.core.preemption.required_node import laws
 from kornel.core.preemption.required_node import planner as required_node
 
 ATTEMPT_COST: Final = 10
@@ -63,9 +63,9 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
         return None
     # No room is coming, so asks that preempt on this node come first until victims leave for this ask.
     _rank_claim(state, reservation, now_ns, last=True)
-    held = cycle_limit.hold_back(state, reservation, now_ns)
+    held = hold_back(state, now_ns)
     if held is not None:
-        pacing.note_held_back(state, required_node.KIND, ask, held, now_ns)
+        pacing.note_held_back(state, required_node.KIND, ask, held, now_ns, reservation)
         return held
     state.preemption_attempts += 1
     state.search_cost += ATTEMPT_COST
@@ -87,6 +87,14 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
         ask.outcome = result.outcome
         eviction.record_decision(state, required_node.KIND, ask, now_ns, result.outcome, result.detail, would_be)
     return result
+
+
+def hold_back(state: PartitionState, now_ns: int) -> Refusal | None:
+    """Returns why no ask may preempt on its required node now; ``None``: an attempt may be made. Changes nothing, so
+    that forecasts ask it too."""
+    if required_node.KIND not in state.preemption.policies:
+        return Refusal(Outcome.POLICY_OFF, f"preemption.policies does not list {required_node.KIND}")
+    return pacing.check_limit(state, required_node.KIND, (), now_ns)
 
 
 def apply_plan(state: PartitionState, reservation: Reservation, plan: PreemptionPlan, now_ns: int) -> None:

@@ -17,7 +17,7 @@ from kornel.core.preemption.governor import governing
 from kornel.core.preemption.governor.source import BOUNDS
 from kornel.core.preemption.plan import Refusal
 from kornel.core.preemption.required_node import planner as required_node
-from kornel.core.preemption.required_node.cycle_limit import foresee_limit
+from kornel.core.preemption.required_node.drive import hold_back
 
 
 def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances) -> PreemptionOutlook | None:
@@ -35,7 +35,7 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
     if required_node.room_is_coming(state, node, ask):
         detail = "its node has room" if node.fits_ask(ask) else "room on its node is leaving already"
         return PreemptionOutlook(verdict.NOT_NEEDED, "", "", detail)
-    held = foresee_limit(state, asked.now_ns)
+    held = hold_back(state, asked.now_ns)
     if held is not None and held.outcome is Outcome.POLICY_OFF:
         return PreemptionOutlook(verdict.FORBIDDEN, UNLISTED, held.outcome, held.detail)
     result = required_node.plan_preemption(state, ask, node)

@@ -14,9 +14,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
-from kornel.core.preemption.governor.books import AsOf
-from kornel.core.preemption.governor.bounds import Scope
-from kornel.core.preemption.governor.governing import limits_for_reading
+from kornel.core.preemption.governor.books import Scope, Window
 from kornel.core.telling.claims.claim_views import CLAIM_SORTS, ClaimKind, ClaimReason, claims_progress
 from kornel.core.telling.partitions.device_gauges import DeviceCount, DeviceGauges
 
@@ -292,23 +290,22 @@ class _Usage:
 
 def _governor_gauges(state: PartitionState, now_ns: int) -> GovernorGauges:
     books, settings = state.governor, state.preemption.governor
-    past = AsOf(books, limits_for_reading(state), now_ns)
+    window = books.lately.as_of(now_ns - settings.window_ns)
     paused = Counter(scope.kind for scope, until_ns in books.paused.items() if until_ns > now_ns)
-    budgets = {"cluster": settings.cluster, "queue": settings.queue, "application": settings.application}
-    scopes: dict[str, list[Scope]] = {kind: [] for kind in budgets}
-    for scope in books.scopes:
+    scopes: dict[str, list[Scope]] = {kind: [] for kind in settings.budgets}
+    for scope in window.totals:
         scopes[scope.kind].append(scope)
-    used = [use for kind, budget in budgets.items() for use in _budget_uses(state, past, kind, budget, scopes[kind])]
-    return GovernorGauges(books.denied, {kind: paused[kind] for kind in budgets}, tuple(used))
+    used = [use for kind in scopes for use in _budget_uses(state, window, kind, settings.budgets[kind], scopes[kind])]
+    return GovernorGauges(books.denied, {kind: paused[kind] for kind in scopes}, tuple(used))
 
 
 def _budget_uses(
-    state: PartitionState, past: AsOf, kind: str, budget: Budget, scopes: Iterable[Scope]
+    state: PartitionState, window: Window, kind: str, budget: Budget, scopes: Iterable[Scope]
 ) -> Iterator[BudgetUse]:
     """Yields, for every bound of *budget*, the part used by the one of *scopes* that uses most."""
     if budget.victims:
-        yield BudgetUse(kind, "victims", max(map(past.count_victims, scopes), default=0) / budget.victims)
+        yield BudgetUse(kind, "victims", max(map(window.count_amount, scopes), default=0) / budget.victims)
     for name, limit in sorted(budget.lost.items()):
         t = state.types.known_index(name)
-        lost = max((past.lost_seconds(scope, t) for scope in scopes), default=0) if t is not None else 0
+        lost = max((window.count_amount(scope, t) for scope in scopes), default=0) if t is not None else 0
         yield BudgetUse(kind, name, lost / limit if limit else float(lost > 0))

@@ -13,9 +13,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.partition.books import audit
 from kornel.core.partition.state import PartitionState
-from kornel.core.preemption.governor.books import AsOf
-from kornel.core.preemption.governor.bounds import CLUSTER, Scope
-from kornel.core.preemption.governor.governing import limits_for_reading
+from kornel.core.preemption.governor.books import CLUSTER, Scope
 
 
 class QueueStatus(NamedTuple):
@@ -195,19 +193,18 @@ def partition_status(state: PartitionState, *, audited: bool, now_ns: int = 0) -
 
 def _governor_status(state: PartitionState, now_ns: int) -> GovernorStatus:
     settings, books = state.preemption.governor, state.governor
-    past = AsOf(books, limits_for_reading(state), now_ns)
-    budgets = {"cluster": settings.cluster, "queue": settings.queue, "application": settings.application}
-    named = {scope for scope in books.scopes if scope.kind == "queue" and past.count_victims(scope)}
+    window, budgets = books.lately.as_of(now_ns - settings.window_ns), settings.budgets
+    named = {scope for scope in window.totals if scope.kind == "queue"}
     paused = {scope: until_ns for scope, until_ns in books.paused.items() if until_ns > now_ns}
     named.update(scope for scope in paused if scope != CLUSTER)
 
     def describe_scope(scope: Scope) -> ScopeStatus:
-        lost = {t: past.lost_seconds(scope, t) for t in range(len(state.types.names))}
+        lost = {t: window.count_amount(scope, t) for t in range(len(state.types.names))}
         budget: Budget = budgets[scope.kind]
         return ScopeStatus(
             scope.kind,
             scope.name,
-            past.count_victims(scope),
+            window.count_amount(scope),
             budget.victims,
             state.types.to_resources({t: amount for t, amount in lost.items() if amount}),
             Resources(dict(budget.lost)),
@@ -222,14 +219,14 @@ def _governor_status(state: PartitionState, now_ns: int) -> GovernorStatus:
 
 def _held_back(state: PartitionState, now_ns: int) -> Iterator[ScopeStatus]:
     """Yields the kinds of preemption for which asks wait until the window of one interval has moved."""
-    pace, governor, nothing = state.pace, state.preemption.governor, Resources({})
-    if pace.wakes_ns is None or pace.wakes_ns <= now_ns:
+    books, governor, nothing = state.governor, state.preemption.governor, Resources({})
+    if books.wakes_ns is None or books.wakes_ns <= now_ns:
         return
-    since_ns = now_ns - state.preemption.cycle_interval_ns
-    for kind, of_kind in pace.in_order():
-        if of_kind.waiting:
-            victims, most = of_kind.window.copy_since(since_ns).totals.victims, governor.bound_of(kind).interval
-            yield ScopeStatus("interval", kind, victims, most, nothing, nothing, pace.wakes_ns)
+    window = books.interval.as_of(now_ns - state.preemption.cycle_interval_ns)
+    for kind, waiting in sorted(books.waiting.items()):
+        if waiting:
+            scope, most = Scope("interval", kind), governor.bound_of(kind).interval
+            yield ScopeStatus(*scope, window.count_amount(scope), most, nothing, nothing, books.wakes_ns)
 
 
 def _stuck_victims(state: PartitionState) -> tuple[StuckVictim, ...]:

@@ -25,7 +25,6 @@ from types import TracebackType
 from typing import Final, Self
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation, AskGroup, standing_of, together_of
 from kornel.core.model.applications import Application
@@ -518,17 +517,15 @@ def find_moment(state: PartitionState, plan: UnitPlan, due_ns: int) -> tuple[Uni
     """Returns *plan* and the first time, from *due_ns* on, at which the limit of one interval has room for it, or the
     bound that forbids it then."""
     for _ in range(MOST_PAUSES):
-        held = cycle_limit.foresee_limit(state, plan.places[0].ask, due_ns)
+        held = cycle_limit.hold_back(state, plan.places[0].ask, due_ns)
         if held is None:
             break
         if held.retry_ns is None:
             return held, due_ns
         due_ns = held.retry_ns
     if plan.victims:
-        most = state.preemption.governor.bound_of(plan.kind).ask * len(plan.places)
-        if most and len(plan.victims) > most:
-            return Refusal(Outcome.VICTIM_LIMIT, f"{format_count(len(plan.victims), 'victim')}, {most} may go"), due_ns
-        denied = governing.foresee_denial(state, plan.victims, plan.application.queue.path, due_ns)
+        preemptor = plan.application.queue.path
+        denied = governing.too_many(state, plan) or governing.judge_victims(state, plan.victims, preemptor, due_ns)
         if denied is not None:
             return Refusal(denied.outcome, denied.detail, retry_ns=denied.retry_ns), due_ns
     return (Refusal(Outcome.SHADOW) if governing.is_shadowed(state, plan.kind) else plan), due_ns

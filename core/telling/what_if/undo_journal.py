@@ -29,15 +29,14 @@ from kornel.core.model.task_groups import GroupMembers, TaskGroup
 from kornel.core.model.waiting_rooms import Branch, WaitingRoom
 from kornel.core.partition.gangs.gang_record import GangHold, GangRecord, GangRoom, Vetting
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
-from kornel.core.preemption.governor.books import GovernorBooks
-from kornel.core.preemption.pace import Pace, PaceOfKind, Totals, Window
+from kornel.core.preemption.governor.books import GovernorBooks, Window
 from kornel.core.preemption.registry import KINDS
 
 PARTS: Final = frozenset(
     {
         Branch, Callbacks, ClaimClock, Claims, Device, GangHold, GangRecord, GangRoom, GovernorBooks,
-        GroupMembers, GroupOrder, KeyedHeap, LimitClaim, NodeDevices, NodeGroup, NodeOrder, Pace, PaceOfKind,
-        ReservingRecord, TaskGroup, Totals, Vetting, WaitingRoom, Window,
+        GroupMembers, GroupOrder, KeyedHeap, LimitClaim, NodeDevices, NodeGroup, NodeOrder,
+        ReservingRecord, TaskGroup, Vetting, WaitingRoom, Window,
         *(record for kind in KINDS for record in kind.records),
     }
 )  # fmt: skip

@@ -23,7 +23,7 @@ from tests.properties.test_snapshots import RUNS
 
 SHARED_VALUES = {
     "kornel.core.domain.access.NOBODY", "kornel.core.domain.settings.DEFAULT_GOVERNOR",
-    "kornel.core.policies.gang_nodes.NONE_REFUSED", "kornel.core.preemption.governor.bounds.CLUSTER",
+    "kornel.core.policies.gang_nodes.NONE_REFUSED", "kornel.core.preemption.governor.books.CLUSTER",
     "kornel.core.preemption.quota.shares.NONE_STAYING", "kornel.core.preemption.registry.NAMES",
 }  # fmt: skip
 """Objects of modules that are values only: nobody asks whether something is one of them, so copies do as well."""
@@ -122,9 +122,9 @@ def test_fields_that_no_row_names_are_refused() -> None:
     state = engine.partition("[rm]default")
     assert state is not None
     check_fields(SCHEMA, state)
-    state.pace.newly = 3  # type: ignore[attr-defined]
-    with pytest.raises(UnknownState, match=r"Pace .* not named: \['newly'\]"):
-        check_fields(SCHEMA, state.pace)
+    state.governor.newly = 3  # type: ignore[attr-defined]
+    with pytest.raises(UnknownState, match=r"GovernorBooks .* not named: \['newly'\]"):
+        check_fields(SCHEMA, state.governor)
 
 
 def test_closures_are_refused() -> None:
