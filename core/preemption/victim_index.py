@@ -17,6 +17,7 @@ from kornel.core.domain.priorities import PRIORITY_MIN
 from kornel.core.model.allocations import BOUND, Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
+from kornel.core.preemption.giving_queues import GivingQueues
 
 Ranked = tuple[int, int, str, Allocation]
 """An allocation as (priority, age, key, allocation); the smallest is taken first."""
@@ -168,10 +169,18 @@ class RankedLeaf:
 
 
 class VictimIndex:
-    """The ranked leaves of one partition, by queue."""
+    """The ranked leaves of one partition, by queue, and by the queue above them, what they may give up."""
 
     def __init__(self) -> None:
         self._leaves: dict[Queue, RankedLeaf] = {}
+        self._giving: dict[Queue, GivingQueues] = {}
+
+    def sort_below(self, parent: Queue) -> GivingQueues:
+        """Returns the queues directly below *parent* as they are now, by the types of which they may give something
+        up."""
+        known = self._giving.get(parent) or self._giving.setdefault(parent, GivingQueues())
+        known.compare_children(parent)
+        return known
 
     def rank_leaf(self, leaf: Queue) -> RankedLeaf:
         """Returns the allocations of *leaf* as they are now, ranked."""
@@ -189,6 +198,8 @@ class VictimIndex:
         self._leaves.pop(leaf, None)
 
     def keep_only(self, leaves: set[Queue]) -> None:
-        """Drops the order of all other queues; to be called now and then, because it keeps allocations that have
+        """Drops what is kept of all other queues; to be called now and then, because it keeps allocations that have
         left."""
         self._leaves = {leaf: ranked for leaf, ranked in self._leaves.items() if leaf in leaves}
+        parents = {queue for leaf in leaves for queue in leaf.lineage()}
+        self._giving = {parent: giving for parent, giving in self._giving.items() if parent in parents}

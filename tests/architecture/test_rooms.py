@@ -19,8 +19,8 @@ MODULES = {
     "plans": ("preemption.plan", "preemption.monitor.plan", "preemption.quota.plan"),
     "laws": ("preemption.guarantee.unit_laws", *(f"preemption.{kind}.laws" for kind in _KINDS)),
     "planners": (
-        "preemption.entitlement", "preemption.gang_losses", "preemption.priorities", "preemption.victim_index",
-        "preemption.walk",
+        "preemption.entitlement", "preemption.gang_losses", "preemption.giving_queues", "preemption.priorities",
+        "preemption.victim_index", "preemption.walk",
         *(f"preemption.{kind}.planner" for kind in _KINDS),
         *(
             f"preemption.guarantee.{name}"

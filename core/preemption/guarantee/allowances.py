@@ -10,18 +10,19 @@ falls below its guarantee. Taking a victim lowers the rooms on its path; none ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from heapq import heapify, heappop, heappush
-from operator import itemgetter, le
 from typing import Final
 
 from kornel.core.domain.settings import PreemptionPolicyKind
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Pairs, Shape, Vector
+from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.entitlement import Entitlement
+from kornel.core.preemption.giving_queues import list_given
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.priorities import Adjustment, adjust_within, adjustment_of
+from kornel.core.preemption.victim_index import VictimIndex
 from kornel.core.preemption.walk import Effects
 
 
@@ -67,7 +68,7 @@ class LeafTerms:
 class _Branch:
     """The rules that are the same for all leaves directly below one queue, of which there may be thousands."""
 
-    __slots__ = ("adjusted", "asked", "common", "declared", "inherited", "mine", "open", "pick", "rooms", "scopes")
+    __slots__ = ("adjusted", "asked", "common", "declared", "inherited", "mine", "open", "rooms", "scopes")
 
     def __init__(self, common: Queue, adjusted: Adjustment, mine: Adjustment, asked: int) -> None:
         self.common: Final = common
@@ -80,8 +81,6 @@ class _Branch:
         self.rooms: dict[int, tuple[int, ...]] = {}
         self.open: frozenset[int] = frozenset()
         """The asked types for which all rooms on the path have something left."""
-        self.pick: Callable[[Vector | dict[int, int]], Iterable[int]] | None = None
-        """Reads the amounts of the types ``open``; ``None``: there is none."""
         self.scopes: frozenset[Queue] = frozenset()
         self.declared: frozenset[int] = frozenset()
         self.inherited = False
@@ -108,50 +107,45 @@ class Terms:
         self._branches: dict[Queue, _Branch] = {}
         self._leaves: list[LeafTerms] = []
 
-    def terms_below(self, top: Queue, spared: Collection[str]) -> tuple[dict[Queue, LeafTerms], dict[Queue, str]]:
-        """Returns the rules for taking victims from each leaf below *top* that holds anything, except the ask's own,
-        and the leaves that are protected as a whole, each with the filter that protects it. Their order does not
-        matter. *spared*: the paths of queues that the governor spares.
+    def terms_below(self, top: Queue, index: VictimIndex, spared: Collection[str]) -> dict[Queue, LeafTerms]:
+        """Returns the rules for taking victims from each leaf below *top* that holds anything, except the ask's own and
+        those that are protected as a whole. Their order does not matter. *spared*: the paths of queues that the
+        governor spares.
 
-        There may be thousands of leaves, of which most are within their guarantees, so these are sorted out first.
+        There may be thousands of leaves, of which most are within their guarantees, so these are not even looked at.
         """
-        open_leaves: dict[Queue, LeafTerms] = {}
-        protected: dict[Queue, str] = {}
-        stack = [top]
-        while stack:
-            parent = stack.pop()
-            branch: _Branch | None = None
-            for leaf in parent.children.values():
-                if not any(leaf.used) or leaf is self._ask.queue:
+        found: dict[Queue, LeafTerms] = {}
+        parents = [top]
+        while parents:
+            parent = parents.pop()
+            below = index.sort_below(parent)
+            parents += below.parents
+            branch = self._branches.get(parent) or self._new_branch(parent)
+            for types, leaves in below.leaves.items():
+                if branch.open.isdisjoint(types):
                     continue
-                if not leaf.leaf:
-                    stack.append(leaf)
-                    continue
-                if spared and leaf.path in spared:
-                    protected[leaf] = "governor"
-                    continue
-                if branch is None:
-                    branch = self._branches.get(parent) or self._new_branch(parent)
-                terms = self._terms_on(leaf, branch)
-                if isinstance(terms, str):
-                    protected[leaf] = terms
-                else:
-                    open_leaves[leaf] = terms
-        return open_leaves, protected
+                for leaf in leaves:
+                    if leaf is not self._ask.queue and leaf.path not in spared:
+                        terms = self._terms_on(leaf, branch)
+                        if not isinstance(terms, str):
+                            found[leaf] = terms
+        return found
 
     def terms_of(self, leaf: Queue) -> LeafTerms | str:
         """Returns the rules for taking victims from *leaf*, which is not the ask's own, or the filter that protects all
         of it."""
         parent = leaf.parent
         assert parent is not None, "the ask's queue has the root above it, so the root is no leaf"
-        return self._terms_on(leaf, self._branches.get(parent) or self._new_branch(parent))
+        branch = self._branches.get(parent) or self._new_branch(parent)
+        disabled = leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED
+        within = branch.open.isdisjoint(list_given(leaf))
+        return "law 2" if within and not disabled else self._terms_on(leaf, branch)
 
     def _terms_on(self, leaf: Queue, branch: _Branch) -> LeafTerms | str:
-        """Does what :meth:`terms_of` does, given the *branch* of the queue above *leaf*."""
+        """Does what :meth:`terms_of` does for a *leaf* that may give something up of a type that is open on *branch*,
+        that of the queue above it."""
         if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED:
             return "disabled"
-        if not _gives_any(leaf, branch):
-            return "law 2"
         adjusted = adjust_within(leaf, branch.adjusted)
         mine = adjusted if branch.common is self._fence else adjust_within(leaf, branch.mine)
         if mine.fixed is not None and mine.of(0) > branch.asked:
@@ -322,9 +316,6 @@ class Terms:
         branch = self._branches[parent] = _Branch(common, adjusted, mine, asked)
         branch.rooms = rooms = self._lineage_rooms(lineage)
         branch.open = frozenset(t for t in self._demand if all(self.room[r] > 0 for r in rooms.get(t, ())))
-        if branch.open:
-            # One is read twice, because a single amount would be no tuple.
-            branch.pick = itemgetter(*branch.open, next(iter(branch.open)))
         if self._scopes:
             branch.scopes = self._scopes.intersection(lineage)
         branch.inherited = not any(queue.depth > common.depth for queue in self._entitling)
@@ -366,15 +357,3 @@ class Terms:
                 spare = net + self._demand.get(t, 0) - min(guaranteed, net) if shared else net - guaranteed
                 rooms[t] = self._new_room(queue, spare)
         return rooms
-
-
-def _gives_any(leaf: Queue, branch: _Branch) -> bool:
-    """Tells whether *leaf* holds more than its guarantee of any type that is open on *branch*."""
-    guaranteed, used, pick = leaf.guaranteed, leaf.used, branch.pick
-    if pick is None:
-        return False
-    # Most leaves with guarantees are within all of them, so no step of the interpreter is spent on each type.
-    if guaranteed.keys() >= branch.open and all(map(le, pick(used), pick(guaranteed))):
-        return False
-    leaving = leaf.preempting
-    return any(t not in guaranteed or used[t] - leaving[t] > guaranteed[t] for t in branch.open)

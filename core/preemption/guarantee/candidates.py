@@ -68,8 +68,8 @@ class Candidates:
         self._spared = spared
         self._index = index
         self._ranked: list[tuple[LeafTerms, RankedLeaf]] | None = None
-        self._leaf_terms, self._closed = terms.terms_below(fence, spared.queues)
-        """The leaves that are not protected as a whole, and those that are, each with what protects it."""
+        self._leaf_terms = terms.terms_below(fence, index, spared.queues)
+        """The leaves that are not protected as a whole."""
         self.dropped: Counter[str] = Counter()
         """Without the allocations of leaves that are protected as a whole, which :meth:`count_closed_leaves` adds."""
         self.found = 0
@@ -101,8 +101,19 @@ class Candidates:
 
     def count_closed_leaves(self) -> None:
         """Counts the allocations of leaves that are protected as a whole, which only a refusal tells."""
-        for leaf, why in self._closed.items():
-            self.dropped[why] += _allocations_of(leaf)
+        for leaf in leaves_below(self._fence):
+            if leaf not in self._leaf_terms and leaf is not self._ask.queue:
+                self.dropped[self._why_closed(leaf)] += _allocations_of(leaf)
+
+    def _why_closed(self, leaf: Queue) -> str:
+        """Returns what protects *leaf* as a whole."""
+        if leaf is self._ask.queue or self._fence not in leaf.lineage():
+            return "law 3" if leaf is self._ask.queue else "law 7"
+        if leaf.path in self._spared.queues:
+            return "governor"
+        why = self._terms.terms_of(leaf)
+        assert isinstance(why, str), "open leaves are known"
+        return why
 
     @property
     def open_leaves(self) -> Mapping[Queue, LeafTerms]:
@@ -175,8 +186,7 @@ class Candidates:
         for allocation in (allocation for node in nodes for allocation in node.allocations.values()):
             leaf_terms = self._leaf_terms.get(allocation.queue)
             if leaf_terms is None:
-                own = "law 3" if allocation.queue is self._ask.queue else "law 7"
-                found[self._closed.get(allocation.queue, own)] += 1
+                found[self._why_closed(allocation.queue)] += 1
             elif allocation.spec.required_node:
                 found["required node"] += 1
             elif leaf_terms.highest is not None and allocation.priority > leaf_terms.highest:

@@ -309,16 +309,16 @@ def _best_pair(short: list[tuple[int, int]], pool: list[_Victim]) -> tuple[int, 
     what is *short*; ``None``: no two do."""
     best: tuple[int, int] | None = None
     for number, (priority, age, amounts) in enumerate(pool):
-        if best is not None and priority > best[0]:
+        if best is not None and (priority, age) >= best:
             break
-        for _, other_age, others in pool[:number]:
-            if best is not None and max(age, other_age) >= best[1]:
-                continue
-            for t, amount in short:
-                if amounts.get(t, 0) + others.get(t, 0) < amount:
-                    break
-            else:
-                best = (priority, max(age, other_age))
+        others = pool[:number]
+        for t, amount in short:
+            least = amount - amounts.get(t, 0)
+            if least > 0:
+                others = [victim for victim in others if victim[2].get(t, 0) >= least]
+        if others:
+            found = priority, max(age, min([victim[1] for victim in others]))
+            best = found if best is None else min(best, found)
     return best
 
 

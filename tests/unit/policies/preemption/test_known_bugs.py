@@ -14,6 +14,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.partition.asks import moves, reservations
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import giving_queues
 from kornel.core.preemption import judging as laws
 from kornel.core.preemption.guarantee import allowances as terms
 from kornel.core.preemption.guarantee import planner as guarantee
@@ -147,7 +148,8 @@ def test_a_queue_taken_below_its_guarantee(monkeypatch: pytest.MonkeyPatch) -> N
     """Bug 4: nobody looks at what the victims leave their queue."""
     original = Terms._new_room
     monkeypatch.setattr(Terms, "_new_room", lambda self, queue, spare: original(self, queue, 10**9))
-    monkeypatch.setattr(terms, "_gives_any", lambda leaf, types: True)
+    for module in (terms, giving_queues):
+        monkeypatch.setattr(module, "list_given", lambda leaf: frozenset(range(len(leaf.used))))
     assert Law.GUARANTEE_KEPT in broken(AT_ITS_GUARANTEE)
 
 

@@ -202,6 +202,33 @@ def test_index_notices_every_change_of_a_leaf() -> None:
     assert index.rank_leaf(leaf) is not before
 
 
+def test_index_notices_what_a_queue_may_give_up() -> None:
+    """Leaves are sorted by the types of which they hold more than their guarantee, and sorted again when what they
+    hold, what leaves or what they are guaranteed changes, or when they are gone; nothing has to be announced."""
+    world, _ = world_and_ask("queues p · p.a{G=2} · p.b\nnodes n1=9\nrunning p.a: a1 2@n1\nask p.b: 1")
+    top, parent, a, b = world.root, world.queues["p"], world.queues["p.a"], world.queues["p.b"]
+    t = next(iter(a.guaranteed))
+    index = VictimIndex()
+
+    def giving() -> list[str]:
+        leaves = index.sort_below(parent).leaves
+        return sorted(leaf.name for types, group in leaves.items() if t in types for leaf in group)
+
+    assert (list(index.sort_below(top).parents), giving()) == ([parent], [])
+    world.run(TaskCase("p.a", "a2", {"f": 1}, "n1"))
+    world.run(TaskCase("p.b", "b1", {"f": 1}, "n1"))
+    assert giving() == ["a", "b"]
+    a.preempting[t] += 1
+    assert giving() == ["b"]
+    a.set_limits({t: 1}, {})
+    assert giving() == ["a", "b"]
+    world.remove(world.allocations["b1"])
+    assert giving() == ["a"]
+    del parent.children["a"]
+    assert giving() == []
+    assert b not in index.sort_below(parent).parents
+
+
 def test_equal_age_is_settled_by_earlier_preemptions() -> None:
     """Of two tasks alike in all else goes the one whose application lost fewer before (K15)."""
     world, ask = world_and_ask("queues v · a{G=1}\nnodes n1=2\nask a: 1")
