@@ -35,8 +35,8 @@ from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
 from kornel.core.policies.queue_order import queue_turn_key
 from kornel.core.preemption.governor.books import GovernorBooks
-from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
+from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.monitor.notices import Notices
 from kornel.core.preemption.quota.enforcement import Enforcement
 from kornel.core.preemption.victim_index import VictimIndex

@@ -131,16 +131,16 @@ from kornel.core.policies.placement.rules import Rule, compile_rules
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption import plan as preemption_plan
 from kornel.core.preemption.governor.books import GovernorBooks, Scope, Taken, Turn, Window
-from kornel.core.preemption.guarantee import consulting, unit_consulting, units
-from kornel.core.preemption.guarantee import drive as guarantee_drive
-from kornel.core.preemption.guarantee.changes import ChangeWatch
-from kornel.core.preemption.guarantee.consulting import Dialogue
+from kornel.core.preemption.guarantee.attempts import consulting, gang_consulting, gang_drive
+from kornel.core.preemption.guarantee.attempts import drive as guarantee_drive
+from kornel.core.preemption.guarantee.attempts.changes import ChangeWatch
+from kornel.core.preemption.guarantee.attempts.consulting import Dialogue
+from kornel.core.preemption.guarantee.attempts.gang_consulting import UnitDialogue
+from kornel.core.preemption.guarantee.attempts.gang_drive import UnitAttempt, UnitProposal
+from kornel.core.preemption.guarantee.attempts.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
-from kornel.core.preemption.guarantee.prospects import Band, KeptBounds, KnownProspects
-from kornel.core.preemption.guarantee.refusals import Refusals, RefusedQuestion
-from kornel.core.preemption.guarantee.unit_consulting import UnitDialogue
-from kornel.core.preemption.guarantee.units import UnitAttempt, UnitProposal
-from kornel.core.preemption.guarantee.watched_nodes import WatchedNodes
+from kornel.core.preemption.guarantee.search.prospects import Band, KeptBounds, KnownProspects
+from kornel.core.preemption.guarantee.search.watched_nodes import WatchedNodes
 from kornel.core.preemption.monitor import drive as monitor_drive
 from kornel.core.preemption.monitor import notices
 from kornel.core.preemption.monitor.notices import Entry, Notice, Notices
@@ -210,8 +210,8 @@ FUNCTIONS: Final = {
     **named_of(rooms, "turn_key"),
     **named_of(shortfalls, "_end_gang", "_look_at_members"),
     **named_of(task_groups, "_by_age", "by_order"),
-    **named_of(unit_consulting, "_allow_open_questions", "_note_last_victim", "_note_refused_nodes"),
-    **named_of(units, "_look_at_hold", "_look_at_victims"),
+    **named_of(gang_consulting, "_allow_open_questions", "_note_last_victim", "_note_refused_nodes"),
+    **named_of(gang_drive, "_look_at_hold", "_look_at_victims"),
     **named_of(vetting, "_apply_answer", "_decide_placement", "_drop_question", "_offer_in_turn"),
 }
 """Functions that records refer to: those called by timers or when the shim has answered, and those that return sort

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 from tests.architecture.test_imports import ROOT, imports, modules, within
 from tests.architecture.trees import list_nodes
 
@@ -17,21 +19,12 @@ _KINDS = ("guarantee", "required_node", "quota", "monitor")
 
 MODULES = {
     "plans": ("preemption.plan", "preemption.monitor.plan", "preemption.quota.plan"),
-    "laws": ("preemption.guarantee.unit_laws", *(f"preemption.{kind}.laws" for kind in _KINDS)),
+    "laws": ("preemption.guarantee.gang_laws", *(f"preemption.{kind}.laws" for kind in _KINDS)),
     "planners": (
         "preemption.entitlement", "preemption.gang_losses", "preemption.giving_queues", "preemption.priorities",
         "preemption.victim_index", "preemption.walk",
         *(f"preemption.{kind}.planner" for kind in _KINDS),
-        *(
-            f"preemption.guarantee.{name}"
-            for name in (
-                "allowances", "candidates", "cost", "device_predicate",
-                "fences", "frontier", "gang_victims",
-                "needs", "node_bounds", "order", "predicates", "prospects", "search", "solve", "unit_domains",
-                "unit_packing", "watched_nodes",
-                "unit_devices", "unit_paper", "unit_reach", "unit_search", "victim_orders",
-            )
-        ),
+        *(f"preemption.guarantee.{room}" for room in ("gangs", "rules", "search")),
         *(f"preemption.quota.{name}" for name in ("gang_choice", "shares", "timer_rules", "victims")),
         *(
             f"preemption.monitor.{name}"
@@ -42,8 +35,8 @@ MODULES = {
         ),
     ),
     "records": (
-        "defaults", "history", "preemption.guarantee.changes", "preemption.quota.enforcement",
-        "preemption.governor.books", "preemption.guarantee.refusals",
+        "defaults", "history", "preemption.guarantee.attempts.changes", "preemption.quota.enforcement",
+        "preemption.governor.books", "preemption.guarantee.attempts.refusals",
         "preemption.guarantee.guarantee_record",
         "preemption.monitor.notices", "gangs.gang_record", "preemption.foresight", "scheduling.missing_shares",
         "scheduling.reserving_record",
@@ -95,26 +88,34 @@ ROOMS: dict[str, set[str]] = {
 }
 """Which rooms each one may import besides itself, from the lowest to the highest."""
 
-SERVICE: dict[str, set[str]] = {
-    "machine": set(),
-    "metrics": set(),
-    "logs": set(),
-    "wire": set(),
-    "connections": {"machine"},
-    "streams": {"connections", "machine", "metrics", "wire"},
-    "calls": {"connections", "machine", "streams", "wire"},
-    "callbacks": {"machine", "metrics", "streams", "wire"},
-    "runner": {"callbacks", "machine", "metrics", "streams", "wire"},
-    "configuration": {"connections", "machine", "runner", "wire"},
-    "events": {"configuration", "connections", "machine", "metrics", "wire"},
-    "managers": {"callbacks", "calls", "configuration", "machine", "runner", "streams", "wire"},
-    "resolvers": {"machine", "metrics"},
-    "services": {
-        "callbacks", "calls", "configuration", "connections", "events", "machine", "managers", "metrics", "resolvers",
-        "runner", "streams", "wire",
+INSIDE: dict[str, dict[str, set[str]]] = {
+    "core.preemption.guarantee": {
+        "rules": set(),
+        "search": {"rules"},
+        "gangs": {"rules", "search"},
+        "attempts": {"gangs", "rules", "search"},
+    },
+    "core.service": {
+        "machine": set(),
+        "metrics": set(),
+        "logs": set(),
+        "wire": set(),
+        "connections": {"machine"},
+        "streams": {"connections", "machine", "metrics", "wire"},
+        "calls": {"connections", "machine", "streams", "wire"},
+        "callbacks": {"machine", "metrics", "streams", "wire"},
+        "runner": {"callbacks", "machine", "metrics", "streams", "wire"},
+        "configuration": {"connections", "machine", "runner", "wire"},
+        "events": {"configuration", "connections", "machine", "metrics", "wire"},
+        "managers": {"callbacks", "calls", "configuration", "machine", "runner", "streams", "wire"},
+        "resolvers": {"machine", "metrics"},
+        "services": {
+            "callbacks", "calls", "configuration", "connections", "events", "machine", "managers", "metrics",
+            "resolvers", "runner", "streams", "wire",
+        },
     },
 }  # fmt: skip
-"""Which rooms of the service each one imports besides itself, no more and no fewer, from the lowest to the highest."""
+"""The folders of a room: which of them each one imports, no more and no fewer, from the lowest to the highest."""
 
 CROWDED = {
     "core/cli": 31,
@@ -122,7 +123,6 @@ CROWDED = {
     "core/domain": 23,
     "core/journal": 32,
     "core/model": 22,
-    "core/preemption/guarantee": 39,
     "core/preemption/monitor": 23,
     "core/rest": 33,
 }
@@ -216,17 +216,18 @@ def test_no_import_hides_in_a_function() -> None:
                 assert not hidden, f"{module} imports within a function, at lines {hidden}"
 
 
-def test_rooms_of_the_service_import_what_the_table_names() -> None:
-    """Each module is in a room, and each arrow of the table is needed."""
-    found: dict[str, set[str]] = {room: set() for room in SERVICE}
-    for module, path in modules("core/service"):
-        if module != "core.service":
-            room = module.split(".")[2]
-            others = {name.split(".")[2] for name in imports(path) if within(name, "core.service")}
-            found.setdefault(room, set()).update(others - {room})
-    assert found == SERVICE
-    order = list(SERVICE)
-    assert all(others <= set(order[:number]) for number, others in enumerate(SERVICE.values()))
+@pytest.mark.parametrize("package", INSIDE)
+def test_folders_of_a_room_import_what_the_table_names(package: str) -> None:
+    """Each arrow of the table is needed."""
+    table, depth = INSIDE[package], package.count(".") + 1
+    found: dict[str, set[str]] = {folder: set() for folder in table}
+    for module, path in modules(package.replace(".", "/")):
+        if (folder := module.split(".")[depth:][:1]) and path.parent.name == folder[0]:
+            others = {name.split(".")[depth] for name in imports(path) if within(name, package) and name != package}
+            found.setdefault(folder[0], set()).update(others & set(table) - set(folder))
+    assert found == table
+    order = list(table)
+    assert all(others <= set(order[:number]) for number, others in enumerate(table.values()))
 
 
 def test_no_module_of_the_service_imports_in_a_circle() -> None:

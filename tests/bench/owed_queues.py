@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kornel.core.domain.resources import Resources
-from kornel.core.preemption.guarantee import prospects
+from kornel.core.preemption.guarantee.search import prospects
 from kornel.shim_mock.trace import BEST_EFFORT, CLASS_OF_QUEUE, LATENCY, MIB, Trace, TraceNode, TracePod, load_trace
 from tests.bench.clocked import settle_garbage
 from tests.bench.processes import apart

@@ -35,7 +35,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import Allocated, Effect, Released
 from kornel.core.domain.resources import Resources
-from kornel.core.preemption.guarantee.changes import ChangeWatch
+from kornel.core.preemption.guarantee.attempts.changes import ChangeWatch
 from kornel.shim_mock.trace import load_trace
 from tests.bench.clocked import SECOND_NS, ClockedEngine, settle_garbage
 from tests.bench.core_process import RM

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kornel.core.preemption.guarantee import unit_packing
+from kornel.core.preemption.guarantee.gangs import packing as gang_packing
 from tests.examples import scale_examples
 from tests.oracles.rules import gang_units
 from tests.properties.gang_worlds import (
@@ -58,24 +58,24 @@ def test_a_gang_that_wants_devices_preempts_for_all_of_them_or_not_at_all(seed: 
 def test_spreading_members_counts_as_work_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """For each set of victims two thousand tries to spread the members may be made, which is too much for one slice."""
     done: list[int] = []
-    monkeypatch.setattr(unit_packing, "STEPS_AT_ONCE", 10)
-    go_on, take_steps = unit_packing._Spread.take_steps, unit_packing.Packing.take_steps
+    monkeypatch.setattr(gang_packing, "STEPS_AT_ONCE", 10)
+    go_on, take_steps = gang_packing._Spread.take_steps, gang_packing.Packing.take_steps
 
-    def counted(spread: unit_packing._Spread) -> bool:
+    def counted(spread: gang_packing._Spread) -> bool:
         before = spread.work
         ended = go_on(spread)
         done.append(spread.work - before)
         return ended
 
-    def bounded(packing: unit_packing.Packing) -> bool:
+    def bounded(packing: gang_packing.Packing) -> bool:
         done.clear()
         ended = take_steps(packing)
         assert sum(done[:-1]) < 10
         assert all(work <= 10 for work in done)
         return ended
 
-    monkeypatch.setattr(unit_packing._Spread, "take_steps", counted)
-    monkeypatch.setattr(unit_packing.Packing, "take_steps", bounded)
+    monkeypatch.setattr(gang_packing._Spread, "take_steps", counted)
+    monkeypatch.setattr(gang_packing.Packing, "take_steps", bounded)
     most = 0
     for seed in range(60):
         Play(random_gang_world(seed)).settle()

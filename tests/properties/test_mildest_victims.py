@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
 from kornel.core.preemption import judging
-from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import Plan, PreemptionPlan
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.required_node import planner as required_node

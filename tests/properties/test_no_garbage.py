@@ -18,8 +18,8 @@ import pytest
 from kornel.core.domain.commands import CommandRefused, UnregisterManager
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
-from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee.prospects import KnownProspects, Unprepared
+from kornel.core.preemption.guarantee.search import planner as guarantee
+from kornel.core.preemption.guarantee.search.prospects import KnownProspects, Unprepared
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.telling.explain import Named
 from kornel.core.telling.reader import Reader

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.preemption.guarantee import laws as guarantee_laws
-from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee.prospects import KnownProspects
+from kornel.core.preemption.guarantee.search import planner as guarantee
+from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.required_node import planner as required_node
 from tests.examples import scale_examples

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.preemption import judging as laws
-from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee.prospects import KnownProspects
+from kornel.core.preemption.guarantee.search import planner as guarantee
+from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.victim_index import VictimIndex
 from tests.examples import scale_examples

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.preemption import judging as laws
-from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee.prospects import KnownProspects
+from kornel.core.preemption.guarantee.search import planner as guarantee
+from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.preemption.plan import PreemptionPlan
 from tests.examples import scale_examples
 from tests.preemption_notation import Case, QueueCase, TaskCase

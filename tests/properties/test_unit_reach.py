@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kornel.core.model.gang_units import UnitId
-from kornel.core.preemption.guarantee import unit_search
-from kornel.core.preemption.guarantee.planner import Within
-from kornel.core.preemption.guarantee.unit_domains import Way
-from kornel.core.preemption.guarantee.unit_reach import Reach, WayBound
+from kornel.core.preemption.guarantee.gangs import search as gang_search
+from kornel.core.preemption.guarantee.gangs.domains import Way
+from kornel.core.preemption.guarantee.gangs.reach import Reach, WayBound
+from kornel.core.preemption.guarantee.search.planner import Within
 from tests.examples import scale_examples
 from tests.properties.gang_worlds import PARTITION, GangWorld, Play, Settled, random_domain_world
 
@@ -36,7 +36,7 @@ def _search_every_node(*of_member: Any) -> Within:
 def _play(world: GangWorld) -> tuple[Settled, str]:
     """Returns what came of *world*, and what the gang is told. No other search takes over where few are concerned."""
     play = Play(world)
-    with patch.object(unit_search, "is_small", return_value=False):
+    with patch.object(gang_search, "is_small", return_value=False):
         settled = play.settle()
     state = play.engine.partition(PARTITION)
     assert state is not None
@@ -47,7 +47,7 @@ def _play(world: GangWorld) -> tuple[Settled, str]:
 
 def _compare(world: GangWorld) -> None:
     found, told = _play(world)
-    with patch.object(unit_search, "Reach", _Boundless), patch.object(unit_search, "Within", _search_every_node):
+    with patch.object(gang_search, "Reach", _Boundless), patch.object(gang_search, "Within", _search_every_node):
         expected, expected_told = _play(world)
     assert found == expected, world
     assert told == expected_told, world

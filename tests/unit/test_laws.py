@@ -10,7 +10,7 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
 from kornel.core.preemption import judging as laws
-from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import PreemptionPlan
 from tests.oracles.other_plans import check_exhaustive
 from tests.preemption_notation import parse

@@ -178,7 +178,7 @@ class GangRecord:
         """The gangs of ``holds`` in which a member lost its place."""
         self.proposed: Final[dict[UnitId, Any]] = {}
         """The plans for gangs that the periodic policy carries out in its turns, as far as it has not done so yet:
-        :class:`kornel.core.preemption.guarantee.units.UnitProposal`."""
+        :class:`kornel.core.preemption.guarantee.attempts.gang_drive.UnitProposal`."""
         self.below: Final[dict[UnitId, int]] = {}
         """The task groups that run with fewer members than their minimum because some were lost, each with the time
         when the first of them was."""

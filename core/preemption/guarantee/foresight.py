@@ -21,10 +21,10 @@ from kornel.core.preemption.foresight import (
 )  # fmt: skip
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.governor.source import BOUNDS
-from kornel.core.preemption.guarantee import drive as guarantee_drive
-from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee.cycle_limit import hold_back, why_off
+from kornel.core.preemption.guarantee.attempts import drive as guarantee_drive
+from kornel.core.preemption.guarantee.attempts.cycle_limit import hold_back, why_off
 from kornel.core.preemption.guarantee.protection import tally_protection
+from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared
 
 _NOBODY: Final = frozenset({Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.NO_VICTIM_REQUIRED_NODE})

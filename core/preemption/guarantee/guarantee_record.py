@@ -8,13 +8,13 @@ from typing import Any, Final
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.gang_units import UnitId
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.guarantee.changes import ChangeWatch
-from kornel.core.preemption.guarantee.prospects import KnownProspects
-from kornel.core.preemption.guarantee.refusals import Refusals
+from kornel.core.preemption.guarantee.attempts.changes import ChangeWatch
+from kornel.core.preemption.guarantee.attempts.refusals import Refusals
+from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 
 
 class GuaranteeRecord:
-    """Keeps what attempts in one partition leave for later ones; :mod:`.drive` makes the attempts."""
+    """Keeps what attempts in one partition leave for later ones; :mod:`.attempts.drive` makes the attempts."""
 
     __slots__ = (
         "attempts_left", "change_watch", "pass_began_ns", "prospects", "put_off", "refusals",

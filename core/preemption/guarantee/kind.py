@@ -11,28 +11,29 @@ from kornel.core.laws.verdict import Violation
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.governor.source import BOUNDS
-from kornel.core.preemption.guarantee import drive, inheriting, laws, rounds, unit_laws, units
-from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee import gang_laws, laws, rounds
+from kornel.core.preemption.guarantee.attempts import drive, gang_drive, inheriting
+from kornel.core.preemption.guarantee.attempts.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.guarantee.foresight import foresee_attempt
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
-from kornel.core.preemption.guarantee.refusals import Refusals, RefusedQuestion
-from kornel.core.preemption.guarantee.victim_orders import COSTS
+from kornel.core.preemption.guarantee.rules.victim_orders import COSTS
+from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
 from kornel.core.preemption.plan import PreemptionPlan, UnitPlan
 
 
 def _check(view: PartitionView, plan: PreemptionPlan | UnitPlan) -> tuple[Violation, ...]:
-    return unit_laws.check(view, plan) if isinstance(plan, UnitPlan) else laws.check(view, plan)
+    return gang_laws.check(view, plan) if isinstance(plan, UnitPlan) else laws.check(view, plan)
 
 
 def _end_slice(state: PartitionState, now_ns: int) -> None:
     drive.end_slice(state, now_ns)
     if state.guarantee.unit_attempts:
-        units.forget_attempts(state)
+        gang_drive.forget_attempts(state)
 
 
 def _count_work_left(state: PartitionState) -> int:
-    return state.guarantee.prospects.work_left() + units.count_steps_left(state)
+    return state.guarantee.prospects.work_left() + gang_drive.count_steps_left(state)
 
 
 GUARANTEE: Final = Kind(
@@ -48,10 +49,10 @@ GUARANTEE: Final = Kind(
         resume=drive.resume_deferred,
         serve_unplaced=drive.serve_unplaced,
         take_over=inheriting.take_over_claim,
-        serve_unit=units.serve_unit,
+        serve_unit=gang_drive.serve_unit,
         serve_reserved=drive.serve_reserved,
-        is_busy=units.any_broken,
-        advance=units.mend_broken,
+        is_busy=gang_drive.any_broken,
+        advance=gang_drive.mend_broken,
         work_left=_count_work_left,
         end_slice=_end_slice,
     ),
@@ -77,5 +78,5 @@ GUARANTEE: Final = Kind(
     ),
     colour=Colour.BLUE,
     keys=ConfigurationKeys(switch="enabled", orders=tuple(COSTS), bound=VictimBound(ask=128, interval=1_000)),
-    records=(GuaranteeRecord, Refusals, RefusedQuestion, units.UnitAttempt),
+    records=(GuaranteeRecord, Refusals, RefusedQuestion, gang_drive.UnitAttempt),
 )

@@ -10,10 +10,10 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.entitlement import find_entitlement
 from kornel.core.preemption.foresight import LawTally
-from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
-from kornel.core.preemption.guarantee.candidates import leaves_below
-from kornel.core.preemption.guarantee.fences import fence_root
-from kornel.core.preemption.guarantee.needs import Needs
+from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
+from kornel.core.preemption.guarantee.rules.candidates import leaves_below
+from kornel.core.preemption.guarantee.rules.fences import fence_root
+from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.plan import Refusal
 from kornel.core.preemption.victim_index import VictimIndex
 

@@ -14,8 +14,8 @@ from kornel.core.partition.asks import finding
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies.ask_order import line_up
-from kornel.core.preemption.guarantee import cycle_limit
-from kornel.core.preemption.guarantee import drive as guarantee_drive
+from kornel.core.preemption.guarantee.attempts import cycle_limit
+from kornel.core.preemption.guarantee.attempts import drive as guarantee_drive
 
 SEARCHES: Final = 4
 """The most searches for victims in one round, because each takes milliseconds. The other asks stay due, so the slices

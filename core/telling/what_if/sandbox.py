@@ -51,10 +51,11 @@ from kornel.core.partition.waiting.turns import first_group
 from kornel.core.partition.waiting.waking import wake_for_queue, wake_waiting
 from kornel.core.preemption import attempts, eviction
 from kornel.core.preemption.governor import governing
-from kornel.core.preemption.guarantee import cycle_limit, unit_laws
-from kornel.core.preemption.guarantee import drive as guarantee
-from kornel.core.preemption.guarantee.prospects import NoProspects
-from kornel.core.preemption.guarantee.unit_search import Tools, UnitSearch
+from kornel.core.preemption.guarantee import gang_laws
+from kornel.core.preemption.guarantee.attempts import cycle_limit
+from kornel.core.preemption.guarantee.attempts import drive as guarantee
+from kornel.core.preemption.guarantee.gangs.search import Tools, UnitSearch
+from kornel.core.preemption.guarantee.search.prospects import NoProspects
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 from kornel.core.preemption.required_node import drive as required_node
 from kornel.core.telling.nodes.node_blockers import fits_on
@@ -506,7 +507,7 @@ def find_unit_plan(
     for _ in range(min(MOST_STEPS, max(2, MOST_LOOKS // max(1, len(state.nodes))))):
         found = search.take_step(state, tools, now_ns)
         if isinstance(found, UnitPlan):
-            broken = unit_laws.check(state, found)
+            broken = gang_laws.check(state, found)
             return Refusal(Outcome.LAW_BROKEN, "; ".join(v.detail for v in broken)) if broken else found
         if found is not None:
             return found

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kornel.core.preemption.guarantee import unit_search
+from kornel.core.preemption.guarantee.gangs import search as gang_search
 from tests.scenarios.stage import Stage
 
 RACKS = 4
@@ -17,14 +17,14 @@ def test_a_rack_with_the_fewest_victims_is_not_sought_in_all_ways(monkeypatch: p
     """Eight of twelve members lack room in the last rack, and more in each of the others. Free room there is of no use,
     so no set of fewer victims need be tried."""
     steps = 0
-    take_step = unit_search.UnitSearch.take_step
+    take_step = gang_search.UnitSearch.take_step
 
-    def counted(search: unit_search.UnitSearch, *given: Any) -> Any:
+    def counted(search: gang_search.UnitSearch, *given: Any) -> Any:
         nonlocal steps
         steps += 1
         return take_step(search, *given)
 
-    monkeypatch.setattr(unit_search.UnitSearch, "take_step", counted)
+    monkeypatch.setattr(gang_search.UnitSearch, "take_step", counted)
     stage = Stage()
     setting = ["partition default topology=rack", "queue root.a guaranteed={f=40} preemption.delay=1s", "queue root.v"]
     setting += [f"node r{r}n{n} f=4 attr.rack=r{r}" for r in range(RACKS) for n in range(NODES)]

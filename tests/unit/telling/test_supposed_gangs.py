@@ -19,7 +19,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.resources import Resources
 from kornel.core.partition.engine import Engine
-from kornel.core.preemption.guarantee import unit_packing
+from kornel.core.preemption.guarantee.gangs import packing as gang_packing
 from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk
 from tests.reading import read
 from tests.request_texts import request_tags
@@ -146,7 +146,7 @@ def test_a_gang_without_a_topology_is_told_how_many_find_a_place(engine: Engine)
 
 def test_an_answer_that_is_not_exhaustive_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cluster counts as too large for trying all ways."""
-    monkeypatch.setattr(unit_packing, "MOST_NODES", 0)
+    monkeypatch.setattr(gang_packing, "MOST_NODES", 0)
     found = ask(engine, 4, 2, required="rack")
     assert found.preempts
     assert not any("not all ways" in note for note in found.notes), "milder victims than these there are none"

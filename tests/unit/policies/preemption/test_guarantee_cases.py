@@ -9,7 +9,7 @@ import pytest
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.preemption import judging as laws
-from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import PreemptionPlan
 from tests.preemption_notation import Case, parse
 from tests.unit.policies.preemption.world import NOW_NS, World

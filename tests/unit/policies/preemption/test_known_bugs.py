@@ -16,12 +16,12 @@ from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import giving_queues
 from kornel.core.preemption import judging as laws
-from kornel.core.preemption.guarantee import allowances as terms
-from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
-from kornel.core.preemption.guarantee.order import Solution
-from kornel.core.preemption.guarantee.search import Search
-from kornel.core.preemption.guarantee.solve import Pool, Solver
+from kornel.core.preemption.guarantee.rules import allowances as terms
+from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
+from kornel.core.preemption.guarantee.rules.order import Solution
+from kornel.core.preemption.guarantee.search import planner as guarantee
+from kornel.core.preemption.guarantee.search.search import Search
+from kornel.core.preemption.guarantee.search.solve import Pool, Solver
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.walk import Candidate, Walk
 from tests.oracles.other_plans import check_exhaustive

@@ -9,10 +9,10 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
 from kornel.core.preemption.entitlement import Entitlement, find_entitlement
-from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee.fences import fence_root
-from kornel.core.preemption.guarantee.needs import Needs
-from kornel.core.preemption.guarantee.solve import Solver
+from kornel.core.preemption.guarantee.rules.fences import fence_root
+from kornel.core.preemption.guarantee.rules.needs import Needs
+from kornel.core.preemption.guarantee.search import planner as guarantee
+from kornel.core.preemption.guarantee.search.solve import Solver
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.priorities import adjustment_of
 from kornel.core.preemption.victim_index import VictimIndex

@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
-from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee import prospects
-from kornel.core.preemption.guarantee.node_bounds import ALONE, GLANCES, Bound, NodeJudge, NodeOffer
-from kornel.core.preemption.guarantee.prospects import NODES_AT_ONCE, KnownProspects, Unprepared
+from kornel.core.preemption.guarantee.search import planner as guarantee
+from kornel.core.preemption.guarantee.search import prospects
+from kornel.core.preemption.guarantee.search.node_bounds import ALONE, GLANCES, Bound, NodeJudge, NodeOffer
+from kornel.core.preemption.guarantee.search.prospects import NODES_AT_ONCE, KnownProspects, Unprepared
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from tests.preemption_notation import QueueCase, TaskCase
 from tests.properties.test_preemption_plan import random_case

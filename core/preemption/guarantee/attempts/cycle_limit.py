@@ -12,7 +12,7 @@ from kornel.core.model.shapes import Pairs
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import pacing
 from kornel.core.preemption.entitlement import find_entitlement
-from kornel.core.preemption.guarantee.planner import KIND
+from kornel.core.preemption.guarantee.search.planner import KIND
 from kornel.core.preemption.plan import Refusal
 
 

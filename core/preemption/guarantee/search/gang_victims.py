@@ -17,10 +17,10 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
-from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
-from kornel.core.preemption.guarantee.candidates import Candidates
-from kornel.core.preemption.guarantee.order import Solution, full_order
-from kornel.core.preemption.guarantee.solve import Solver
+from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
+from kornel.core.preemption.guarantee.rules.candidates import Candidates
+from kornel.core.preemption.guarantee.rules.order import Solution, full_order
+from kornel.core.preemption.guarantee.search.solve import Solver
 from kornel.core.preemption.victim_index import age_of, reluctance_of
 from kornel.core.preemption.walk import Candidate
 

@@ -24,10 +24,10 @@ from kornel.core.model.shapes import Shape
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.entitlement import find_entitlement
 from kornel.core.preemption.gang_losses import GangLosses
-from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
-from kornel.core.preemption.guarantee.candidates import leaves_below
-from kornel.core.preemption.guarantee.needs import Needs
-from kornel.core.preemption.guarantee.unit_domains import Way
+from kornel.core.preemption.guarantee.gangs.domains import Way
+from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
+from kornel.core.preemption.guarantee.rules.candidates import leaves_below
+from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.plan import Refusal
 
 NODES_AT_ONCE: Final = 120

@@ -15,7 +15,7 @@ from kornel.core.model.gang_units import UnitId
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries, pausing
 from kornel.core.partition.waiting.places import offer_attempt
-from kornel.core.preemption.guarantee.consulting import MOST_ROUNDS
+from kornel.core.preemption.guarantee.attempts.consulting import MOST_ROUNDS
 from kornel.core.preemption.plan import Refusal, UnitPlan
 
 _Question = tuple[str, str, tuple[str, ...]]

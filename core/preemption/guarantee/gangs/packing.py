@@ -21,12 +21,12 @@ from kornel.core.policies.device_sharing import search_sharing
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.entitlement import Entitlement
 from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
-from kornel.core.preemption.guarantee.allowances import Terms
-from kornel.core.preemption.guarantee.candidates import Candidates
-from kornel.core.preemption.guarantee.needs import Needs, can_take_claim
-from kornel.core.preemption.guarantee.planner import KIND
-from kornel.core.preemption.guarantee.unit_devices import SHARING_WORK, assign_devices, devices_after, want_devices
-from kornel.core.preemption.guarantee.unit_domains import Bound
+from kornel.core.preemption.guarantee.gangs.devices import SHARING_WORK, assign_devices, devices_after, want_devices
+from kornel.core.preemption.guarantee.gangs.domains import Bound
+from kornel.core.preemption.guarantee.rules.allowances import Terms
+from kornel.core.preemption.guarantee.rules.candidates import Candidates
+from kornel.core.preemption.guarantee.rules.needs import Needs, can_take_claim
+from kornel.core.preemption.guarantee.search.planner import KIND
 from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, UnitPlan
 from kornel.core.preemption.victim_index import CLASSES, VictimIndex, age_of, reluctance_of
 from kornel.core.preemption.walk import Candidate, Effects, Walk, list_firsts

@@ -3,7 +3,7 @@
 
 Members that require a domain have to run in one domain together with their task group, or with their slice of it. A
 *way* names a domain for each of them. Victims are then looked for within these domains, way by way, by
-:mod:`.unit_search`.
+:mod:`.search`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Drives preemption for guarantees: decides when an ask may try, and when it may try again.
 
-:mod:`.planner` chooses the victims; :mod:`.laws` checks whether the plan is lawful before anything is changed. A
-refused attempt is repeated when something has changed (:mod:`.refusals`). Rules: preemption.md B.1 (preconditions), F
+:mod:`..search.planner` chooses the victims; :mod:`..laws` checks whether the plan is lawful before anything is changed.
+A refused attempt is repeated when something has changed (:mod:`.refusals`). Rules: preemption.md B.1 (preconditions), F
 (cycle).
 """
 
@@ -29,13 +29,14 @@ from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.attempts import RETRY_NS, set_due
 from kornel.core.preemption.entitlement import find_entitlement
 from kornel.core.preemption.governor import governing
-from kornel.core.preemption.guarantee import cycle_limit, laws
-from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee.changes import Changes
-from kornel.core.preemption.guarantee.consulting import MOST_ROUNDS, Dialogue
-from kornel.core.preemption.guarantee.fences import fence_root
-from kornel.core.preemption.guarantee.planner import Within
-from kornel.core.preemption.guarantee.prospects import Unprepared
+from kornel.core.preemption.guarantee import laws
+from kornel.core.preemption.guarantee.attempts import cycle_limit
+from kornel.core.preemption.guarantee.attempts.changes import Changes
+from kornel.core.preemption.guarantee.attempts.consulting import MOST_ROUNDS, Dialogue
+from kornel.core.preemption.guarantee.rules.fences import fence_root
+from kornel.core.preemption.guarantee.search import planner as guarantee
+from kornel.core.preemption.guarantee.search.planner import Within
+from kornel.core.preemption.guarantee.search.prospects import Unprepared
 from kornel.core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
 
 ATTEMPT_COST: Final = 200

@@ -20,11 +20,19 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
-from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
-from kornel.core.preemption.guarantee.needs import Needs
-from kornel.core.preemption.guarantee.node_bounds import ALONE, GLANCES, NO_VICTIMS, Bound, Cost, NodeJudge, Place
-from kornel.core.preemption.guarantee.order import SolutionKey
-from kornel.core.preemption.guarantee.watched_nodes import WatchedNodes
+from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
+from kornel.core.preemption.guarantee.rules.needs import Needs
+from kornel.core.preemption.guarantee.rules.order import SolutionKey
+from kornel.core.preemption.guarantee.search.node_bounds import (
+    ALONE,
+    GLANCES,
+    NO_VICTIMS,
+    Bound,
+    Cost,
+    NodeJudge,
+    Place,
+)
+from kornel.core.preemption.guarantee.search.watched_nodes import WatchedNodes
 from kornel.core.preemption.priorities import Adjustment, adjustment_of
 from kornel.core.preemption.victim_index import MILDEST
 

@@ -1,9 +1,9 @@
 """Keeps refused attempts by question, so that they are not repeated until something that they depend on has changed.
 
 Equal asks of one leaf have the same question, so one answer serves all of them. An answer holds until something that it
-depends on changes (:mod:`kornel.core.preemption.guarantee.changes`); other changes do not repeat the search. Under
-constant change, a question that keeps failing is repeated ever more rarely, so that it costs little. After a quiet
-time, the first change repeats it at once.
+depends on changes (:mod:`.changes`); other changes do not repeat the search. Under constant change, a question that
+keeps failing is repeated ever more rarely, so that it costs little. After a quiet time, the first change repeats it at
+once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
-from kornel.core.preemption.guarantee.changes import Changes, Standing, standing_of
+from kornel.core.preemption.guarantee.attempts.changes import Changes, Standing, standing_of
 from kornel.core.preemption.plan import Refusal
 
 FIRST_PAUSE_NS: Final = 10**9

@@ -19,8 +19,8 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.gang_losses import GangLosses
-from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
-from kornel.core.preemption.guarantee.cost import Pricing
+from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
+from kornel.core.preemption.guarantee.rules.cost import Pricing
 from kornel.core.preemption.plan import NOBODY_SPARED, Spared
 from kornel.core.preemption.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, age_of, reluctance_of
 from kornel.core.preemption.walk import Candidate, Effects

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kornel.core.model.nodes import Node
 from kornel.core.model.numbered_nodes import NumberedNodes
-from kornel.core.preemption.guarantee.node_bounds import NodeOffer
+from kornel.core.preemption.guarantee.search.node_bounds import NodeOffer
 
 
 class WatchedNodes(NumberedNodes):

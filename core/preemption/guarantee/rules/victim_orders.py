@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kornel.core.preemption.guarantee.cost import Pricing, lost_work
+from kornel.core.preemption.guarantee.rules.cost import Pricing, lost_work
 
 COSTS: Final[Mapping[str, Pricing | None]] = {
     "default": None,

@@ -8,10 +8,10 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from kornel.core.model.nodes import Node
-from kornel.core.preemption.guarantee.candidates import Candidates
-from kornel.core.preemption.guarantee.order import Solution, SolutionKey
-from kornel.core.preemption.guarantee.prospects import Prospects
-from kornel.core.preemption.guarantee.solve import Solver
+from kornel.core.preemption.guarantee.rules.candidates import Candidates
+from kornel.core.preemption.guarantee.rules.order import Solution, SolutionKey
+from kornel.core.preemption.guarantee.search.prospects import Prospects
+from kornel.core.preemption.guarantee.search.solve import Solver
 from kornel.core.preemption.victim_index import CLASSES, MILDEST
 from kornel.core.preemption.walk import Candidate
 

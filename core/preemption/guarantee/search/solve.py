@@ -18,10 +18,10 @@ class Solver:
 
     def __init__(self, room: list[int], owed: list[bool]) -> None:
         """Begins with *room*: what law 2 leaves in each room
-        (:class:`kornel.core.preemption.guarantee.allowances.Terms`).
+        (:class:`kornel.core.preemption.guarantee.rules.allowances.Terms`).
 
         *owed* tells for each need whether a guarantee covers it
-        (:class:`kornel.core.preemption.guarantee.needs.Needs`).
+        (:class:`kornel.core.preemption.guarantee.rules.needs.Needs`).
         """
         self._room = room
         self._all_owed = all(owed)

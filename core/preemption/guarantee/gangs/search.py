@@ -3,10 +3,10 @@
 The members get their places one after the other: first in room that is open for all of them together, then each by the
 search for one ask, in the room that the members before it leave. The fence and the entitlement of the gang are those of
 one ask with the size of all members. At the end, victims that later ones have made superfluous are dropped. If this
-finds no plan, or only one with reluctant victims, and the gang is small, :mod:`.unit_packing` walks for all members. Of
+finds no plan, or only one with reluctant victims, and the gang is small, :mod:`.packing` walks for all members. Of
 a plan of a small gang, victims that would not be needed if members stood elsewhere are dropped too.
 
-If members require a domain, one way (:mod:`.unit_domains`) after the other is tried until no other way can be better,
+If members require a domain, one way (:mod:`.domains`) after the other is tried until no other way can be better,
 and the best one is used.
 
 A search continues from slice to slice, one member at a time. Nothing of it is visible to others: the places found so
@@ -35,19 +35,19 @@ from kornel.core.policies.gang_nodes import Candidates, Members, take_places
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.entitlement import Entitlement, find_entitlement
 from kornel.core.preemption.gang_losses import find_whole_gangs, is_bound
-from kornel.core.preemption.guarantee.allowances import Terms
-from kornel.core.preemption.guarantee.candidates import Candidates as VictimCandidates
-from kornel.core.preemption.guarantee.fences import fence_root
-from kornel.core.preemption.guarantee.needs import Needs
-from kornel.core.preemption.guarantee.order import full_order
-from kornel.core.preemption.guarantee.planner import KIND, Within, plan_preemption
-from kornel.core.preemption.guarantee.prospects import KnownProspects
-from kornel.core.preemption.guarantee.unit_devices import DevicesBeside, assign_devices, want_devices
-from kornel.core.preemption.guarantee.unit_domains import NO_DOMAINS, Bound, Way, WayFinder, bind_groups
-from kornel.core.preemption.guarantee.unit_packing import Packing, is_small, key_of_plan
-from kornel.core.preemption.guarantee.unit_paper import Paper
-from kornel.core.preemption.guarantee.unit_reach import NODES_AT_ONCE, Reach
-from kornel.core.preemption.guarantee.victim_orders import COSTS
+from kornel.core.preemption.guarantee.gangs.devices import DevicesBeside, assign_devices, want_devices
+from kornel.core.preemption.guarantee.gangs.domains import NO_DOMAINS, Bound, Way, WayFinder, bind_groups
+from kornel.core.preemption.guarantee.gangs.packing import Packing, is_small, key_of_plan
+from kornel.core.preemption.guarantee.gangs.paper import Paper
+from kornel.core.preemption.guarantee.gangs.reach import NODES_AT_ONCE, Reach
+from kornel.core.preemption.guarantee.rules.allowances import Terms
+from kornel.core.preemption.guarantee.rules.candidates import Candidates as VictimCandidates
+from kornel.core.preemption.guarantee.rules.fences import fence_root
+from kornel.core.preemption.guarantee.rules.needs import Needs
+from kornel.core.preemption.guarantee.rules.order import full_order
+from kornel.core.preemption.guarantee.rules.victim_orders import COSTS
+from kornel.core.preemption.guarantee.search.planner import KIND, Within, plan_preemption
+from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
 from kornel.core.preemption.walk import Candidate, walk_over

@@ -1,6 +1,7 @@
 """Plans preemption between queues: finds victims for an ask whose queue is below its guarantee.
 
-Rules: preemption.md A (the laws), B.2-B.6. :mod:`.drive` decides when an ask may try (B.1) and applies the plan (B.7).
+Rules: preemption.md A (the laws), B.2-B.6. :mod:`..attempts.drive` decides when an ask may try (B.1) and applies the
+plan (B.7).
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.entitlement import find_entitlement
-from kornel.core.preemption.guarantee.allowances import Terms
-from kornel.core.preemption.guarantee.candidates import Candidates, Ranking
-from kornel.core.preemption.guarantee.device_predicate import DevicePredicate
-from kornel.core.preemption.guarantee.fences import fence_root
-from kornel.core.preemption.guarantee.needs import Needs
-from kornel.core.preemption.guarantee.order import Solution
-from kornel.core.preemption.guarantee.predicates import Approval
-from kornel.core.preemption.guarantee.prospects import KnownProspects, Prospects
-from kornel.core.preemption.guarantee.search import Search
-from kornel.core.preemption.guarantee.victim_orders import COSTS
+from kornel.core.preemption.guarantee.rules.allowances import Terms
+from kornel.core.preemption.guarantee.rules.candidates import Candidates, Ranking
+from kornel.core.preemption.guarantee.rules.fences import fence_root
+from kornel.core.preemption.guarantee.rules.needs import Needs
+from kornel.core.preemption.guarantee.rules.order import Solution
+from kornel.core.preemption.guarantee.rules.victim_orders import COSTS
+from kornel.core.preemption.guarantee.search.device_predicate import DevicePredicate
+from kornel.core.preemption.guarantee.search.predicates import Approval
+from kornel.core.preemption.guarantee.search.prospects import KnownProspects, Prospects
+from kornel.core.preemption.guarantee.search.search import Search
 from kornel.core.preemption.plan import (
     NOBODY_SPARED,
     FreedAmounts,

@@ -18,7 +18,7 @@ from kornel.core.model.allocations import BOUND
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
-from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
+from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
 from kornel.core.preemption.victim_index import CLASSES, MILDEST, age_of
 
 _PREEMPTED: Final = AskPlace.PREEMPTED

@@ -1,8 +1,8 @@
 """Preemption for a gang as a unit: it decides when a gang may try, carries out the plan, and keeps all places of the
 gang.
 
-For a gang that found no open room for all its members, one plan is searched (:mod:`.unit_search`). No victim is asked
-to leave before there is a place for every member, the shim has approved all of them, and the laws (:mod:`.unit_laws`)
+For a gang that found no open room for all its members, one plan is searched (:mod:`..gangs.search`). No victim is asked
+to leave before there is a place for every member, the shim has approved all of them, and the laws (:mod:`..gang_laws`)
 and the governor permit the plan. From then on room is held for all members. A member that loses its place gets another
 one; if there is none, all members give up their places. Rules: preemption.md B.11.
 """
@@ -40,11 +40,13 @@ from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.attempts import RETRY_NS, set_due
 from kornel.core.preemption.gang_losses import describe_whole
 from kornel.core.preemption.governor import governing
-from kornel.core.preemption.guarantee import cycle_limit, drive, unit_domains, unit_laws
-from kornel.core.preemption.guarantee.planner import KIND
-from kornel.core.preemption.guarantee.prospects import Unprepared
-from kornel.core.preemption.guarantee.unit_consulting import UnitDialogue
-from kornel.core.preemption.guarantee.unit_search import Refused, Tools, UnitSearch
+from kornel.core.preemption.guarantee import gang_laws
+from kornel.core.preemption.guarantee.attempts import cycle_limit, drive
+from kornel.core.preemption.guarantee.attempts.gang_consulting import UnitDialogue
+from kornel.core.preemption.guarantee.gangs.domains import bind_groups, name_domains
+from kornel.core.preemption.guarantee.gangs.search import Refused, Tools, UnitSearch
+from kornel.core.preemption.guarantee.search.planner import KIND
+from kornel.core.preemption.guarantee.search.prospects import Unprepared
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 
 MOST_RESTARTS: Final = 4
@@ -97,7 +99,7 @@ class UnitProposal:
 
     def stands(self, view: PartitionView, turn: UnitPlan) -> bool:
         """Tells whether the laws allow *turn*, a part of the plan, by itself."""
-        return _all_wait(turn) and all(broken.law is Law.UNIT_WHOLE for broken in unit_laws.check(view, turn))
+        return _all_wait(turn) and all(broken.law is Law.UNIT_WHOLE for broken in gang_laws.check(view, turn))
 
     def carry_out(self, state: PartitionState, turn: UnitPlan, kind: str, now_ns: int) -> None:
         """Makes the victims of *turn*, a part of the plan, leave as a decision of *kind*. What is left of the plan
@@ -122,7 +124,7 @@ class UnitProposal:
 
 
 def _can_carry_out(view: PartitionView, plan: UnitPlan) -> bool:
-    return _all_wait(plan) and not unit_laws.check(view, plan)
+    return _all_wait(plan) and not gang_laws.check(view, plan)
 
 
 def _all_wait(plan: UnitPlan) -> bool:
@@ -285,7 +287,7 @@ def _take_step(
     if not isinstance(found, UnitPlan):
         return found
     attempt.search = None
-    if search.version != state.changes and unit_laws.check(state, found) and attempt.restarts < 2 * MOST_RESTARTS:
+    if search.version != state.changes and gang_laws.check(state, found) and attempt.restarts < 2 * MOST_RESTARTS:
         # The plan was right for the state at the beginning of the search, so this is no bug, and the search begins
         # again.
         attempt.restarts += 1
@@ -300,7 +302,7 @@ def _approve_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> UnitPla
     """Returns *plan* if the laws and the governor permit it now, otherwise the refusal."""
     if any(victim.released or victim.preempted for victim in plan.victims):
         return Refusal(Outcome.VICTIM_RELEASED)
-    broken = eviction.judge_plan(state, unit_laws.check(state, plan))
+    broken = eviction.judge_plan(state, gang_laws.check(state, plan))
     if broken is not None:
         return broken
     if _is_proposing(state):
@@ -350,7 +352,7 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
         place.ask.outcome = Outcome.TRIGGERED
         failing.note_preemption(place.ask, Outcome.TRIGGERED, now_ns)
         hold.members[place.ask] = None
-    domains = unit_domains.name_domains(state.topology, {place.ask: place.node for place in plan.places})
+    domains = name_domains(state.topology, {place.ask: place.node for place in plan.places})
     got = f"{format_count(number, 'member')} of a gang get {'other places' if plan.mends else 'places'}"
     detail = "; ".join([f"{got} in {domains}" if domains else got, *whole.values()])
     for place in plan.places:
@@ -497,7 +499,7 @@ def _why_not_whole(state: PartitionState, unit_id: UnitId, now_ns: int) -> str:
         return f"the application is {application.state}"
     if not (state.guarantee_preemption or _is_proposing(state)):
         return cycle_limit.why_off(state)
-    level = unit_domains.bind_groups(state.topology, list(state.gangs.holds[unit_id].members))
+    level = bind_groups(state.topology, list(state.gangs.holds[unit_id].members))
     if isinstance(level, str):
         return f"the topology has no level {level}"
     if not forms_unit(state, unit_id):
@@ -531,7 +533,7 @@ def _find_misplaced(state: PartitionState, hold: GangHold) -> list[Allocation]:
     changed their domains."""
     found: list[Allocation] = []
     holding = [ask for ask in hold.members if ask.reservation is not None]
-    bound = unit_domains.bind_groups(state.topology, holding)
+    bound = bind_groups(state.topology, holding)
     for group in [] if isinstance(bound, str) else bound:
         members: dict[Domain | None, list[Allocation]] = {}
         for ask in group.asks:

@@ -1,0 +1,1 @@
+"""The search for gangs, all of whose missing members need a place at once."""
