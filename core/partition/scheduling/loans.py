@@ -102,6 +102,6 @@ def in_line(claims: list[Reservation]) -> list[Reservation]:
     equals the one that holds longest."""
 
     def compare(one: Reservation, other: Reservation) -> int:
-        return comes_before(other.ask, one.ask) - comes_before(one.ask, other.ask)
+        return comes_before(other.waiter, one.waiter) - comes_before(one.waiter, other.waiter)
 
     return sorted(sorted(claims, key=lambda claim: claim.made_ns), key=cmp_to_key(compare))
