@@ -262,7 +262,16 @@ class Course:
         return heard
 
     def _read(self) -> None:
-        self.scene.claims = read_claims(self.engine, PARTITION)
+        """Reads the claims. What a queue above its max may have for the victims of a claim passes on with it."""
+        scene, before = self.scene, self.scene.claims
+        scene.claims = read_claims(self.engine, PARTITION)
+        for claim in (claim for claim in scene.claims if claim.firm and claim not in before):
+            leaf = scene.leaf(scene.task(claim.key).application)
+            for former in before:
+                allowed = self.allowed.get(former.key)
+                passed = former.firm and former.node == claim.node and former.key in scene.waiting
+                if passed and allowed and scene.leaf(scene.task(former.key).application) == leaf:
+                    self.allowed.setdefault(claim.key, allowed)
 
     def _hear(self, heard: Iterable[effects.Effect]) -> None:
         """Follows *heard* in the books, and judges what it decides by the scene before."""
