@@ -39,22 +39,20 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     holds = state.gangs.holds
     gangs = gang_holds.take_ready(state, chosen) if holds else []
     cost = sum(gang_holds.serve_gang(state, member, now_ns) for member in gangs if not member.by_age)
-    ready = [
-        reservation
-        for reservation in state.reserved_ready
-        if (chosen is None or chosen(reservation)) and not (holds and state.gangs.hold_of(reservation.ask))
-    ]
+    asked = state.reserved_ready if chosen is None else filter(chosen, state.reserved_ready)
+    ready = [reservation for reservation in asked if not (holds and state.gangs.hold_of(reservation.ask))]
     # Whoever somebody leaves for comes first; among the others shares play no part.
     firm = [reservation for reservation in ready if not reservation.comes_last]
     firm.sort(key=lambda reservation: turns.sort_key(reservation.ask))
     # They are taken out before any is tried, because a try may put one back, which is then for the next slice.
     for reservation in ready:
         del state.reserved_ready[reservation]
-    line = firm + loans.in_line([r for r in ready if r.comes_last] + [member for member in gangs if member.by_age])
-    ready = [reservation for reservation in line if reservation.least is None]
+    saved = [reservation for reservation in ready if reservation.comes_last] + [m for m in gangs if m.by_age]
+    line = firm + loans.in_line(sorted(saved, key=lambda claim: claim.made_ns))
+    ready = loans.in_line(reservation for reservation in line if reservation.least is None)
     # Every ask is tried on its own node before any ask is tried elsewhere, because room that becomes free on a node
     # belongs to the claims there, in their order (scheduling.md 8.4). Asks that get nothing there are then tried on
-    # other nodes, in scheduling order.
+    # other nodes, where whoever comes before others is the first, whatever they hold.
     for reservation in _in_order_of_claims(line):
         if reservation.least is None:
             _try_own_node(state, reservation, ready, now_ns)
