@@ -23,6 +23,7 @@ from kornel.core.partition.scheduling.gang_places import (
     choose_places,
     exceeded_limit,
     find_devices,
+    find_least,
     place_gang,
     shape_together,
 )
@@ -80,7 +81,7 @@ def _place_if_free(
         state.gangs.broken[unit_id] = None
         return
     members = list(hold.members)
-    if hold.by_age and loans.is_outranked(state, gang_savings.find_least(hold)):
+    if hold.by_age and loans.is_outranked(state, find_least(hold.members)):
         state.reserved_ready[reservation] = None
         return
     if full:
