@@ -112,15 +112,12 @@ def _is_owed(claim: Reservation | LimitClaim, mode: GuaranteeMode) -> bool:
     """Tells whether the holder of *claim* is owed its guarantee; a gang is if the guarantee is enough for all members
     together (B.11)."""
     holder = claim.waiter
-    if not owing_queues(holder, mode):
-        return False
+    pairs = own = holder.shape.pairs
     if isinstance(claim, LimitClaim):
         pairs = claim.pairs
     elif claim.least is not None:
         pairs = tuple(sum_amounts(holder.application.savers).items())
-    else:
-        return True
-    return pairs == holder.shape.pairs or bool(owing_queues(holder, GuaranteeMode.STRICT, pairs))
+    return bool(owing_queues(holder, mode if pairs == own else GuaranteeMode.STRICT, pairs))
 
 
 def limits_of(ask: Allocation) -> list[Queue | Account]:
