@@ -14,7 +14,7 @@ from itertools import pairwise
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.priorities import exposed_priority
 from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
-from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation
+from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation, sum_amounts
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account
@@ -97,7 +97,7 @@ def may_pass(ask: Allocation, claim: Reservation | LimitClaim, mode: GuaranteeMo
     guarantee by a queue that the holder is not in, while the holder is owed none and is not bound to the node."""
     holder = claim.waiter
     lead = _lead_over(ask, holder)
-    if lead >= 1 or (lead > 0 and not owing_queues(holder, mode)):
+    if lead >= 1 or (lead > 0 and not _is_owed(claim, mode)):
         return True
     if holder.spec.required_node:
         return False
@@ -105,7 +105,19 @@ def may_pass(ask: Allocation, claim: Reservation | LimitClaim, mode: GuaranteeMo
     if not owing:
         return False
     around = holder.queue.lineage()
-    return any(queue not in around for queue in owing) and not owing_queues(holder, mode)
+    return any(queue not in around for queue in owing) and not _is_owed(claim, mode)
+
+
+def _is_owed(claim: Reservation | LimitClaim, mode: GuaranteeMode) -> bool:
+    """Tells whether the holder of *claim* is owed its guarantee; a gang is if the guarantee is enough for all members
+    together (B.11)."""
+    holder = claim.waiter
+    pairs = own = holder.shape.pairs
+    if isinstance(claim, LimitClaim):
+        pairs = claim.pairs
+    elif claim.least is not None:
+        pairs = tuple(sum_amounts(holder.application.savers).items())
+    return bool(owing_queues(holder, mode if pairs == own else GuaranteeMode.STRICT, pairs))
 
 
 def limits_of(ask: Allocation) -> list[Queue | Account]:
@@ -146,10 +158,11 @@ def is_let_through(ask: Allocation, claim: LimitClaim, mode: GuaranteeMode) -> b
     return any(stands_before(equal, holder) for equal in group.unordered_asks())
 
 
-def owing_queues(ask: Allocation, mode: GuaranteeMode) -> tuple[Queue, ...]:
+def owing_queues(ask: Allocation, mode: GuaranteeMode, pairs: Pairs | None = None) -> tuple[Queue, ...]:
     """Returns the queues that owe *ask* their guarantee: law 4 lets it have room although somebody would have to leave,
-    but nobody inside these queues (preemption.md A). Empty: it is owed nothing."""
-    found = list(list_guarantees(ask))
+    but nobody inside these queues (preemption.md A). Empty: it is owed nothing. *pairs*: what it asks for together with
+    others of its gang."""
+    found = list(list_guarantees(ask, pairs=pairs))
     if not all(guarantee.asked <= guarantee.most and guarantee.has_room(mode) for guarantee in found):
         return ()
     return tuple(dict.fromkeys(guarantee.queue for guarantee in found))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs
 
 HeldBy = Callable[[Queue, int], int]
 """Returns what a queue holds of a type."""
@@ -41,10 +42,13 @@ class Guarantee(NamedTuple):
         return self.held < self.most if mode is GuaranteeMode.REACH else self.held + self.asked <= self.most
 
 
-def list_guarantees(ask: Allocation, held_by: HeldBy = project_usage) -> Iterator[Guarantee]:
-    """Yields the guarantees that decide about *ask*; types that no queue on its path guarantees are left out."""
+def list_guarantees(
+    ask: Allocation, held_by: HeldBy = project_usage, pairs: Pairs | None = None
+) -> Iterator[Guarantee]:
+    """Yields the guarantees that decide about *ask*; types that no queue on its path guarantees are left out. *pairs*:
+    what it asks for together with others of its gang."""
     lineage = ask.queue.lineage()
-    for t, asked in ask.shape.pairs:
+    for t, asked in ask.shape.pairs if pairs is None else pairs:
         for queue in lineage:
             if t in queue.guaranteed:
                 yield Guarantee(t, asked, queue, queue.guaranteed[t], held_by(queue, t))

@@ -1,14 +1,14 @@
 """Who may use room that is saved for another ask, from the words of the rule (preemption.md B.7).
 
 Whoever comes before the holder may, and whoever is owed a guarantee that the holder has no part in, where the holder is
-owed none and may run elsewhere.
+owed none and may run elsewhere. A gang is owed one if that is enough for all its members.
 """
 
 from __future__ import annotations
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.partition.state import PartitionState
@@ -16,19 +16,26 @@ from kornel.core.partition.state import PartitionState
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
 
 
-def may_use(state: PartitionState, ask: Allocation, holder: Allocation, *, before: bool = True) -> bool:
+def may_use(
+    state: PartitionState, ask: Allocation, holder: Allocation, *, before: bool = True, pairs: Pairs = ()
+) -> bool:
     """Whether *ask* may use what is saved for *holder*. Not *before*: after it has been placed, when what its queues
-    held at the time is not known, and a guarantee that it fits counts as owed."""
+    held at the time is not known, and a guarantee that it fits counts as owed. *pairs*: what *holder* saves below a
+    limit."""
+    hold = state.gangs.hold_of(holder)
+    if hold is not None and hold.by_age:
+        pairs = tuple(sum_amounts(hold.members).items())
     holder = stands_for(state, holder)
+    holder_is_owed = owed_by(state, holder, before=True, pairs=pairs)
     if is_ahead(state, ask, holder):
         only_repairs = not is_ahead(state, ask, holder, repairs=False)
-        if not only_repairs or owed_by(state, ask, before=before) or not owed_by(state, holder, before=True):
+        if not only_repairs or owed_by(state, ask, before=before) or not holder_is_owed:
             return True
     if holder.spec.required_node:
         return False
     owing = owed_by(state, ask, before=before)
     apart = [path for path in owing if not f"{holder.queue.path}.".startswith(f"{path}.")]
-    return bool(apart) and not owed_by(state, holder, before=True)
+    return bool(apart) and not holder_is_owed
 
 
 def stands_for(state: PartitionState, holder: Allocation) -> Allocation:
@@ -51,7 +58,7 @@ def is_kept_below(state: PartitionState, ask: Allocation, pairs: Pairs = ()) -> 
         holder = claim.ask
         ours = ask is holder or (ask.group is not None and ask.group is holder.group)
         firm = ask.triggered or (ask.reservation is not None and not ask.reservation.comes_last)
-        if ours or firm or may_use(state, ask, holder) or holder.place is AskPlace.HELD:
+        if ours or firm or may_use(state, ask, holder, pairs=claim.pairs) or holder.place is AskPlace.HELD:
             continue
         if any(_waits_longer(one, holder) and not is_ahead(state, holder, one) for one in equals):
             continue
@@ -104,17 +111,19 @@ def _seen_from(state: PartitionState, ask: Allocation, way: list[str], shared: i
     return priority
 
 
-def owed_by(state: PartitionState, ask: Allocation, *, before: bool) -> set[str]:
-    """The paths of the queues whose guarantees entitle *ask* (law 4, without a swap); none if one of them is spent."""
+def owed_by(state: PartitionState, ask: Allocation, *, before: bool, pairs: Pairs = ()) -> set[str]:
+    """The paths of the queues whose guarantees entitle *ask* (law 4, without a swap); none if one of them is spent. A
+    gang that needs *pairs* has to fit its guarantee as a whole."""
     found: dict[int, str] = {}
-    for t, amount in ask.shape.pairs:
+    whole = bool(pairs) and dict(pairs) != dict(ask.shape.pairs)
+    for t, amount in pairs or ask.shape.pairs:
         queue = ask.queue
         while t not in queue.guaranteed and queue.parent is not None:
             queue = queue.parent
         if t not in queue.guaranteed:
             continue
         held = queue.used[t] - queue.preempting[t] + queue.claimed[t] if before else 0
-        reach = state.guarantee_mode is GuaranteeMode.REACH
+        reach = state.guarantee_mode is GuaranteeMode.REACH and not whole
         if amount > queue.guaranteed[t] or not (
             held < queue.guaranteed[t] if reach else held + amount <= queue.guaranteed[t]
         ):

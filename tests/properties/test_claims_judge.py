@@ -259,6 +259,11 @@ def test_small_worlds_are_played_by_the_rule(part: int, small: list[World]) -> N
     assert not found, "\n".join(map(str, found))
 
 
+@pytest.mark.parametrize("number", [1005, 1084, 1147, 1171, 1229, 2010])
+def test_worlds_in_which_core_or_judge_once_erred_are_played_by_the_rule(number: int) -> None:
+    assert not Course(random_world(number)).play().findings
+
+
 def lend_nothing(patch: pytest.MonkeyPatch) -> None:
     for module in (waking, loans):
         patch.setattr(module, "lends_room", lambda *_: False)

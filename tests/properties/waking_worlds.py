@@ -85,10 +85,11 @@ class HeardCourse(Course):
         self.heard += ((self.scene.now, *what) for effect in heard if (what := decided(effect)))
         super()._hear(heard)
 
-    def _judge_placed(self, before: Scene, places: dict[str, str]) -> None:
+    def _judge_placed(self, before: Scene, places: dict[str, str]) -> Scene:
         self.busy = True
         for key, node in places.items():
             self.scene.running[key] = (self.scene.waiting.pop(key, before.waiting[key]), node)
+        return before
 
     def _judge_victims(self, before: Scene, decisions: list[PreemptionDecided]) -> None:
         self.busy = True

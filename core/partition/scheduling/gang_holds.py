@@ -4,6 +4,7 @@ B.11)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 from kornel.core.domain.reasons import Unschedulable
@@ -22,6 +23,7 @@ from kornel.core.partition.scheduling.gang_places import (
     choose_places,
     exceeded_limit,
     find_devices,
+    find_least,
     place_gang,
     shape_together,
 )
@@ -34,37 +36,32 @@ MOST_AT_ONCE: Final = 64
 """The most members that are examined at once."""
 
 
-def serve_members(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bool] | None) -> int:
-    """Places the gangs of members that are to be examined, or only those of *chosen* members, if the room for all of
-    their members is free. Returns the cost in decisions.
-
-    Gangs for which there is no time now are left for later. The order is that in which their room became free.
-    """
-    holds = state.gangs.holds
-    gangs: dict[UnitId, list[Reservation]] = {}
-    seen = 0
-    for reservation in state.reserved_ready:
-        if state.gangs.hold_of(reservation.ask) is None or not (chosen is None or chosen(reservation)):
-            continue
-        gangs.setdefault(unit_of(reservation.ask), []).append(reservation)
-        seen += 1
-        if seen >= MOST_AT_ONCE:
-            break
-    # They are removed before any is tried, because a try may add one again.
-    for waiting in gangs.values():
-        for reservation in waiting:
-            del state.reserved_ready[reservation]
-    cost = 0
-    for unit_id in gangs:
-        hold = holds[unit_id]
-        _place_if_free(state, unit_id, hold, now_ns)
-        if hold.by_age and unit_id in holds and loans.is_outranked(state, gang_savings.find_least(hold)):
-            continue  # It costs nothing, so that those who come before it are tried next.
-        cost += 1 if unit_id in holds else len(hold.members)
-    return cost
+def take_ready(state: PartitionState, chosen: Callable[[Reservation], bool] | None) -> list[Reservation]:
+    """Takes members of gangs, or only the *chosen* ones, out of those that are ready, as many as there is time for.
+    Returns one for each gang, in the order in which their room became free."""
+    of_gangs = (reservation for reservation in state.reserved_ready if state.gangs.hold_of(reservation.ask) is not None)
+    gangs: dict[UnitId, Reservation] = {}
+    for reservation in list(islice(filter(chosen, of_gangs) if chosen else of_gangs, MOST_AT_ONCE)):
+        # They are removed before any is tried, because a try may add one again.
+        del state.reserved_ready[reservation]
+        gangs.setdefault(unit_of(reservation.ask), reservation)
+    return list(gangs.values())
 
 
-def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: int) -> None:
+def serve_gang(state: PartitionState, reservation: Reservation, now_ns: int) -> int:
+    """Places the gang of the member that has *reservation* if the room for all members is free. Returns the cost in
+    decisions."""
+    unit_id = unit_of(reservation.ask)
+    hold = state.gangs.holds.get(unit_id)
+    if hold is None:
+        return 1
+    _place_if_free(state, unit_id, hold, reservation, now_ns)
+    return 1 if unit_id in state.gangs.holds else len(hold.members)
+
+
+def _place_if_free(
+    state: PartitionState, unit_id: UnitId, hold: GangHold, reservation: Reservation, now_ns: int
+) -> None:
     application = unit_id.application
     if unit_id in state.gangs.broken or unit_id in state.gangs.vetting:
         return
@@ -84,8 +81,8 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
         state.gangs.broken[unit_id] = None
         return
     members = list(hold.members)
-    if hold.by_age and loans.is_outranked(state, gang_savings.find_least(hold)):
-        state.reserved_ready.update(dict.fromkeys([ask.reservation for ask in members[:1] if ask.reservation]))
+    if hold.by_age and loans.is_outranked(state, find_least(hold.members)):
+        state.reserved_ready[reservation] = None
         return
     if full:
         if hold.by_age and gang_savings.move_place(state, unit_id, hold, now_ns):
@@ -105,7 +102,7 @@ def _place_if_free(state: PartitionState, unit_id: UnitId, hold: GangHold, now_n
         if not state.callbacks.full:
             gang_vetting.ask_about_gang(state, unit_id, places, now_ns)
         else:
-            state.reserved_ready.update(dict.fromkeys([ask.reservation for ask in members[:1] if ask.reservation]))
+            state.reserved_ready[reservation] = None
         return
     del state.gangs.holds[unit_id]
     place_gang(state, application, places, now_ns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kornel.core.domain.application_states import AppEvent, AppState
@@ -149,7 +149,12 @@ def exceeded_limit(
     full = ledger.queue_path_admits(application.queue, pairs)
     if full is not None:
         return NotPlaced(Unschedulable.QUEUE_QUOTA, full)
-    return finding.saved_for_another(state, members[-1], pairs) if state.reserving.at_limits else None
+    return finding.saved_for_another(state, find_least(members), pairs) if state.reserving.at_limits else None
+
+
+def find_least(members: Iterable[Allocation]) -> Allocation:
+    """Returns the least important of *members*, by whose importance their gang is judged."""
+    return max(members, key=lambda ask: (-ask.spec.priority, ask.order))
 
 
 def add_up(members: Sequence[Allocation]) -> Pairs:

@@ -18,7 +18,7 @@ from kornel.core.partition.asks import savings
 from kornel.core.partition.asks.reservations import reserve_node
 from kornel.core.partition.books import ledger
 from kornel.core.partition.gangs.gang_record import BY_AGE, GangHold
-from kornel.core.partition.scheduling.gang_places import add_up, demand_of, exceeded_limit
+from kornel.core.partition.scheduling.gang_places import add_up, demand_of, exceeded_limit, find_least
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import covers_minimum, describe_missing, forms_unit
 from kornel.core.partition.waiting.rooms import UNSERVED, look_again
@@ -33,7 +33,7 @@ def may_save_gang(state: PartitionState, application: Application, members: Sequ
     same queues, users and groups."""
     if not may_have_places(members):
         return False
-    if exceeded_limit(state, application, members, members[-1].spec.priority) is not None:
+    if exceeded_limit(state, application, members, find_least(members).spec.priority) is not None:
         return False
     return ledger.saving_is_sound(members[0], add_up(members)) and savings.has_slot(state, members[0])
 
@@ -132,7 +132,7 @@ def save_places(state: PartitionState, unit_id: UnitId, places: SavedPlaces, now
         unit = unit_id.find_unit()
         hold.refusal = None if unit is None else unit.refusal
     hold.members.update(dict.fromkeys(ask for ask, _ in places))
-    least = find_least(hold)
+    least = find_least(hold.members)
     for ask, node in places:
         reserve_node(state, ask, node, now_ns, by_age=True, least=least)
     for node in dict.fromkeys(node for _, node in places):
@@ -151,7 +151,7 @@ def move_place(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: i
     if hold.clock is None or not hold.clock.has_lost(sum_missing(claims)):
         return False
     claim = max(claims, key=lambda claim: sum_missing([claim]))
-    ask, least, wanted = claim.ask, find_least(hold), claim.node.more_than_has(claim)
+    ask, least, wanted = claim.ask, find_least(hold.members), claim.node.more_than_has(claim)
     if ask.shape.devices is not None:
         return False
     for node in state.node_order.fitting_nodes(wanted):
@@ -165,11 +165,6 @@ def move_place(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: i
             savings.review_savings(state, node)
             return True
     return False
-
-
-def find_least(hold: GangHold) -> Allocation:
-    """Returns the least important member of the gang for which *hold* saves places."""
-    return max(hold.members, key=lambda ask: (-ask.spec.priority, ask.order))
 
 
 def mend_broken(state: PartitionState, now_ns: int) -> bool:
@@ -192,7 +187,7 @@ def _mend_places(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns:
     whole = served and not describe_missing(unit_id, now_ns) and covers_minimum(unit_id, hold.members)
     places: SavedPlaces | None = None
     if not gone and whole and _may_mend(state, application, hold, lost):
-        places = find_saved_places(state, lost, find_least(hold))
+        places = find_saved_places(state, lost, find_least(hold.members))
     if places is not None:
         save_places(state, unit_id, places, now_ns)
     # Places that are lost as soon as they are saved would be lost again.

@@ -105,13 +105,12 @@ def _is_complete(state: PartitionState, unit: GangUnit, now_ns: int) -> bool:
     if unit.id in state.gangs.vetting or unit.id in state.gangs.holds:
         return False
     if unit.id.task_group:
-        if not is_gathering(unit.id, unit.size, now_ns):
-            return True
         members = application.members_in(unit.id.task_group)
+        # This is noted for as many as the minimum, too: one of them may be withdrawn.
         if members.gather_until_ns is None:
             until_ns = members.gather_until_ns = now_ns + application.queue.properties.gang_gather_ns
             state.run_at(until_ns, partial(_end_gathering, state, unit.id, until_ns))
-        return False
+        return not is_gathering(unit.id, unit.size, now_ns)
     announced = application.spec.placeholder_ask
     assert announced is not None, "a gang that is placed as a unit was announced"
     if not unit.find_missing(announced):

@@ -19,7 +19,7 @@ from kornel.core.partition.asks.limit_claims import lapse_below
 from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.asks.savings import can_save, give_back, may_look_around, saved_on
 from kornel.core.partition.gangs.gang_record import GangHold
-from kornel.core.partition.scheduling.gang_savings import find_least
+from kornel.core.partition.scheduling.gang_places import find_least
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.places import refused_asks
 from kornel.core.partition.waiting.rooms import look_again
@@ -143,7 +143,7 @@ def _look_at_gang(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns
     lacked = {
         node: _sum_by_type([node.find_missing(claim) for claim in claims]) for node, claims in _by_node(hold).items()
     }
-    least = find_least(hold)
+    least = find_least(hold.members)
     for ask in hold.members:
         ask.lapsed_ns = now_ns
     give_back(state, unit_id)

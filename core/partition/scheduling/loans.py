@@ -6,6 +6,7 @@ asks for, if no room serves it that nobody has saved; the holder keeps the rest,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cmp_to_key
 from typing import Final
 
@@ -97,11 +98,11 @@ def is_outranked(state: PartitionState, ask: Allocation, *, within_leaf: bool = 
     return False
 
 
-def in_line(claims: list[Reservation]) -> list[Reservation]:
-    """Returns saved *claims* in the order in which their holders are tried: whoever comes before others first, of
-    equals the one that holds longest."""
+def in_line(claims: Iterable[Reservation]) -> list[Reservation]:
+    """Returns *claims* in the order in which their holders are tried: whoever comes before others first, of equals as
+    they are given."""
 
     def compare(one: Reservation, other: Reservation) -> int:
-        return comes_before(other.ask, one.ask) - comes_before(one.ask, other.ask)
+        return comes_before(other.waiter, one.waiter) - comes_before(one.waiter, other.waiter)
 
-    return sorted(sorted(claims, key=lambda claim: claim.made_ns), key=cmp_to_key(compare))
+    return sorted(claims, key=cmp_to_key(compare))

@@ -37,42 +37,59 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     cost_before = state.search_cost
     turns = Turns()
     holds = state.gangs.holds
-    cost = gang_holds.serve_members(state, now_ns, chosen) if holds else 0
-    ready = [
-        reservation
-        for reservation in state.reserved_ready
-        if (chosen is None or chosen(reservation)) and not (holds and state.gangs.hold_of(reservation.ask))
-    ]
+    gangs = gang_holds.take_ready(state, chosen) if holds else []
+    cost = sum(gang_holds.serve_gang(state, member, now_ns) for member in gangs if not member.by_age)
+    asked = state.reserved_ready if chosen is None else filter(chosen, state.reserved_ready)
+    ready = [reservation for reservation in asked if not (holds and state.gangs.hold_of(reservation.ask))]
     # Whoever somebody leaves for comes first; among the others shares play no part.
     firm = [reservation for reservation in ready if not reservation.comes_last]
     firm.sort(key=lambda reservation: turns.sort_key(reservation.ask))
-    ready = firm + loans.in_line([reservation for reservation in ready if reservation.comes_last])
     # They are taken out before any is tried, because a try may put one back, which is then for the next slice.
     for reservation in ready:
         del state.reserved_ready[reservation]
+    saved = [reservation for reservation in ready if reservation.comes_last] + [m for m in gangs if m.by_age]
+    line = firm + loans.in_line(sorted(saved, key=lambda claim: claim.made_ns))
+    ready = loans.in_line(reservation for reservation in line if reservation.least is None)
     # Every ask is tried on its own node before any ask is tried elsewhere, because room that becomes free on a node
     # belongs to the claims there, in their order (scheduling.md 8.4). Asks that get nothing there are then tried on
-    # other nodes, in scheduling order.
-    for reservation in _in_order_of_claims(ready):
-        _try_own_node(state, reservation, ready, now_ns)
+    # other nodes, where whoever comes before others is the first, whatever they hold.
+    for reservation in _in_order_of_claims(line):
+        if reservation.least is None:
+            _try_own_node(state, reservation, ready, now_ns)
+        else:
+            cost += _try_gang(state, reservation, ready, now_ns) - 1
     for number, reservation in enumerate(ready):
         if state.search_cost - cost_before >= MOST_SEARCH_COST:
             state.reserved_ready.update(dict.fromkeys(r for r in ready[number:] if r.ask.reservation is r))
             break
         _try_elsewhere(state, reservation, now_ns)
-    waits = sum(r in state.reserved_ready and loans.is_outranked(state, r.ask) for r in ready)
-    return len(ready) - waits + cost + state.search_cost - cost_before
+    waits = sum(r in state.reserved_ready and loans.is_outranked(state, r.waiter) for r in line)
+    return len(line) - waits + cost + state.search_cost - cost_before
 
 
-def _in_order_of_claims(ready: list[Reservation]) -> list[Reservation]:
-    """Returns *ready* with the reservations of each node in the order of their claims: room that becomes free goes to
-    the first of these, whatever the priorities are."""
-    chosen = dict.fromkeys(ready)
+def _in_order_of_claims(line: list[Reservation]) -> list[Reservation]:
+    """Returns *line* with the reservations of each node in the order of their claims: room that becomes free goes to
+    the first of these, whatever the priorities are. Nobody behind a gang, which has claims on many nodes, is tried
+    before it."""
+    gang = next((number for number, reservation in enumerate(line) if reservation.least is not None), 0)
     found: dict[Reservation, None] = {}
-    for reservation in ready:
-        if reservation not in found and reservation.node.claims is not None:
-            found.update(dict.fromkeys(r for r in reservation.node.claims.in_order() if r in chosen))
+    for part in (line[:gang], line[gang:]):
+        chosen = dict.fromkeys(part)
+        for reservation in part:
+            if reservation not in found and reservation.node.claims is not None:
+                found.update(dict.fromkeys(r for r in reservation.node.claims.in_order() if r in chosen))
     return list(found)
+
+
+def _try_gang(state: PartitionState, member: Reservation, ready: list[Reservation], now_ns: int) -> int:
+    """Places the gang of *member* if there is room for all, unless somebody who comes before it may use that room and
+    is tried elsewhere first. Returns the cost in decisions."""
+    hold = state.gangs.hold_of(member.ask)
+    first = [other for other in ready if comes_before(other.ask, member.waiter)]
+    if first and hold is not None and any(_may_use(state, other, claim) for other in first for claim in hold.claims()):
+        state.reserved_ready[member] = None
+        return 1
+    return gang_holds.serve_gang(state, member, now_ns)
 
 
 def insist_on_node(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
@@ -109,7 +126,7 @@ def _may_use(state: PartitionState, other: Reservation, reservation: Reservation
     ask, node = other.ask, reservation.node
     if other.node is node or ask.reservation is not other or ask.place is AskPlace.HELD or ask.spec.required_node:
         return False
-    return comes_before(ask, reservation.ask) and lends_room(state, node, ask)
+    return comes_before(ask, reservation.waiter) and lends_room(state, node, ask)
 
 
 def _place_in_turn(state: PartitionState, reservation: Reservation, node: Node, now_ns: int) -> None:

@@ -309,7 +309,7 @@ def _save_for_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
         return 1
     saver = state.gangs.find_saver()
     least = members[-1]
-    if saver is not None and not comes_before(least, gang_savings.find_least(state.gangs.holds[saver])):
+    if saver is not None and not comes_before(least, gang_places.find_least(state.gangs.holds[saver].members)):
         return 1
     if not gang_savings.may_save_gang(state, application, members):
         if gang_places.exceeded_limit(state, application, members) is not None:

@@ -127,8 +127,6 @@ def find_passed_over(scene: Scene, placed: Waiter, places: Mapping[str, str]) ->
             continue
         if may_be_refused(scene, waiter) or not _could_use(scene, waiter, places):
             continue
-        if scene.holds(waiter, firm=True) and not built.FIRM_LOOK_AROUND:
-            continue
         if any(claim.node in holds for claim in scene.holds(waiter, firm=False)):
             continue
         kind = "4 priority" if before else "7 repair"

@@ -88,11 +88,14 @@ def saved_below(scene: Scene, bound: Bound, t: str, waiter: Waiter) -> int:
     """Returns what others save of *t* below *bound* and keep *waiter* back from (rule 3)."""
     if scene.holds(waiter, firm=True):
         return 0
-    return sum(
-        scene.waiting[claim.key].amounts.get(t, 0)
+    kept = [
+        claim
         for claim in scene.claims
         if claim.below == bound.name and claim.key not in waiter.keys and is_kept(scene, claim, waiter)
-    )
+    ]
+    # One claim stands for all members of a gang.
+    holders = [scene.holder(claim) or Waiter((scene.waiting[claim.key],)) for claim in kept]
+    return sum(holder.amount(t) for holder in holders)
 
 
 def is_kept(scene: Scene, claim: Claim, waiter: Waiter) -> bool:

@@ -109,13 +109,13 @@ def standing(scene: Scene, path: str) -> set[bool]:
 
 
 def guarantee_of(scene: Scene, path: str) -> dict[str, int]:
-    """Returns what *path* declares; if that is nothing, the sum of what its children declare, theirs likewise."""
-    declared = {t: amount for t, amount in scene.queues[path].guaranteed.items() if amount}
-    if declared:
-        return declared
+    """Returns by type what *path* declares; if that is nothing, the sum of what its children declare, theirs likewise.
+
+    Whether a queue that declares a guarantee of one type has one of the others, too, is not said: it counts.
+    """
     total: dict[str, int] = {}
     for child in scene.queues:
         if child.rpartition(".")[0] == path:
             for t, amount in guarantee_of(scene, child).items():
                 total[t] = total.get(t, 0) + amount
-    return total
+    return total | {t: amount for t, amount in scene.queues[path].guaranteed.items() if amount}

@@ -202,15 +202,15 @@ class Scene:
     def claimants(self, *, bound: bool | None = None) -> list[Task]:
         """Returns the waiting tasks whose firm claims count in limits (rule 1).
 
-        A claim on a node that the shim refuses its holder counts nowhere, because nothing will be placed there.
-        *bound*: whether claims count of asks that must run somewhere and for which nobody leaves (any more); ``None``:
-        as built.
+        Whether a claim on a node that the shim refuses its holder still counts, although nothing will be placed there,
+        is not said. *bound*: whether these count, and those of asks that must run somewhere and for which nobody leaves
+        (any more); ``None``: the first do not, the others as built.
         """
         able = [(c, self.waiting[c.key]) for c in self.claims if c.firm and c.key in self.waiting]
         if not (built.BOUND_COUNT if bound is None else bound):
             served = set(self.leaving.values())
             able = [(claim, task) for claim, task in able if not task.required_node or claim.key in served]
-        return [task for claim, task in able if claim.node not in task.refused]
+        return [task for claim, task in able if bound or claim.node not in task.refused]
 
     def waiters(self) -> list[Waiter]:
         """Returns all who wait: gangs with a minimum none of whose group runs as units, others one by one.

@@ -21,6 +21,14 @@ def read_claims(engine: Engine, partition: str) -> tuple[Claim, ...]:
     return (*on_nodes, *below)
 
 
+def read_owners(engine: Engine, partition: str) -> dict[str, str]:
+    """Returns the victims that have not left yet, each with the ask for which it leaves now: claims pass on."""
+    state = engine.partition(partition)
+    assert state is not None
+    leaving = (task for node in state.nodes.values() for task in node.allocations.values())
+    return {task.key: task.preemptor.key for task in leaving if task.preemptor is not None}
+
+
 def _name(limit: Queue | Account) -> str:
     if isinstance(limit, Queue):
         return f"max of {limit.path}"

@@ -18,7 +18,7 @@ from tests.oracles.claims.limits import amounts_refused, applications_refused
 from tests.oracles.claims.order import keeps_back
 from tests.oracles.claims.scene import Scene, Task, Waiter
 from tests.oracles.rules.world import Amounts, ancestors
-from tests.properties.claims.claims_read import read_claims
+from tests.properties.claims.claims_read import read_claims, read_owners
 from tests.properties.claims.random_worlds import START_S, Event, World, configuration
 
 RM: Final = "rm"
@@ -262,7 +262,18 @@ class Course:
         return heard
 
     def _read(self) -> None:
-        self.scene.claims = read_claims(self.engine, PARTITION)
+        """Reads the claims. Victims pass on with a claim, and what a queue above its max may have for them."""
+        scene, before = self.scene, self.scene.claims
+        scene.claims = read_claims(self.engine, PARTITION)
+        owners = read_owners(self.engine, PARTITION)
+        scene.leaving |= {key: owner for key, owner in owners.items() if scene.leaving.get(key)}
+        for claim in (claim for claim in scene.claims if claim.firm and claim not in before):
+            leaf = scene.leaf(scene.task(claim.key).application)
+            for former in before:
+                allowed = self.allowed.get(former.key)
+                passed = former.firm and former.node == claim.node and former.key in scene.waiting
+                if passed and allowed and scene.leaf(scene.task(former.key).application) == leaf:
+                    self.allowed.setdefault(claim.key, allowed)
 
     def _hear(self, heard: Iterable[effects.Effect]) -> None:
         """Follows *heard* in the books, and judges what it decides by the scene before."""
@@ -293,7 +304,7 @@ class Course:
         for decisions in told.values():
             self._judge_victims(before, decisions)
         for places in batches.values():
-            self._judge_placed(before, places)
+            before = self._judge_placed(before, places)
 
     def _replace(self, placeholder: Task) -> None:
         """Confirms that the placeholder has left: a real task takes its place, which is no placement."""
@@ -313,8 +324,8 @@ class Course:
             for key in [key for key, task in self.scene.waiting.items() if task.application == name]:
                 self._forget(key)
 
-    def _judge_placed(self, before: Scene, places: dict[str, str]) -> None:
-        """Judges tasks of one application that were placed by one decision."""
+    def _judge_placed(self, before: Scene, places: dict[str, str]) -> Scene:
+        """Judges tasks of one application that were placed by one decision. Returns the scene after it."""
         self.busy = True
         self._say(f"placed {places}")
         self._find(checks.find_unrest(before, self.last))
@@ -337,6 +348,7 @@ class Course:
             for task in group:
                 before.running[task.key] = (before.waiting.pop(task.key), places[task.key])
                 self.scene.running[task.key] = (self.scene.waiting.pop(task.key, task), places[task.key])
+        return before
 
     def _judge_victims(self, before: Scene, decisions: list[PreemptionDecided]) -> None:
         """Judges one plan: for whom victims were told to leave."""
