@@ -133,10 +133,9 @@ def count_allowed(
     denial = deny_victims(state, victims, preemptor, now_ns, decision)
     if denial is None:
         return len(victims), None
-    costs = count_losses(victims, now_ns)
 
     def is_denied(last: int) -> bool:
-        return _judge(state, costs[: last + 1], preemptor, now_ns, decision) is not None
+        return judge_victims(state, victims[: last + 1], preemptor, now_ns, decision) is not None
 
     return bisect_left(range(len(victims)), True, key=is_denied), denial
 
@@ -177,19 +176,9 @@ def _judge(
     return judge_losses(settings, names, state.governor, losses, preemptor, now_ns, decision)
 
 
-def count_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
-    """Returns the cost of each of *victims*: size times age. If an originator is taken, the work of its whole
-    application is lost (preemption.md K7)."""
-    found: list[Loss] = []
-    for victim, gone in _with_what_goes(victims):
-        lost: dict[int, int] = {}
-        _add_lost_work(lost, gone, now_ns)
-        found.append(Loss(victim.queue.path, victim.application.application_id, tuple(lost.items())))
-    return found
-
-
 def summed_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
-    """Returns the cost of *victims* as in :func:`count_losses`, summed for each application."""
+    """Returns the cost of *victims* by application: size times age. If an originator is taken, the work of its whole
+    application is lost (preemption.md K7)."""
     counts: dict[Application, int] = {}
     sums: dict[Application, dict[int, int]] = {}
     for victim, gone in _with_what_goes(victims):
