@@ -123,8 +123,8 @@ class Window:
 class GovernorBooks:
     """The book of one partition.
 
-    Entries are dropped when they have left their window, but no answer depends on when. Queues and applications are
-    known by name: a new one with the name of an earlier one continues its budget.
+    Entries are dropped some time after they have left their window, which changes no answer unless the window is made
+    longer. Queues and applications are known by name: a new one with the name of an earlier one continues its budget.
     """
 
     def __init__(self) -> None:

@@ -112,6 +112,7 @@ class Candidates:
         if leaf.path in self._spared.queues:
             return "governor"
         why = self._terms.terms_of(leaf)
+        # It is asked only for leaves that were closed when the search began, and nothing changes meanwhile.
         assert isinstance(why, str), "open leaves are known"
         return why
 
