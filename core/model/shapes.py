@@ -31,7 +31,7 @@ ASKED_TYPES: Final = 16
 OTHER_TYPES: Final = "(types that no node has)"
 """The name of the index that is shared by all further types that are not offered."""
 
-_DEMAND_BYTES: Final = 750
+_DEMAND_BYTES: Final = 1_000
 """The estimated size of a demand without its types, and with what is found out about it."""
 
 _TYPE_BYTES: Final = 250
