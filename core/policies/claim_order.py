@@ -116,8 +116,14 @@ def _is_owed(claim: Reservation | LimitClaim, mode: GuaranteeMode) -> bool:
     if isinstance(claim, LimitClaim):
         pairs = claim.pairs
     elif claim.least is not None:
-        pairs = tuple(sum_amounts(holder.application.savers).items())
+        savers = holder.application.savers
+        pairs = tuple(sum_amounts(ask for ask in savers if _saves_with_gang(ask)).items())
     return bool(owing_queues(holder, mode if pairs == own else GuaranteeMode.STRICT, pairs))
+
+
+def _saves_with_gang(ask: Allocation) -> bool:
+    """Tells whether room is saved for *ask* as a member of a gang, of which one at a time saves places."""
+    return ask.reservation is not None and ask.reservation.least is not None
 
 
 def limits_of(ask: Allocation) -> list[Queue | Account]:
