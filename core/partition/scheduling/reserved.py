@@ -22,7 +22,7 @@ from kornel.core.partition.scheduling.reserving import Turns, keep_room
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import park_below, park_for_domain, park_without_node
 from kornel.core.partition.waiting.waking import lends_room
-from kornel.core.policies.claim_order import comes_before
+from kornel.core.policies.claim_order import comes_before, in_line
 from kornel.core.preemption import slices
 
 MOST_SEARCH_COST: Final = 400
@@ -48,8 +48,8 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     for reservation in ready:
         del state.reserved_ready[reservation]
     saved = [reservation for reservation in ready if reservation.comes_last] + [m for m in gangs if m.by_age]
-    line = firm + loans.in_line(sorted(saved, key=lambda claim: claim.made_ns))
-    ready = loans.in_line(reservation for reservation in line if reservation.least is None)
+    line = firm + in_line(sorted(saved, key=lambda claim: claim.made_ns))
+    ready = in_line(reservation for reservation in line if reservation.least is None)
     # Every ask is tried on its own node before any ask is tried elsewhere, because room that becomes free on a node
     # belongs to the claims there, in their order (scheduling.md 8.4). Asks that get nothing there are then tried on
     # other nodes, where whoever comes before others is the first, whatever they hold.
