@@ -17,7 +17,7 @@ from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
 from kornel.core.model.waiting_rooms import WaitingRoom
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.gathering import minimum_members
+from kornel.core.partition.waiting.gathering import find_least, minimum_members
 from kornel.core.partition.waiting.places import move_ask, resume_waiting
 from kornel.core.partition.waiting.rooms import (
     activate_group,
@@ -281,7 +281,7 @@ def _stands_for(waiter: AskGroup | Reservation) -> Allocation:
     """Returns the ask by whose importance *waiter* is judged: of a gang, the least important member."""
     if not isinstance(waiter, AskGroup):
         return waiter.ask
-    return minimum_members(waiter)[-1] if isinstance(waiter, GangUnit) else waiter.first_ask()
+    return find_least(minimum_members(waiter)) if isinstance(waiter, GangUnit) else waiter.first_ask()
 
 
 def wake_for_turn(state: PartitionState) -> None:
