@@ -7,18 +7,23 @@ somebody who is no more important.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
+from math import floor
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.priorities import exposed_priority
 from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation, sum_amounts
+from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account
 from kornel.core.policies.guarantees import list_guarantees
+
+_Turn = tuple[int, Reservation]
+"""A claim with its number among those that are given."""
 
 
 def comes_before(ask: Allocation, other: Allocation) -> bool:
@@ -62,6 +67,36 @@ def importance_of(ask: Allocation) -> tuple[float, ...]:
     return tuple([-priority for priority in reversed(lent)])
 
 
+def in_line(claims: Iterable[Reservation]) -> list[Reservation]:
+    """Returns *claims* in the order in which their holders are tried: at each queue that of the highest priority, of
+    equals from the child in which one of that priority is given first, an application in a leaf."""
+    below: dict[Queue, dict[Queue | Application, list[_Turn]]] = {}
+    for turn in sorted(enumerate(claims), key=lambda turn: -turn[1].waiter.turn_priority):
+        below.setdefault(turn[1].waiter.queue, {}).setdefault(turn[1].waiter.application, []).append(turn)
+    line: list[_Turn] = []
+    while below:
+        queue = max(below, key=lambda queue: queue.depth)
+        line = _merge_lines(queue, list(below.pop(queue).values()))
+        if queue.parent is not None and below:
+            below.setdefault(queue.parent, {})[queue] = line
+    return [claim for _, claim in line]
+
+
+def _merge_lines(queue: Queue, lines: list[list[_Turn]]) -> list[_Turn]:
+    """Merges the *lines* below the children of *queue*. Whoever stands before one that repairs a gang goes with it."""
+    if len(lines) == 1:
+        return lines[0]
+    keys: dict[_Turn, tuple[float, ...]] = {}
+    for line in lines:
+        first: dict[int, tuple[float, int]] = {}
+        for turn in reversed(line):
+            rank = rank_below(turn[1].waiter, queue) if queue.properties.sort_by_priority else 0
+            top = floor(rank)
+            first[top] = min(first.get(top, (1.0, 0)), (top - rank, turn[0]))
+            keys[turn] = -top, *first[top]
+    return sorted((turn for line in lines for turn in line), key=keys.__getitem__)
+
+
 def waits_since(ask: Allocation) -> int:
     """Returns the time from which the wait of *ask* counts: when it came, or when its last claim lapsed."""
     return max(ask.created_ns, ask.lapsed_ns)
@@ -85,11 +120,8 @@ def _share_importance(importance: tuple[float, ...]) -> tuple[float, ...]:
 
 def stands_before(ask: Allocation, other: Allocation) -> bool:
     """Tells whether *ask* comes before *other*, or has waited longer while neither comes before the other."""
-    if comes_before(ask, other):
-        return True
-    if comes_before(other, ask):
-        return False
-    return (waits_since(ask), ask.order) < (waits_since(other), other.order)
+    lead = _lead_over(ask, other)
+    return lead > 0 or (lead == 0 and (waits_since(ask), ask.order) < (waits_since(other), other.order))
 
 
 def may_pass(ask: Allocation, claim: Reservation | LimitClaim, mode: GuaranteeMode) -> bool:
@@ -116,7 +148,8 @@ def _is_owed(claim: Reservation | LimitClaim, mode: GuaranteeMode) -> bool:
     if isinstance(claim, LimitClaim):
         pairs = claim.pairs
     elif claim.least is not None:
-        pairs = tuple(sum_amounts(holder.application.savers).items())
+        members = [ask for ask in holder.application.savers if (saved := ask.reservation) and saved.least]
+        pairs = tuple(sum_amounts(members).items())
     return bool(owing_queues(holder, mode if pairs == own else GuaranteeMode.STRICT, pairs))
 
 
@@ -130,9 +163,8 @@ def find_savers(ask: Allocation, pairs: Pairs, mode: GuaranteeMode) -> Iterator[
     claim of that one."""
     for limit in limits_of(ask):
         claim = limit.saving
-        if claim is None or admits_beside(limit, pairs, claim) or is_let_through(ask, claim, mode):
-            continue
-        yield limit, claim
+        if not (claim is None or admits_beside(limit, pairs, claim) or is_let_through(ask, claim, mode)):
+            yield limit, claim
 
 
 def admits_beside(limit: Queue | Account, pairs: Pairs, claim: LimitClaim) -> bool:

@@ -23,12 +23,11 @@ from kornel.core.partition.scheduling.gang_places import (
     choose_places,
     exceeded_limit,
     find_devices,
-    find_least,
     place_gang,
     shape_together,
 )
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.gathering import covers_minimum
+from kornel.core.partition.waiting.gathering import covers_minimum, find_least
 from kornel.core.partition.waiting.rooms import park_below
 from kornel.core.preemption import slices
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kornel.core.domain.application_states import AppEvent, AppState
@@ -23,6 +23,7 @@ from kornel.core.partition.gangs.gang_record import Demand
 from kornel.core.partition.scheduling import placement
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
+from kornel.core.partition.waiting.gathering import find_least
 from kornel.core.policies import user_limits
 from kornel.core.policies.device_choice import choose_devices
 from kornel.core.policies.device_packing import Budget
@@ -150,11 +151,6 @@ def exceeded_limit(
     if full is not None:
         return NotPlaced(Unschedulable.QUEUE_QUOTA, full)
     return finding.saved_for_another(state, find_least(members), pairs) if state.reserving.at_limits else None
-
-
-def find_least(members: Iterable[Allocation]) -> Allocation:
-    """Returns the least important of *members*, by whose importance their gang is judged."""
-    return max(members, key=lambda ask: (-ask.spec.priority, ask.order))
 
 
 def add_up(members: Sequence[Allocation]) -> Pairs:

@@ -18,9 +18,9 @@ from kornel.core.partition.asks import savings
 from kornel.core.partition.asks.reservations import reserve_node
 from kornel.core.partition.books import ledger
 from kornel.core.partition.gangs.gang_record import BY_AGE, GangHold
-from kornel.core.partition.scheduling.gang_places import add_up, demand_of, exceeded_limit, find_least
+from kornel.core.partition.scheduling.gang_places import add_up, demand_of, exceeded_limit
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.gathering import covers_minimum, describe_missing, forms_unit
+from kornel.core.partition.waiting.gathering import covers_minimum, describe_missing, find_least, forms_unit
 from kornel.core.partition.waiting.rooms import UNSERVED, look_again
 from kornel.core.policies.claim_order import comes_before, owing_queues
 

@@ -19,8 +19,8 @@ from kornel.core.partition.asks.limit_claims import lapse_below
 from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.asks.savings import can_save, give_back, may_look_around, saved_on
 from kornel.core.partition.gangs.gang_record import GangHold
-from kornel.core.partition.scheduling.gang_places import find_least
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.gathering import find_least
 from kornel.core.partition.waiting.places import refused_asks
 from kornel.core.partition.waiting.rooms import look_again
 

@@ -29,7 +29,7 @@ from kornel.core.partition.scheduling.gang_savings import find_saved_places, may
 from kornel.core.partition.scheduling.lapsing import pause_of
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission, turns
-from kornel.core.partition.waiting.gathering import minimum_members
+from kornel.core.partition.waiting.gathering import find_least, minimum_members
 from kornel.core.partition.waiting.rooms import UNSERVED, line_of
 from kornel.core.partition.waiting.waking import wake_admitted
 from kornel.core.policies.application_order import usage_shares
@@ -103,7 +103,7 @@ def _stands_for(group: AskGroup, latest_ns: int) -> tuple[Allocation, Pairs]:
     of a gang the least important member, with the amounts of all."""
     if isinstance(group, GangUnit):
         members = minimum_members(group)
-        return members[-1], add_up(members)
+        return find_least(members), add_up(members)
     first = group.first_ask()
     if waits_since(first) >= latest_ns:
         aged = [ask for ask in group.unordered_asks() if waits_since(ask) < latest_ns]

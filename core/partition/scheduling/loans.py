@@ -6,12 +6,10 @@ asks for, if no room serves it that nobody has saved; the holder keeps the rest,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cmp_to_key
 from typing import Final
 
 from kornel.core.domain.reasons import Unschedulable
-from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
@@ -23,7 +21,7 @@ from kornel.core.partition.scheduling.reserving import NODES_PER_UNIT
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import turns
 from kornel.core.partition.waiting.waking import lends_room, wake_borrowers
-from kornel.core.policies.claim_order import comes_before, rank_below
+from kornel.core.policies.claim_order import rank_below
 
 _WITHOUT_ROOM: Final = frozenset({Unschedulable.NO_FITTING_NODE, Unschedulable.REFUSED_BY_PREDICATE})
 """The reasons for which an ask may use room that is saved for others."""
@@ -96,13 +94,3 @@ def is_outranked(state: PartitionState, ask: Allocation, *, within_leaf: bool = 
             return True
         below = queue
     return False
-
-
-def in_line(claims: Iterable[Reservation]) -> list[Reservation]:
-    """Returns *claims* in the order in which their holders are tried: whoever comes before others first, of equals as
-    they are given."""
-
-    def compare(one: Reservation, other: Reservation) -> int:
-        return comes_before(other.waiter, one.waiter) - comes_before(one.waiter, other.waiter)
-
-    return sorted(claims, key=cmp_to_key(compare))

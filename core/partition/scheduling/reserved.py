@@ -7,6 +7,7 @@ that kept it back.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
@@ -22,7 +23,7 @@ from kornel.core.partition.scheduling.reserving import Turns, keep_room
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import park_below, park_for_domain, park_without_node
 from kornel.core.partition.waiting.waking import lends_room
-from kornel.core.policies.claim_order import comes_before
+from kornel.core.policies.claim_order import comes_before, in_line
 from kornel.core.preemption import slices
 
 MOST_SEARCH_COST: Final = 400
@@ -48,8 +49,8 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     for reservation in ready:
         del state.reserved_ready[reservation]
     saved = [reservation for reservation in ready if reservation.comes_last] + [m for m in gangs if m.by_age]
-    line = firm + loans.in_line(sorted(saved, key=lambda claim: claim.made_ns))
-    ready = loans.in_line(reservation for reservation in line if reservation.least is None)
+    line = firm + in_line(sorted(saved, key=partial(_holds_since, state)))
+    ready = in_line(reservation for reservation in line if reservation.least is None)
     # Every ask is tried on its own node before any ask is tried elsewhere, because room that becomes free on a node
     # belongs to the claims there, in their order (scheduling.md 8.4). Asks that get nothing there are then tried on
     # other nodes, where whoever comes before others is the first, whatever they hold.
@@ -65,6 +66,12 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
         _try_elsewhere(state, reservation, now_ns)
     waits = sum(r in state.reserved_ready and loans.is_outranked(state, r.waiter) for r in line)
     return len(line) - waits + cost + state.search_cost - cost_before
+
+
+def _holds_since(state: PartitionState, claim: Reservation) -> int:
+    """Returns the time since which the holder of *claim* saves room: of a gang, since its first places."""
+    hold = state.gangs.hold_of(claim.ask)
+    return claim.made_ns if hold is None else hold.made_ns
 
 
 def _in_order_of_claims(line: list[Reservation]) -> list[Reservation]:

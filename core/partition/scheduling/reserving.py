@@ -30,7 +30,7 @@ from kornel.core.partition.asks.savings import can_save, give_back, may_look_aro
 from kornel.core.partition.scheduling import gang_places, gang_savings, lapsing
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries, pausing
-from kornel.core.partition.waiting.gathering import minimum_members
+from kornel.core.partition.waiting.gathering import find_least, minimum_members
 from kornel.core.partition.waiting.places import move_ask, refused_asks, resume_waiting
 from kornel.core.partition.waiting.rooms import activate_group, look_again
 from kornel.core.policies.application_order import application_key
@@ -272,7 +272,7 @@ def _waiting_beside(state: PartitionState) -> list[tuple[tuple[object, ...], Gan
         for unit in [waiter for waiter in room.waiters if isinstance(waiter, GangUnit)]:
             members = minimum_members(unit)
             if members:
-                found.append(((importance_of(members[-1]), _came_ns(members), *members[0].order), unit))
+                found.append(((importance_of(find_least(members)), _came_ns(members), *members[0].order), unit))
     found.sort(key=lambda entry: entry[0])
     return found
 
@@ -308,8 +308,8 @@ def _save_for_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
         round_.call_round(since_ns + delay_ns + 1)
         return 1
     saver = state.gangs.find_saver()
-    least = members[-1]
-    if saver is not None and not comes_before(least, gang_places.find_least(state.gangs.holds[saver].members)):
+    least = find_least(members)
+    if saver is not None and not comes_before(least, find_least(state.gangs.holds[saver].members)):
         return 1
     if not gang_savings.may_save_gang(state, application, members):
         if gang_places.exceeded_limit(state, application, members) is not None:

@@ -9,7 +9,7 @@ and go one by one. Rules: scheduling.md 10.7.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import chain
 
 from kornel.core.domain.application_states import AppState
@@ -102,6 +102,11 @@ def minimum_members(unit: GangUnit) -> list[Allocation]:
             left[ask.spec.task_group] -= 1
             found.append(ask)
     return found
+
+
+def find_least(members: Iterable[Allocation]) -> Allocation:
+    """Returns the least important of *members*, by whose importance their gang is judged."""
+    return max(members, key=lambda ask: (-ask.spec.priority, ask.order))
 
 
 def covers_minimum(unit_id: UnitId, members: Collection[Allocation]) -> bool:

@@ -17,7 +17,7 @@ from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
 from kornel.core.model.waiting_rooms import WaitingRoom
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.gathering import minimum_members
+from kornel.core.partition.waiting.gathering import find_least, minimum_members
 from kornel.core.partition.waiting.places import move_ask, resume_waiting
 from kornel.core.partition.waiting.rooms import (
     activate_group,
@@ -153,7 +153,8 @@ def wake_borrowers(state: PartitionState, node: Node) -> bool:
 def _groups_that_may_pass(room: WaitingRoom, claims: list[Reservation], mode: GuaranteeMode) -> list[AskGroup]:
     """Returns the groups that take turns in *room*, without most of those that may pass none of *claims*: whole leaves
     and subtrees in which nobody comes before a holder, and nobody is owed anything."""
-    leaves = dict.fromkeys(leaf for claim in claims for leaf in _leaves_that_may_pass(room, claim, mode))
+    one_each = {claim.waiter: claim for claim in claims}.values()  # A gang may have hundreds of claims.
+    leaves = dict.fromkeys(leaf for claim in one_each for leaf in _leaves_that_may_pass(room, claim, mode))
     return [group for leaf in leaves for groups in room.branches[leaf].groups.values() for group in groups]
 
 
@@ -187,10 +188,12 @@ def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
         return False
     mode = state.guarantee_mode
     saved = [claim for claim in claims.reservations.values() if claim.comes_last]
-    lent = [claim for claim in saved if claim.ask is not ask and may_pass(ask, claim, mode)]
-    if not lent:
+    one_each = {claim.waiter: claim for claim in saved}.values()
+    passed = {claim.waiter for claim in one_each if may_pass(ask, claim, mode)}
+    lent = [claim for claim in saved if claim.ask is ask or claim.waiter in passed]
+    if all(claim.ask is ask for claim in lent):
         return False
-    room = claims.open_room(node.free, [*lent, *(claim for claim in saved if claim.ask is ask)])
+    room = claims.open_room(node.free, lent)
     return all(room[t] >= amount for t, amount in ask.shape.pairs) and node.has_devices(ask.shape.devices, ask)
 
 
@@ -278,7 +281,7 @@ def _stands_for(waiter: AskGroup | Reservation) -> Allocation:
     """Returns the ask by whose importance *waiter* is judged: of a gang, the least important member."""
     if not isinstance(waiter, AskGroup):
         return waiter.ask
-    return minimum_members(waiter)[-1] if isinstance(waiter, GangUnit) else waiter.first_ask()
+    return find_least(minimum_members(waiter)) if isinstance(waiter, GangUnit) else waiter.first_ask()
 
 
 def wake_for_turn(state: PartitionState) -> None:

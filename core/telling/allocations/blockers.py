@@ -24,7 +24,7 @@ from kornel.core.model.users import Account, AccountKind
 from kornel.core.partition.scheduling.gang_places import add_up, demand_of
 from kornel.core.partition.scheduling.missing_shares import missing_share
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.gathering import minimum_members, minimum_of
+from kornel.core.partition.waiting.gathering import find_least, minimum_members, minimum_of
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies import user_limits
 from kornel.core.policies.application_order import newcomer_key
@@ -170,7 +170,7 @@ def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
         yield Blocker(BlockerKind.WAITING_FOR_GANG, Level.APPLICATION, name, detail, short)
         return
     members = minimum_members(unit)
-    pairs, least = add_up(members), members[-1]
+    pairs, least = add_up(members), find_least(members)
     yield from _user_blockers(state, least, pairs)
     for queue in application.queue.lineage()[:-1]:
         short = queue_shortages(state, queue, pairs)

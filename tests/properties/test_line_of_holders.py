@@ -1,0 +1,52 @@
+"""The order in which holders of claims are tried, held against the words of the rule (preemption.md B.7)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.claim_order import in_line
+from tests.properties.lending import is_ahead
+from tests.scenarios.stage import Stage
+
+LEAVES = ("a", "b.x", "b.y", "b.z.u", "b.z.v", "c.w")
+PROPERTIES = ("", " priority.policy=fence", " priority.offset=2", " application.sort.priority=disabled")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nobody_is_tried_before_who_comes_before_him(seed: int) -> None:
+    """Nobody stands behind somebody whom he comes before, whatever fences, offsets and unsorted queues there are."""
+    rng = random.Random(seed)
+    state, claims = hold(rng, PROPERTIES)
+    line = [claim.ask for claim in in_line(claims)]
+    assert sorted(ask.key for ask in line) == sorted(claim.ask.key for claim in claims)
+    wrong = [(one.key, other.key) for n, one in enumerate(line) for other in line[n:] if is_ahead(state, other, one)]
+    assert not wrong
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_equals_are_tried_as_they_hold(seed: int) -> None:
+    """Where every queue sorts by priority and none has a fence or offset, equals stay in the order that is given."""
+    _, claims = hold(random.Random(seed), ("",))
+    assert in_line(claims) == sorted(claims, key=lambda claim: -claim.ask.spec.priority)
+
+
+def hold(rng: random.Random, properties: tuple[str, ...]) -> tuple[PartitionState, list[Reservation]]:
+    """Returns claims of asks of random priorities, in random order, in a tree of queues with random *properties*."""
+    stage = Stage()
+    paths = {".".join(["root", *leaf.split(".")[:n]]): None for leaf in LEAVES for n in range(leaf.count(".") + 2)}
+    stage.play([f"queue {path}{rng.choice(properties)}" for path in paths] + ["node n1 vcore=1"])
+    stage.play(
+        [
+            f"ask k{number} app={leaf}{number % 2} queue=root.{leaf} vcore=2 p={rng.randrange(4)}"
+            for number, leaf in enumerate(rng.choices(LEAVES, k=24))
+        ]
+    )
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    asks: list[Allocation] = [ask for application in state.applications.values() for ask in application.asks.values()]
+    rng.shuffle(asks)
+    return state, [Reservation(ask, state.nodes["n1"], number) for number, ask in enumerate(asks)]
