@@ -16,6 +16,7 @@ RM: Final = "rm"
 PARTITION: Final = "[rm]default"
 SECOND: Final = 10**9
 LEAVES_AFTER_S: Final = 3
+MOST_SLICES: Final = 10_000
 
 
 class VirtualCluster(ABC):
@@ -74,11 +75,12 @@ class VirtualCluster(ABC):
             self.now_ns += SECOND // 1_000
 
     def _decide(self) -> None:
-        more = True
-        while more:
+        for _ in range(MOST_SLICES):
             result = self.engine.cycle(self.now_ns, 100)
             self._hear(result.effects)
-            more = result.more
+            if not result.more:
+                return
+        raise AssertionError(f"the engine has more to do after {MOST_SLICES} slices")
 
     def _hear(self, heard: Iterable[effects.Effect]) -> None:
         for effect in heard:

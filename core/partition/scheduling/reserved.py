@@ -35,36 +35,36 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
 
     Returns the cost in decisions; 0 if all of them wait for those who come before them.
     """
-    cost_before = state.search_cost
-    turns = Turns()
-    holds = state.gangs.holds
-    gangs = gang_holds.take_ready(state, chosen) if holds else []
-    cost = sum(gang_holds.serve_gang(state, member, now_ns) for member in gangs if not member.by_age)
+    cost_before, turns = state.search_cost, Turns()
+    gangs = gang_holds.take_ready(state, chosen) if state.gangs.holds else []
+    in_turn = {m for m in gangs if (hold := state.gangs.hold_of(m.ask)) is not None and hold.by_age}
+    cost = sum(gang_holds.serve_gang(state, member, now_ns) for member in gangs if member not in in_turn)
     asked = state.reserved_ready if chosen is None else filter(chosen, state.reserved_ready)
-    ready = [reservation for reservation in asked if not (holds and state.gangs.hold_of(reservation.ask))]
+    ready = [reservation for reservation in asked if state.gangs.hold_of(reservation.ask) is None]
     # Whoever somebody leaves for comes first; among the others shares play no part.
     firm = [reservation for reservation in ready if not reservation.comes_last]
     firm.sort(key=lambda reservation: turns.sort_key(reservation.ask))
     # They are taken out before any is tried, because a try may put one back, which is then for the next slice.
     for reservation in ready:
         del state.reserved_ready[reservation]
-    saved = [reservation for reservation in ready if reservation.comes_last] + [m for m in gangs if m.by_age]
+    saved = [reservation for reservation in ready if reservation.comes_last] + [m for m in gangs if m in in_turn]
     line = firm + in_line(sorted(saved, key=partial(_holds_since, state)))
-    ready = in_line(reservation for reservation in line if reservation.least is None)
+    ready = in_line(reservation for reservation in line if reservation not in in_turn)
     # Every ask is tried on its own node before any ask is tried elsewhere, because room that becomes free on a node
     # belongs to the claims there, in their order (scheduling.md 8.4). Asks that get nothing there are then tried on
     # other nodes, where whoever comes before others is the first, whatever they hold.
-    for reservation in _in_order_of_claims(line):
-        if reservation.least is None:
-            _try_own_node(state, reservation, ready, now_ns)
+    deferred: set[Reservation] = set()
+    for reservation in _in_order_of_claims(line, in_turn):
+        if reservation not in in_turn:
+            _try_own_node(state, reservation, ready, deferred, now_ns)
         else:
-            cost += _try_gang(state, reservation, ready, now_ns) - 1
+            cost += _try_gang(state, reservation, ready, deferred, now_ns) - 1
     for number, reservation in enumerate(ready):
         if state.search_cost - cost_before >= MOST_SEARCH_COST:
             state.reserved_ready.update(dict.fromkeys(r for r in ready[number:] if r.ask.reservation is r))
             break
         _try_elsewhere(state, reservation, now_ns)
-    waits = sum(r in state.reserved_ready and loans.is_outranked(state, r.waiter) for r in line)
+    waits = sum(r in state.reserved_ready and (r in deferred or loans.is_outranked(state, r.waiter)) for r in line)
     return len(line) - waits + cost + state.search_cost - cost_before
 
 
@@ -74,11 +74,11 @@ def _holds_since(state: PartitionState, claim: Reservation) -> int:
     return claim.made_ns if hold is None else hold.made_ns
 
 
-def _in_order_of_claims(line: list[Reservation]) -> list[Reservation]:
+def _in_order_of_claims(line: list[Reservation], gangs: set[Reservation]) -> list[Reservation]:
     """Returns *line* with the reservations of each node in the order of their claims: room that becomes free goes to
-    the first of these, whatever the priorities are. Nobody behind a gang, which has claims on many nodes, is tried
-    before it."""
-    gang = next((number for number, reservation in enumerate(line) if reservation.least is not None), 0)
+    the first of these, whatever the priorities are. Nobody behind one of *gangs*, which have claims on many nodes, is
+    tried before it."""
+    gang = next((number for number, reservation in enumerate(line) if reservation in gangs), 0)
     found: dict[Reservation, None] = {}
     for part in (line[:gang], line[gang:]):
         chosen = dict.fromkeys(part)
@@ -88,13 +88,16 @@ def _in_order_of_claims(line: list[Reservation]) -> list[Reservation]:
     return list(found)
 
 
-def _try_gang(state: PartitionState, member: Reservation, ready: list[Reservation], now_ns: int) -> int:
-    """Places the gang of *member* if there is room for all, unless somebody who comes before it may use that room and
-    is tried elsewhere first. Returns the cost in decisions."""
+def _try_gang(
+    state: PartitionState, member: Reservation, ready: list[Reservation], deferred: set[Reservation], now_ns: int
+) -> int:
+    """Places the gang of *member* if there is room for all, or adds *member* to those *deferred*, because somebody who
+    comes before it may use that room and is tried elsewhere first. Returns the cost in decisions."""
     hold = state.gangs.hold_of(member.ask)
     first = [other for other in ready if comes_before(other.ask, member.waiter)]
     if first and hold is not None and any(_may_use(state, other, claim) for other in first for claim in hold.claims()):
         state.reserved_ready[member] = None
+        deferred.add(member)
         return 1
     return gang_holds.serve_gang(state, member, now_ns)
 
@@ -111,7 +114,9 @@ def insist_on_node(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     return True
 
 
-def _try_own_node(state: PartitionState, reservation: Reservation, ready: list[Reservation], now_ns: int) -> None:
+def _try_own_node(
+    state: PartitionState, reservation: Reservation, ready: list[Reservation], deferred: set[Reservation], now_ns: int
+) -> None:
     ask, node = reservation.ask, reservation.node
     if ask.reservation is not reservation or ask.place is AskPlace.HELD or not node.fits_holder(reservation):
         return
@@ -123,6 +128,7 @@ def _try_own_node(state: PartitionState, reservation: Reservation, ready: list[R
         return
     if reservation.comes_last and any(_may_use(state, other, reservation) for other in ready):
         state.reserved_ready[reservation] = None  # The other one is tried elsewhere first.
+        deferred.add(reservation)
     else:
         _place_in_turn(state, reservation, node, now_ns)
 
