@@ -24,7 +24,7 @@ DEMANDS_KEPT: Final = 10_000
 BYTES_KEPT: Final = 16 * 1024 * 1024
 """The estimated size of all such demands together."""
 
-BYTES_PER_REQUEST: Final = 64
+BYTES_PER_REQUEST: Final = 80
 """The further bytes for each ask and allocation of the partition. To forget demands, all of these are looked at, so it
 is done the more rarely the more there are."""
 

@@ -422,7 +422,7 @@ def test_large_demands_do_not_stay_after_the_next_tidying() -> None:
 
 def test_forgetting_looks_at_few_asks_for_each_that_was_added(monkeypatch: pytest.MonkeyPatch) -> None:
     """3,000 wait, and none of their demands can be forgotten, however many others come and go."""
-    monkeypatch.setattr(offered_types, "BYTES_KEPT", 13_000)
+    monkeypatch.setattr(offered_types, "BYTES_KEPT", 10_000)
     looked_at: list[int] = []
     keep_only = ResourceTypes.keep_only
 
