@@ -6,8 +6,7 @@ that kept it back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Collection
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
@@ -21,6 +20,7 @@ from kornel.core.partition.asks.savings import could_ever_hold
 from kornel.core.partition.scheduling import gang_holds, loans, vetting
 from kornel.core.partition.scheduling.reserving import Turns, keep_room
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.gathering import find_least
 from kornel.core.partition.waiting.rooms import park_below, park_for_domain, park_without_node
 from kornel.core.partition.waiting.waking import lends_room
 from kornel.core.policies.claim_order import comes_before, in_line
@@ -37,7 +37,7 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     """
     cost_before, turns = state.search_cost, Turns()
     gangs = gang_holds.take_ready(state, chosen) if state.gangs.holds else []
-    in_turn = {m for m in gangs if (hold := state.gangs.hold_of(m.ask)) is not None and hold.by_age}
+    in_turn = {m: hold for m in gangs if (hold := state.gangs.hold_of(m.ask)) is not None and hold.by_age}
     cost = sum(gang_holds.serve_gang(state, member, now_ns) for member in gangs if member not in in_turn)
     asked = state.reserved_ready if chosen is None else filter(chosen, state.reserved_ready)
     ready = [reservation for reservation in asked if state.gangs.hold_of(reservation.ask) is None]
@@ -47,8 +47,9 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     # They are taken out before any is tried, because a try may put one back, which is then for the next slice.
     for reservation in ready:
         del state.reserved_ready[reservation]
-    saved = [reservation for reservation in ready if reservation.comes_last] + [m for m in gangs if m in in_turn]
-    line = firm + in_line(sorted(saved, key=partial(_holds_since, state)))
+    # A gang holds since its first places, and one of its members may have lost its own since.
+    saved = [reservation for reservation in ready if reservation.comes_last] + list(in_turn)
+    line = firm + in_line(sorted(saved, key=lambda r: in_turn[r].made_ns if r in in_turn else r.made_ns))
     ready = in_line(reservation for reservation in line if reservation not in in_turn)
     # Every ask is tried on its own node before any ask is tried elsewhere, because room that becomes free on a node
     # belongs to the claims there, in their order (scheduling.md 8.4). Asks that get nothing there are then tried on
@@ -64,17 +65,15 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
             state.reserved_ready.update(dict.fromkeys(r for r in ready[number:] if r.ask.reservation is r))
             break
         _try_elsewhere(state, reservation, now_ns)
-    waits = sum(r in state.reserved_ready and (r in deferred or loans.is_outranked(state, r.waiter)) for r in line)
+    # A gang waits for its turn by its least important member, whichever of its members has become ready.
+    waiters = [
+        (r, find_least(in_turn[r].members) if r in in_turn else r.waiter) for r in line if r in state.reserved_ready
+    ]
+    waits = sum(r in deferred or loans.is_outranked(state, waiter) for r, waiter in waiters)
     return len(line) - waits + cost + state.search_cost - cost_before
 
 
-def _holds_since(state: PartitionState, claim: Reservation) -> int:
-    """Returns the time since which the holder of *claim* saves room: of a gang, since its first places."""
-    hold = state.gangs.hold_of(claim.ask)
-    return claim.made_ns if hold is None else hold.made_ns
-
-
-def _in_order_of_claims(line: list[Reservation], gangs: set[Reservation]) -> list[Reservation]:
+def _in_order_of_claims(line: list[Reservation], gangs: Collection[Reservation]) -> list[Reservation]:
     """Returns *line* with the reservations of each node in the order of their claims: room that becomes free goes to
     the first of these, whatever the priorities are. Nobody behind one of *gangs*, which have claims on many nodes, is
     tried before it."""
