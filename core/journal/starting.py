@@ -36,7 +36,8 @@ class Started(NamedTuple):
 
 
 def play_all(follower: Follower, snapshots: SnapshotStore, logger: FilteringBoundLogger) -> Started:
-    """Replays everything in the journal of *follower*, from the newest usable snapshot on.
+    """Replays everything in the journal of *follower*, from the newest usable snapshot on, up to what is its end now:
+    another core may write faster than this one replays.
 
     If that is impossible, ``problem`` of the follower has the reason. Raises the errors of the stores.
     """
@@ -100,7 +101,7 @@ def _play_rest(follower: Follower, first: int, end: StoreEnd, logger: FilteringB
     """Replays the remaining records. Returns false if that failed in a way that an older snapshot could avoid."""
     if first or end.sequence:
         logger.info("journal is replayed", snapshot=first, first=first + 1 if first else end.life, last=end.sequence)
-    while fetched := follower.fetch_blocks():
+    while follower.sequence < end.sequence and (fetched := follower.fetch_blocks()):
         for record in follower.play_blocks(fetched):
             if follower.replay.records % _REPORTED_EVERY == 0:
                 logger.info("journal is replayed", record=record.sequence, last=follower.end.sequence)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -10,12 +11,24 @@ from pathlib import Path
 import pytest
 
 from kornel.core.domain.effects import Allocated, EventRecorded
-from kornel.core.journal.following import Follower, Obstacle
+from kornel.core.journal.following import FETCHED_AT_ONCE, FetchedBlock, Follower, Obstacle
 from kornel.core.journal.journal import Journal
 from kornel.core.journal.recording import RecordingEngine
+from kornel.core.journal.snapshot_store import opened_snapshots
+from kornel.core.journal.starting import play_all
 from kornel.core.partition.engine import CycleResult
 from tests.patience import PATIENCE_S
-from tests.unit.journal.made import PARTITION, asks, catch_up, decide, open_journal, open_store, small_cluster
+from tests.unit.journal.made import (
+    LOGGER,
+    PARTITION,
+    asks,
+    catch_up,
+    decide,
+    open_journal,
+    open_store,
+    settings_for,
+    small_cluster,
+)
 
 
 def keys_of(follower: Follower) -> set[str]:
@@ -88,6 +101,31 @@ async def test_a_follower_goes_on_behind_a_snapshot(tmp_path: Path) -> None:
             assert catch_up(second)
             assert second.problem is None
             assert len(keys_of(second)) == 10
+
+
+async def test_a_start_does_not_wait_for_a_writer_to_pause(tmp_path: Path) -> None:
+    """A standby and a snapshot begin with what was there when they started, however fast the leader goes on."""
+    path = tmp_path / "journal.db"
+    loop = asyncio.get_running_loop()
+    async with written_journal(path) as journal:
+
+        class Chasing(Follower):
+            """Finds further records at each look."""
+
+            looks = 0
+
+            def fetch_blocks(self, most: int = FETCHED_AT_ONCE) -> list[FetchedBlock]:
+                self.looks += 1
+                assert self.looks < 100, "it follows the writer for ever"
+                writing = decide(journal, [asks(self.looks)])
+                asyncio.run_coroutine_threadsafe(writing, loop).result(PATIENCE_S)
+                return super().fetch_blocks(most)
+
+        with closing(open_store(path)) as store, opened_snapshots(settings_for(path).url, PATIENCE_S) as snapshots:
+            last = journal.status().last_durable
+            follower = Chasing(store, version="test")
+            await asyncio.to_thread(play_all, follower, snapshots, LOGGER)
+            assert follower.sequence >= last
 
 
 async def test_a_new_life_is_followed_from_its_beginning(tmp_path: Path) -> None:
