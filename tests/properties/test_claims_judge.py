@@ -216,12 +216,14 @@ def test_a_history_that_breaks_the_rule_is_found_and_one_that_keeps_it_is_not(
 
 
 SITUATIONS = {
-    20: ("drain with a claim", "lose with a claim", "foreign with a claim", "stateaware binds"),
-    30: ("victims of kind guarantee", "victims of kind required-node", "a gang is below its minimum"),
+    20: (
+        "drain with a claim", "lose with a claim", "foreign with a claim", "stateaware binds", "a gang has lost members"
+    ),
+    30: ("victims of kind guarantee", "victims of kind required-node"),
     40: ("a firm claim", "several saved claims", "max of a queue binds", "limit of user binds", "limit of group binds"),
     50: ("a saved claim", "a loan is possible", "maxapplications binds", "the shim refuses an ask", "a required node"),
     60: ("a gang waits as a unit", "a gang comes again"),
-}
+}  # fmt: skip
 """By the least number of worlds of 600, what must be there in as many."""
 BATCH = 30
 

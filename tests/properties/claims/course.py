@@ -398,7 +398,7 @@ class Course:
             self._count("a loan is possible", reasons - {""})
             self._count("a gang waits as a unit", len(waiter.tasks) > 1)
             self._count("a gang comes again", waiter.tasks[0].group and not waiter.tasks[0].placeholder)
-            self._count("a gang is below its minimum", waiter.repairs)
+            self._count("a gang has lost members", waiter.repairs)
             self._count("the shim refuses an ask", waiter.tasks[0].refused)
             self._count("a required node", waiter.required)
 
