@@ -211,11 +211,11 @@ class GangRecord:
         """Returns the gang for which room is saved by age; ``None``: there is none."""
         return next((unit_id for unit_id, hold in self.holds.items() if hold.by_age), None)
 
-    def is_searching(self, unit_id: UnitId, changes: int) -> bool:
-        """Tells whether a search for victims for the gang *unit_id* is under way that began after *changes* changes of
-        the partition."""
+    def is_searching(self, unit_id: UnitId, marks: tuple[int, ...]) -> bool:
+        """Tells whether a search for victims for the gang *unit_id* is under way that began at *marks* of the
+        partition."""
         attempt = self.attempts.get(unit_id)
-        return attempt is not None and attempt.search is not None and attempt.search.version == changes
+        return attempt is not None and attempt.search is not None and attempt.search.marks == marks
 
     def doubt_domains(self) -> None:
         """Makes the places that are held for gangs which require a domain be examined again, because nodes may have
