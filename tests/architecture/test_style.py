@@ -111,7 +111,7 @@ BOUNDS = {
     "core/cli": Bounds(0, 0, 0, 3, 0, 5_850),
     "core/client": Bounds(0, 0, 0, 9, 0, 900),
     "core/config": Bounds(0, 0, 0, 14, 0, 3_550),
-    "core/domain": Bounds(0, 0, 0, 3, 0, 2_600),
+    "core/domain": Bounds(0, 0, 0, 3, 0, 2_610),
     "core/journal": Bounds(0, 0, 0, 4, 0, 5_500),
     "core/laws": Bounds(0, 0, 0, 5, 0, 600),
     "core/load": Bounds(0, 0, 0, 6, 0, 300),
