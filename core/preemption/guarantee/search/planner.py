@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from kornel.core.domain.preemption_kinds import GUARANTEE
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
@@ -37,7 +38,7 @@ from kornel.core.preemption.plan import (
 )
 from kornel.core.preemption.victim_index import CLASSES, VictimIndex
 
-KIND: Final = "guarantee"
+KIND: Final = GUARANTEE.name
 
 
 class Within(NamedTuple):
