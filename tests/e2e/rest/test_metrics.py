@@ -163,11 +163,11 @@ async def test_case_57_resources_of_queues(cluster: Cluster) -> None:
 
 
 async def test_case_58_cycles_are_timed_in_seconds(cluster: Cluster) -> None:
-    began_s = time.perf_counter()
+    began_s = time.monotonic()
     before = await values(cluster)
     await cluster.node("n1", vcore=10)
     now = await values(cluster)
-    passed_s = time.perf_counter() - began_s
+    passed_s = time.monotonic() - began_s
     name = "yunikorn_scheduler_scheduling_cycle_milliseconds"
     assert now[f"{name}_count",] > before[f"{name}_count",]
     assert 0 < now[f"{name}_sum",] - before[f"{name}_sum",] < passed_s
