@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -156,9 +157,12 @@ async def test_a_long_cleanup_after_a_refusal_is_no_pass() -> None:
 async def test_a_pass_after_a_refusal_says_how_long_was_watched() -> None:
     """A shim might still end later than that."""
     results = await judge(module("kornel.shim_client.example"), "S22", "S24", patience=IMPATIENT)
-    assert results["S22"].reason == "seen to run on for 4 s"
-    assert results["S24"].reason == "seen to run on for 4 s, and to confirm a release"
-    assert '"reason": "seen to run on for 4 s"' in as_json([results["S22"]])
+    # It may have been longer.
+    for check, more in (("S22", ""), ("S24", ", and to confirm a release")):
+        seen = re.fullmatch(rf"seen to run on for (\d+) s{more}", results[check].reason)
+        assert seen is not None, results[check].reason
+        assert int(seen[1]) >= IMPATIENT.watch_s
+    assert f'"reason": "{results["S22"].reason}"' in as_json([results["S22"]])
 
 
 async def test_a_command_that_does_not_exist() -> None:
