@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 prefer_memory()
+prepared.prepare_helpers()
 
 # A shell makes its background jobs ignore SIGINT, and all that they start: a command of ours would not end with Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
