@@ -58,7 +58,7 @@ COMMON = settings(
     suppress_health_check=[HealthCheck.too_slow],
     phases=(Phase.explicit, Phase.generate),
 )
-settings.register_profile(BRIEF, COMMON, max_examples=50)
+settings.register_profile(BRIEF, COMMON, max_examples=25)
 settings.register_profile(LONG, COMMON, max_examples=200)
 settings.load_profile(BRIEF)
 

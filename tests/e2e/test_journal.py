@@ -340,6 +340,7 @@ def failing_disk(tmp_path: Path) -> Iterator[Disk]:
     subprocess.run(["umount", "-l", disk.home], check=False)
 
 
+@pytest.mark.long
 async def test_a_disk_that_takes_no_more_writes_stops_the_intake_until_it_does(
     tmp_path: Path, failing_disk: Disk
 ) -> None:
@@ -360,6 +361,7 @@ async def test_a_disk_that_takes_no_more_writes_stops_the_intake_until_it_does(
     check_heard(shim, journal)
 
 
+@pytest.mark.long
 async def test_a_disk_that_the_kernel_makes_read_only_loses_nothing(tmp_path: Path, failing_disk: Disk) -> None:
     """Nothing is accepted or told any more; mounted again, the disk has all that was told, and a core goes on with it.
 

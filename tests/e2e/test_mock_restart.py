@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.test_command import environment, kornel, serving
 from tests.patience import PATIENCE_S
 from tests.prepared import kill_program, python
@@ -104,6 +106,7 @@ def test_what_runs_stays_where_it_is_and_the_story_goes_on(tmp_path: Path) -> No
             assert {key: before[key] for key in kept} == {key: after[key] for key in kept}
 
 
+@pytest.mark.long
 def test_a_run_judges_itself_across_the_restart(tmp_path: Path) -> None:
     """A run with a restart of the core in it ends by itself, with status 0 and a line about the restart."""
     address = f"unix:{tmp_path}/core.sock"
