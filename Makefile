@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs docs-serve test test-costs long alone hostile test-go test-shim test-kubernetes siege soak search rules fuzz bench bench-features bench-baseline lint format types proto proto-go proto-check proto-image lock ci clean
+.PHONY: help venv runtime demo docs docs-serve test test-costs long alone hostile test-go test-shim test-kubernetes siege soak search rules fuzz bench bench-features bench-baseline lint format types proto proto-go proto-check proto-image lock ci nightly clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -146,8 +146,10 @@ lock: ## resolve the lock files again (UPGRADE=--upgrade for newer versions)
 	$(UV_COMPILE) pyproject.toml --all-extras --group dev --constraint requirements/runtime.lock \
 		--constraint requirements/build.lock --output-file requirements/dev.lock
 
-ci: ## run what CI runs
+ci: ## run what CI runs for every change
 	.ci/run
+
+nightly: ci long alone hostile ## run what CI runs, then everything that takes long or measures: three quarters of an hour
 
 clean: ## remove the environment and everything generated outside version control
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -242,6 +242,11 @@ class PartitionState:
         self._number += 1
         return self._number
 
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """Numbers of which one is different after each change of what is used or kept."""
+        return self.changes, len(self.reservations), self.held_count, len(self.reserving.saved)
+
     def report_decision(self, decided: PreemptionDecided) -> None:
         """Appends *decided* to the effects; events that are recorded from now on come after it."""
         self.callbacks.end_recording()

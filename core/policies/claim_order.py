@@ -129,12 +129,12 @@ def may_pass(ask: Allocation, claim: Reservation | LimitClaim, mode: GuaranteeMo
     guarantee by a queue that the holder is not in, while the holder is owed none and is not bound to the node."""
     holder = claim.waiter
     lead = _lead_over(ask, holder)
-    if lead >= 1 or (lead > 0 and not _is_owed(claim, mode)):
+    if lead >= 1:
         return True
-    if holder.spec.required_node:
-        return False
     owing = owing_queues(ask, mode)
-    if not owing:
+    if lead > 0 and (owing or not _is_owed(claim, mode)):
+        return True
+    if holder.spec.required_node or not owing:
         return False
     around = holder.queue.lineage()
     return any(queue not in around for queue in owing) and not _is_owed(claim, mode)

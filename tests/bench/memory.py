@@ -34,6 +34,7 @@ def p8(runs: int, *, quick: bool) -> Iterator[Row]:
     for what, most, small, large in (
         ("node", 4.0, replace(nothing, nodes=few), replace(nothing, nodes=many)),
         ("pending ask", 1.2, replace(waiting, asks=few), replace(waiting, asks=many)),
+        ("waiting application with two asks", 4.0, _two_each(few), _two_each(many)),
         ("allocation", 2.0, replace(roomy, asks=few), replace(roomy, asks=many)),
     ):
         placed = what == "allocation"
@@ -42,6 +43,12 @@ def p8(runs: int, *, quick: bool) -> Iterator[Row]:
             for _ in range(runs)
         ]
         yield Row("P8", f"memory per {what}, {few:,} to {many:,} of them", "KiB", slopes, most, at_most=True)
+
+
+def _two_each(applications: int) -> Workload:
+    """Returns a cluster of a node without cores, for which so many applications wait with two asks each."""
+    each = applications // len(P2_FLAT.leaves)
+    return replace(P2_FLAT, nodes=1, node_cores=0, applications=each, asks=2 * applications)
 
 
 def _until_pending(address: str, asks: int) -> None:

@@ -219,11 +219,11 @@ async def test_a_question_is_given_up_when_the_core_stops_waiting(
     judge = Judge()
     judge.gates["stuck"] = asyncio.Event()
     async with client_of(core) as client:
-        await client.attach_callbacks(judge, timeout_s=0.05)
+        await client.attach_callbacks(judge, timeout_s=0.5)
         await decide(client, engine, question(1, "stuck"), question(2, "fine"))
         await until(lambda: judge.cancelled == ["stuck"], "the handler to be cancelled")
-        assert list(answers(engine)) == [2]
-    assert "1 of 2 questions not answered within 0.05 s" in caplog.text
+        await until(lambda: list(answers(engine)) == [2], "the other answer")
+    assert "1 of 2 questions not answered within 0.5 s" in caplog.text
 
 
 async def test_preemption_questions_and_notices(core: Core, engine: AskingEngine) -> None:

@@ -189,6 +189,9 @@ def test_nobody_waits_while_lower_classes_run(mode: str, seed: int, monkeypatch:
     each place that they choose instead."""
     moved, hour = watch_moves(monkeypatch), MixedHour(mode, seed)
     assert not hour.play()
+    state = hour.engine.partition(PARTITION)
+    assert state is not None
+    assert not state.law_violations
     assert moved
     gangs = [wait for wait in hour.waits.values() if wait.kind == "gang" and wait.priority]
     assert max(wait.ran_s - wait.came_s for wait in gangs if wait.ran_s is not None) <= LONGEST_WAIT_S

@@ -33,13 +33,7 @@ def check_progress(state: PartitionState, now_ns: int, budget: int, *, more: boo
         if state.progress:
             state.progress = ()
         return ""
-    marks = (
-        state.changes,
-        state.allocation_count,
-        len(state.reservations),
-        state.held_count,
-        len(state.reserving.saved),
-    )
+    marks = state.marks
     work_left = slices.work_left(state)
     turns, before, *known = state.progress or (0, 0)
     fell = work_left < before

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from kornel.core.domain.ask_places import AskMove, WaitsFor
+from kornel.core.domain.ask_places import WaitsFor
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
@@ -31,7 +31,7 @@ from kornel.core.partition.scheduling import gang_places, gang_savings, lapsing
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries, pausing
 from kornel.core.partition.waiting.gathering import find_least, minimum_members
-from kornel.core.partition.waiting.places import move_ask, refused_asks, resume_waiting
+from kornel.core.partition.waiting.places import refused_asks, resume_refused
 from kornel.core.partition.waiting.rooms import activate_group, look_again
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.claim_order import comes_before, importance_of, line_key, waits_since
@@ -164,8 +164,7 @@ def _reserve_for_one(state: PartitionState, waiter: AskGroup | Allocation, now_n
                 if isinstance(waiter, AskGroup):
                     activate_group(waiter)
                 else:
-                    move_ask(state, ask, AskMove.FORGIVE)
-                    resume_waiting(state, ask)
+                    resume_refused(state, ask)
             return False
         candidates, left_out = _candidate_nodes(state, ask.shape), list[Node]()
         found = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from kornel.core.domain.application_states import AppState
+from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
@@ -54,14 +55,19 @@ def note_allocating(_state: PartitionState, application: Application) -> None:
 def note_allocating_no_more(_state: PartitionState, application: Application) -> None:
     """Stops counting *application* as if it ran, if it has lost all that it was given: places to which the shim did not
     agree, reservations, or placeholders that have ended. Its asks may never find room, and others wait for its slot."""
-    if not application.allocating or application.state is not AppState.ACCEPTED:
-        return
-    if application.allocations or application.held_count:
-        return
-    if any(ask.reservation is not None and not ask.reservation.by_age for ask in application.asks.values()):
-        return
-    _stop_allocating(application)
-    _free_slots(application)
+    if allocates_nothing(application):
+        _stop_allocating(application)
+        _free_slots(application)
+
+
+def allocates_nothing(application: Application, but: Allocation | None = None) -> bool:
+    """Tells whether *application*, which counts as if it ran, was given nothing that it still has, *but* for the claim
+    of one ask."""
+    counts = application.allocating and application.state is AppState.ACCEPTED
+    if not counts or application.allocations or application.held_count:
+        return False
+    claims = (ask.reservation for ask in application.asks.values() if ask is not but)
+    return all(claim is None or claim.by_age for claim in claims)
 
 
 def state_changed(application: Application, before: AppState) -> None:

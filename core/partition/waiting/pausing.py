@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from kornel.core.domain.ask_places import AskMove, AskPlace
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import NONE_REFUSED, Allocation, NodeRefusal
 from kornel.core.model.nodes import Node
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.failing import note_failure
 from kornel.core.partition.waiting.inquiries import NO_ANSWER
-from kornel.core.partition.waiting.places import move_ask, offer_attempt, resume_waiting
+from kornel.core.partition.waiting.places import offer_attempt, resume_refused
 from kornel.core.partition.waiting.rooms import activate_group, look_again
 
 PAUSE_NS: Final = 10**9
@@ -141,8 +141,7 @@ def _end_some(ask: Allocation, ended: Iterable[str]) -> None:
 
 def _try_again(state: PartitionState, ask: Allocation) -> None:
     if ask.place is AskPlace.REFUSED:
-        move_ask(state, ask, AskMove.FORGIVE)
-        resume_waiting(state, ask)
+        resume_refused(state, ask)
     elif ask.reservation is not None:
         look_again(state, ask.reservation)
     elif ask.group is not None:

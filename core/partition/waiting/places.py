@@ -76,11 +76,16 @@ def resume_waiting(state: PartitionState, ask: Allocation) -> None:
     look_again(state, ask.reservation)
 
 
+def resume_refused(state: PartitionState, ask: Allocation) -> None:
+    """Puts *ask*, which was refused everywhere, back to wait, because something has changed for it."""
+    move_ask(state, ask, AskMove.FORGIVE)
+    resume_waiting(state, ask)
+
+
 def offer_attempt(state: PartitionState, ask: Allocation) -> None:
     """Lets *ask* try to preempt in the next cycle, once placement has had its turn."""
     if ask.place is AskPlace.REFUSED:
-        move_ask(state, ask, AskMove.FORGIVE)
-        resume_waiting(state, ask)
+        resume_refused(state, ask)
     if ask.group is not None:
         ask.group.attempt_is_due(ask)
         activate_group(ask.group)
@@ -109,8 +114,7 @@ def offer_to_others(state: PartitionState, ask: Allocation) -> None:
                 if other.reservation.parked_at is state.waiting_for_domain:
                     look_again(state, other.reservation)
             elif other.place is AskPlace.REFUSED:
-                move_ask(state, other, AskMove.FORGIVE)
-                resume_waiting(state, other)
+                resume_refused(state, other)
 
 
 def refused_asks(state: PartitionState) -> Iterator[Allocation]:
@@ -136,14 +140,15 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
     lent = group.lent
     comes_first = group.add(ask)
     # If an active group has an earlier ask, nothing changes, because the group is offered already.
-    # Where somebody saves below a limit, it may pass him although its equals may not.
-    may_pass = comes_first and bool(state.reserving.at_limits)
-    if comes_first:
-        if group.parked_at is not None:
+    wakes = comes_first
+    if group.parked_at is not None:
+        # Where somebody saves room, it may pass him although its equals may not.
+        wakes = ask in group.due or (comes_first and bool(state.reserving.at_limits or state.reserving.saved))
+        if comes_first:
             line_of(group).mark_changed(group)
-        for room in application.rooms:
-            room.review_rank(application)
-    if comes_first if group.parked_at is None else may_pass or ask in group.due:
+    for room in application.rooms if comes_first else ():
+        room.review_rank(application)
+    if wakes:
         activate_group(group)
     if comes_first and lent != NOTHING_WAITS:
         lend_priority(group)

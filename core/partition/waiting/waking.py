@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from kornel.core.domain.ask_places import AskMove
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation, Room
 from kornel.core.model.applications import Application
@@ -18,7 +17,7 @@ from kornel.core.model.users import Account
 from kornel.core.model.waiting_rooms import WaitingRoom
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import find_least, minimum_members
-from kornel.core.partition.waiting.places import move_ask, resume_waiting
+from kornel.core.partition.waiting.places import resume_refused
 from kornel.core.partition.waiting.rooms import (
     activate_group,
     leave_room,
@@ -137,15 +136,11 @@ def wake_borrowers(state: PartitionState, node: Node) -> bool:
             if not lends:
                 continue
             found = True
-            if isinstance(waiter, AskGroup):
-                activate_group(waiter)
-            else:
-                look_again(state, waiter)
+            _try_again(state, waiter)
     for shape in [shape for shape in state.refused if all(most[t] >= amount for t, amount in shape.pairs)]:
         elsewhere = [asks for nodes, asks in state.refused[shape].items() if node.node_id not in nodes]
         for ask in [ask for asks in elsewhere for ask in asks if lends_room(state, node, ask)]:
-            move_ask(state, ask, AskMove.FORGIVE)
-            resume_waiting(state, ask)
+            resume_refused(state, ask)
             found = True
     return found
 
@@ -202,10 +197,7 @@ def _wake_for_domain(state: PartitionState, node: Node) -> None:
     for waiter in list(state.waiting_for_domain):
         shape = waiter.shape if isinstance(waiter, AskGroup) else waiter.ask.shape
         if node.has_room_for(shape):
-            if isinstance(waiter, AskGroup):
-                activate_group(waiter)
-            else:
-                look_again(state, waiter)
+            _try_again(state, waiter)
 
 
 def _offer_to_refused(state: PartitionState, node: Node) -> None:
@@ -214,8 +206,7 @@ def _offer_to_refused(state: PartitionState, node: Node) -> None:
         rooms = state.refused[shape]
         for refused_on in [nodes for nodes in rooms if node.node_id not in nodes]:
             for ask in list(rooms[refused_on]):
-                move_ask(state, ask, AskMove.FORGIVE)
-                resume_waiting(state, ask)
+                resume_refused(state, ask)
 
 
 def wake_for_queue(state: PartitionState, queue: Queue) -> None:
@@ -271,10 +262,7 @@ def _wake_let_through(state: PartitionState, room: WaitingRoom, claim: LimitClai
             continue
         if not comes_before(ask, claim.ask):
             claim.clock.count_anew()  # The line goes on, so the holder does not stand still: its turn has not come.
-        if isinstance(waiter, AskGroup):
-            activate_group(waiter)
-        else:
-            look_again(state, waiter)
+        _try_again(state, waiter)
 
 
 def _stands_for(waiter: AskGroup | Reservation) -> Allocation:
@@ -308,10 +296,7 @@ def wake_gangs(state: PartitionState, node: Node) -> None:
 def wake_for_domains(state: PartitionState) -> None:
     """Wakes all asks that wait for a domain, because nodes have changed their domains."""
     for waiter in list(state.waiting_for_domain):
-        if isinstance(waiter, AskGroup):
-            activate_group(waiter)
-        else:
-            look_again(state, waiter)
+        _try_again(state, waiter)
     for demand, room in list(state.gangs.rooms.items()):
         if any(members.together is not None for members in demand):
             del state.gangs.rooms[demand]
@@ -346,6 +331,13 @@ def _wake_more_important(room: WaitingRoom) -> None:
         for application in [application for application, rank in branch.ranks.items() if rank > least]:
             for group in branch.groups[application]:
                 activate_group(group)
+
+
+def _try_again(state: PartitionState, waiter: AskGroup | Reservation) -> None:
+    if isinstance(waiter, AskGroup):
+        activate_group(waiter)
+    else:
+        look_again(state, waiter)
 
 
 def _wake_room(state: PartitionState, room: Room) -> None:

@@ -41,8 +41,7 @@ class GuaranteeRecord:
         """The number of changes of the partition after which a round left nothing to try; ``None``: it stopped
         early."""
 
-    def is_searching(self, unit_id: UnitId, changes: int) -> bool:
-        """Tells whether a search for the gang *unit_id* is under way that began after *changes* changes of the
-        partition."""
+    def is_searching(self, unit_id: UnitId, marks: tuple[int, ...]) -> bool:
+        """Tells whether a search for the gang *unit_id* is under way that began at *marks* of the partition."""
         attempt = self.unit_attempts.get(unit_id)
-        return attempt is not None and attempt.search is not None and attempt.search.version == changes
+        return attempt is not None and attempt.search is not None and attempt.search.marks == marks

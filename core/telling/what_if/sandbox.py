@@ -502,7 +502,7 @@ def find_unit_plan(
         return Refusal(Outcome.ASK_MAY_NOT_PREEMPT)
     if members[0].spec.required_node:
         return Refusal(Outcome.REQUIRED_NODE)
-    search = UnitSearch(members, state.changes, mends=False, refused={})
+    search = UnitSearch(members, state.marks, mends=False, refused={})
     tools = Tools(state.node_order, index, None)
     for _ in range(min(MOST_STEPS, max(2, MOST_LOOKS // max(1, len(state.nodes))))):
         found = search.take_step(state, tools, now_ns)

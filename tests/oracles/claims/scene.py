@@ -145,6 +145,8 @@ class Scene:
     """Tells whether nothing of it changes any more once it was looked at."""
     ended: dict[tuple[str, str], int] = field(default_factory=dict)
     """By application and task group, when a running member of it left last."""
+    short: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By application and task group, how many members were lost, and are missing since (rule 7)."""
     known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was worked out from queues and applications alone; copies share it."""
     _found: list[Waiter] | None = field(default=None, init=False, repr=False, compare=False)
@@ -158,6 +160,7 @@ class Scene:
             leaving=dict(self.leaving),
             waiting=dict(self.waiting),
             ended=dict(self.ended),
+            short=dict(self.short),
             states=dict(self.states),
             applications=dict(self.applications),
             still=True,
@@ -235,10 +238,23 @@ class Scene:
             if least > 1 and not runs and (task.placeholder or built.TASKS_GATHER):
                 units.setdefault((task.application, task.group), []).append(task)
             else:
-                found.append(Waiter((task,), repairs=0 < runs < least))
+                found.append(Waiter((task,), repairs=self.short.get((task.application, task.group), 0) > 0))
         found += [Waiter(tuple(tasks)) for tasks in units.values()]
         self._found = found if self.still else None
         return found
+
+    def count_short(self, task: Task, change: int) -> None:
+        """Counts *change* more members of the group of *task* as missing, once it was lost, placed or ended.
+
+        One that its owner ends may be done. Never more than the group lacks; where nothing of it runs, or what runs is
+        leaving, it is placed anew as a whole.
+        """
+        least = self.applications[task.application].minimums.get(task.group, 0)
+        if least > 1:
+            runs = [other.key for other in self.members(task) if other.key in self.running]
+            stays = runs and not self.leaving.keys() & set(runs)
+            group = task.application, task.group
+            self.short[group] = max(0, min(self.short.get(group, 0) + change, least - len(runs))) if stays else 0
 
     def members(self, task: Task) -> list[Task]:
         """Returns the waiting and running members of the group of *task*; nobody if it is in none."""

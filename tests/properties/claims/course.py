@@ -129,7 +129,7 @@ class Course:
             lost = [task for task, at in scene.running.values() if at == name]
             del scene.nodes[name]
             for task in lost:
-                self._forget(task.key)
+                self._forget(task.key, lost=True)
             self._change_node(NodeSpec(name, NodeAction.DECOMISSION, PARTITION))
             self.again += [task for task in lost if self.world.recreate or task.group]
         elif event.what == "foreign":
@@ -167,12 +167,14 @@ class Course:
         entry = commands.ReleaseSpec(PARTITION, task.application, task.key, why)
         return self._apply(UpdateAllocations(RM, releases=(entry,)))
 
-    def _forget(self, key: str) -> None:
-        if key in self.scene.running:
-            task, _ = self.scene.running[key]
-            self.scene.ended[task.application, task.group] = self.scene.now
+    def _forget(self, key: str, *, lost: bool = False) -> None:
+        """Forgets a task that has ended. *lost*: with its node or to preemption."""
+        ran, _ = self.scene.running.get(key, (None, ""))
         for known in (self.scene.running, self.scene.waiting, self.scene.leaving, self.allowed):
             known.pop(key, None)
+        if ran is not None:
+            self.scene.ended[ran.application, ran.group] = self.scene.now
+            self.scene.count_short(ran, int(lost))
         self.departures = [(at, other) for at, other in self.departures if other != key]
 
     def _revive(self, name: str) -> bool:
@@ -251,7 +253,7 @@ class Course:
     def _leave(self, key: str) -> None:
         task, node = self.scene.running[key]
         self._say(f"{key} has left {node}")
-        self._forget(key)
+        self._forget(key, lost=True)
         self.busy = True
         self._release(task, TerminationType.PREEMPTED_BY_SCHEDULER)
         self.again += [task] * (self.world.recreate or bool(task.group))
@@ -348,6 +350,7 @@ class Course:
             for task in group:
                 before.running[task.key] = (before.waiting.pop(task.key), places[task.key])
                 self.scene.running[task.key] = (self.scene.waiting.pop(task.key, task), places[task.key])
+                self.scene.count_short(task, -1)
         return before
 
     def _judge_victims(self, before: Scene, decisions: list[PreemptionDecided]) -> None:
@@ -395,7 +398,7 @@ class Course:
             self._count("a loan is possible", reasons - {""})
             self._count("a gang waits as a unit", len(waiter.tasks) > 1)
             self._count("a gang comes again", waiter.tasks[0].group and not waiter.tasks[0].placeholder)
-            self._count("a gang is below its minimum", waiter.repairs)
+            self._count("a gang has lost members", waiter.repairs)
             self._count("the shim refuses an ask", waiter.tasks[0].refused)
             self._count("a required node", waiter.required)
 

@@ -274,10 +274,10 @@ def _take_step(
 ) -> UnitPlan | Refusal | None:
     search, refused = attempt.search, _refused_nodes(members)
     if search is None or not search.is_about(members, refused):
-        search = attempt.search = UnitSearch(members, state.changes, mends=mends, refused=refused)
-    elif search.version != state.changes and attempt.restarts < MOST_RESTARTS:
+        search = attempt.search = UnitSearch(members, state.marks, mends=mends, refused=refused)
+    elif search.marks != state.marks and attempt.restarts < MOST_RESTARTS:
         attempt.restarts += 1
-        search = attempt.search = UnitSearch(members, state.changes, mends=mends, refused=refused)
+        search = attempt.search = UnitSearch(members, state.marks, mends=mends, refused=refused)
     tools = Tools(state.node_order, state.victim_index, state.guarantee.prospects)
     try:
         found = search.take_step(state, tools, now_ns)
@@ -287,7 +287,7 @@ def _take_step(
     if not isinstance(found, UnitPlan):
         return found
     attempt.search = None
-    if search.version != state.changes and gang_laws.check(state, found) and attempt.restarts < 2 * MOST_RESTARTS:
+    if search.marks != state.marks and gang_laws.check(state, found) and attempt.restarts < 2 * MOST_RESTARTS:
         # The plan was right for the state at the beginning of the search, so this is no bug, and the search begins
         # again.
         attempt.restarts += 1

@@ -1,8 +1,8 @@
 """Passes a firm claim inside a leaf, or the part that is asked for, to a more important ask, which then needs no
 victims of its own (preemption.md B.7).
 
-Whoever leaves was asked to for an ask that comes after another one of the same leaf. The other one takes over what it
-asks for, and nobody else has to leave for it; the former holder saves the rest and may try again.
+The more important ask takes over what it asks for, and nobody else has to leave for it; the former holder saves the
+rest and may try again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from kornel.core.model.shapes import Pairs, book_amounts
 from kornel.core.partition.asks import finding, reservations
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.admission import allocates_nothing
 from kornel.core.policies.claim_order import comes_before, owing_queues
 from kornel.core.preemption import eviction
 from kornel.core.preemption.attempts import may_ever_preempt
@@ -45,11 +46,10 @@ def _may_pass_to(state: PartitionState, claim: Reservation, ask: Allocation) -> 
     """Tells whether *claim* may pass at all, and what is idle and leaving for it, and beside all claims on its node, is
     enough for *ask*."""
     holder, node = claim.ask, claim.node
-    if claim.comes_last or holder.place is AskPlace.HELD or holder.spec.required_node:
+    fixed = holder.place is AskPlace.HELD or holder.spec.required_node or state.gangs.hold_of(holder) is not None
+    if claim.comes_last or fixed or not node.schedulable:
         return False
-    if state.gangs.hold_of(holder) is not None:
-        return False
-    if not node.schedulable or node.node_id in (ask.refused or ()) or node.node_id in ask.stuck.values():
+    if node.node_id in (ask.refused or ()) or node.node_id in ask.stuck.values():
         return False
     room = list(node.beside)
     book_amounts(room, claim.pairs)
@@ -60,16 +60,21 @@ def _is_lawful(state: PartitionState, claim: Reservation, ask: Allocation) -> bo
     """Tells whether the limits and laws 3, 4 and 7 would have let the victims of *claim* go for *ask*. The others bind
     it less than the holder, which is less important and of the same leaf."""
     holder = claim.ask
-    if any(victim.application is ask.application for victim in holder.victims.values()):
-        return False
     swaps_in, noted = holder.swaps_in, len(state.gained)
+    # An application that holds nothing else gives its slot up with the claim.
+    alone = holder.application is not ask.application and allocates_nothing(holder.application, but=holder)
+    slots = [queue.allocating for queue in holder.queue.lineage()] if alone else []
+    for slot in slots:
+        del slot[holder.application]
     ledger.unbook_claim(state, holder)
     limited, fence = finding.exceeded_limit(state, ask), fence_root(ask)
     # Every max on the path lets it have what the holder was to have once the victims have left.
     admitted = limited is None or (limited.preemption_may_help and not _subtract(ask.shape.pairs, holder.shape.pairs))
-    inside = all(fence in victim.queue.lineage() for victim in holder.victims.values())
-    lawful = admitted and inside and bool(owing_queues(ask, state.guarantee_mode))
+    theirs = all(fence in v.queue.lineage() and v.application is not ask.application for v in holder.victims.values())
+    lawful = admitted and theirs and bool(owing_queues(ask, state.guarantee_mode))
     ledger.book_claim(state, holder)
+    for slot in slots:
+        slot[holder.application] = None
     holder.swaps_in = swaps_in
     del state.gained[noted:]  # It was only supposed, so nobody has gained anything.
     return lawful
@@ -78,11 +83,10 @@ def _is_lawful(state: PartitionState, claim: Reservation, ask: Allocation) -> bo
 def _pass_on(state: PartitionState, claim: Reservation, ask: Allocation, now_ns: int) -> None:
     holder, node, former = claim.ask, claim.node, claim.ask.victims
     rest = _subtract(holder.shape.pairs, ask.shape.pairs)
-    victims = _choose_victims(claim, ask) if rest else former
+    victims = ask.victims = _choose_victims(claim, ask) if rest else former
     holder.victims = {key: victim for key, victim in former.items() if key not in victims} or NO_VICTIMS
     for victim in victims.values():
         victim.preemptor = ask
-    ask.victims = victims
     reservations.reserve_node(state, ask, node, now_ns, before=claim)
     eviction.rearm_ask(state, holder, now_ns)
     ledger.book_claim(state, ask)
@@ -90,8 +94,7 @@ def _pass_on(state: PartitionState, claim: Reservation, ask: Allocation, now_ns:
     ask.attempt_due = False
     plan = PreemptionPlan(KIND, ask, node, (), fence_root(ask))
     eviction.watch_exits(state, plan, now_ns, tuple(victims.values()))
-    what = "a part of what" if rest else "what"
-    detail = f"takes over {what} leaves for ask {holder.spec.key}, which is less important"
+    detail = f"takes over {'a part of ' * bool(rest)}what leaves for ask {holder.spec.key}, which is less important"
     eviction.record_decision(state, KIND, ask, now_ns, Outcome.TRIGGERED, detail, plan)
     claim.pairs = rest
 

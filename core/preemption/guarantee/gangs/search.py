@@ -105,9 +105,9 @@ class UnitView:
 class UnitSearch:
     """The search for places of *members*. *mends* says that the other members of their gang have places already."""
 
-    def __init__(self, members: Sequence[Allocation], version: int, *, mends: bool, refused: Refused) -> None:
-        self.version: Final = version
-        """The number of changes of the partition when the search began."""
+    def __init__(self, members: Sequence[Allocation], marks: tuple[int, ...], *, mends: bool, refused: Refused) -> None:
+        self.marks: Final = marks
+        """The marks of the partition when the search began."""
         self.mends: Final = mends
         self.steps_left = MOST_STEPS
         """The number of steps after which the search counts as one that stands still."""
