@@ -20,9 +20,9 @@ from kornel.core.config.quantities import parse_duration, parse_quantity
 from kornel.core.config.topology import read_topology
 from kornel.core.config.yaml_reader import FoldedNode, shorten_text
 from kornel.core.domain.access import NOBODY, AccessList
+from kornel.core.domain.preemption_kinds import KINDS, NAMES
 from kornel.core.domain.settings import FilterConfig, GangScheduling, GuaranteeMode, NodeSortPolicy
 from kornel.core.domain.topology import TopologyLevel
-from kornel.core.preemption.registry import KINDS, NAMES
 
 _PARTITION_KEYS: Final = (
     "name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver", "gang",
@@ -36,7 +36,7 @@ _PREEMPTION_KEYS: Final = (
     "enabled", "quotapreemptionenabled", "guaranteemode", *SECTIONS, "coexist", "policies", "cycle", "cost",
     "governor", "victim",
 )  # fmt: skip
-_VICTIM_ORDERS: Final = tuple(word for kind in KINDS for word in kind.keys.orders)
+_VICTIM_ORDERS: Final = tuple(word for kind in KINDS for word in kind.orders)
 _RESOLVERS: Final = ("os", "ldap", "test")
 
 
@@ -356,15 +356,13 @@ class _Reader:
         limit = cycle["limit"].number(defaults.cycle_limit, most=1)
         enabled: dict[str, bool] = {}
         for kind in KINDS:
-            switch = kind.keys.switch
-            if kind.keys.enables:
-                enabled[kind.keys.enables] = keys[switch].boolean() and kind.name in policies
+            switch = kind.switch
+            if kind.enables:
+                enabled[kind.enables] = keys[switch].boolean() and kind.name in policies
             if not switch or kind.name in policies:
                 continue
-            found = keys[kind.name if kind.keys.section else switch]
-            switched_on = (
-                sections.get(kind.name, {}).get(switch) if kind.keys.section else found.given and found.boolean()
-            )
+            found = keys[kind.name if kind.section else switch]
+            switched_on = sections.get(kind.name, {}).get(switch) if kind.section else found.given and found.boolean()
             if switched_on:
                 found.warning(f"no effect: preemption.policies does not list {kind.name}")
         if limit == 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kornel.core.config.model import Configuration, PartitionConfig, QueueConfig
-from kornel.core.preemption.registry import KINDS
+from kornel.core.domain.preemption_kinds import KINDS
 
 _Amounts = Mapping[str, int]
 
@@ -21,7 +21,7 @@ def derived_guarantees(configuration: Configuration) -> list[str]:
 
 def _is_on(partition: PartitionConfig) -> bool:
     sections = partition.preemption.sections
-    return any(kind.keys.derives and sections.get(kind.name, {}).get(kind.keys.switch) for kind in KINDS)
+    return any(kind.derives and sections.get(kind.name, {}).get(kind.switch) for kind in KINDS)
 
 
 def _of_partition(partition: PartitionConfig) -> Iterator[str]:

@@ -9,8 +9,8 @@ from typing import Final
 from kornel.core.config.fields import Field
 from kornel.core.config.quantities import parse_quantity
 from kornel.core.config.yaml_reader import shorten_text
+from kornel.core.domain.preemption_kinds import KINDS, NAMES
 from kornel.core.domain.settings import Budget, GovernorSettings, VictimBound
-from kornel.core.preemption.registry import KINDS, NAMES
 
 MS_NS: Final = 10**6
 
@@ -35,7 +35,7 @@ def read_governor(at: Field) -> GovernorSettings:
 
 def _read_bounds(at: Field) -> Mapping[str, VictimBound]:
     """Returns the bounds by kind: as written, or the default of the kind if nothing is written."""
-    bounded = {kind.name: kind.keys for kind in KINDS if kind.keys.bound is not None}
+    bounded = {kind.name: kind for kind in KINDS if kind.bound is not None}
     found: dict[str, VictimBound] = {}
     for name, entry in at.mapping(bounded).items():
         default = bounded[name].bound or VictimBound()

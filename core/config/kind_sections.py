@@ -7,12 +7,11 @@ from types import MappingProxyType
 from typing import Final
 
 from kornel.core.config.fields import Field
-from kornel.core.preemption.kind import Setting
-from kornel.core.preemption.registry import KINDS
+from kornel.core.domain.preemption_kinds import KINDS, Setting
 
 Value = bool | int | float | str
 
-SECTIONS: Final = tuple(kind.name for kind in KINDS if kind.keys.section)
+SECTIONS: Final = tuple(kind.name for kind in KINDS if kind.section)
 """The keys of the sections, which are the names of the kinds."""
 
 
@@ -21,7 +20,7 @@ def read_sections(keys: Mapping[str, Field]) -> Mapping[str, Mapping[str, Value]
     missing."""
     found: dict[str, Mapping[str, Value]] = {}
     for kind in KINDS:
-        settings = kind.keys.section
+        settings = kind.section
         if settings:
             fields = keys[kind.name].mapping(settings)
             if keys[kind.name].given:

@@ -98,3 +98,14 @@ def items_length(items: Iterable[tuple[str, str]]) -> int:
 def cut_name(name: str) -> str:
     """Returns *name*, cut to the length that the record of a refusal may hold if it was refused for its length."""
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 3] + "..."
+
+
+def full_partition_name(rm_id: str, name: str) -> str:
+    """Returns ``[rm]name``, the form used everywhere inside the core. An empty name means ``default``; a name that
+    starts with ``[`` is full already."""
+    return name if name.startswith("[") else f"[{rm_id}]{name or 'default'}"
+
+
+def bare_partition_name(name: str) -> str:
+    """Returns *name* without its manager, the form that people see."""
+    return name[name.index("]") + 1 :] if name.startswith("[") and "]" in name else name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 PRIORITY_MIN: Final = -(2**31)
 PRIORITY_MAX: Final = 2**31 - 1
@@ -15,9 +15,13 @@ no special case."""
 REPAIR: Final = 0.25
 """The part of 1 by which the turn of an ask that repairs a gang comes before those of the same priority."""
 
+Rank = TypeVar("Rank", int, float)
+"""A priority, or one to which a part of 1 may be added."""
 
-def exposed_priority(base: int, offset: int, *, fenced: bool) -> int:
-    """Returns the priority that a queue shows its parent when *base* is the highest that is lent below it."""
+
+def exposed_priority(base: Rank, offset: int, *, fenced: bool) -> Rank:
+    """Returns the priority that a queue shows its parent when *base* is the highest that is lent below it. A fence
+    hides that a gang is repaired, too."""
     if base == NOTHING_WAITS:
         return NOTHING_WAITS
     if fenced:

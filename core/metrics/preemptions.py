@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from kornel.core.domain.effects import Allocated, Effect, PreemptionDecided
+from kornel.core.domain.preemption_kinds import NAMES
 from kornel.core.domain.reasons import Outcome
-from kornel.core.preemption.registry import NAMES, SOURCES, ending_of
+from kornel.core.preemption.registry import SOURCES, ending_of
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.core.service.metrics.durations import Durations
 

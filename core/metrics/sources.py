@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kornel.core.domain.partition_names import bare_partition_name
+from kornel.core.domain.names import bare_partition_name
 from kornel.core.metrics.measures import Measures
 from kornel.core.service.calls.admission import AdmissionInterceptor
 from kornel.core.service.connections.connections import ConnectionKeeper

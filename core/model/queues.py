@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kornel.core.domain.access import NOBODY, AccessList
-from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority
+from kornel.core.domain.priorities import NOTHING_WAITS, Rank, exposed_priority
 from kornel.core.domain.settings import PriorityPolicy, QueueProperties
 from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
@@ -306,27 +306,21 @@ class Queue:
                 self.parent.update_shown(before, shown)
 
     def _refresh_rank(self) -> None:
-        rank = self.expose_rank(self._ranks)
+        rank = self.expose_priority(self._ranks)
         if rank != self.rank:
             before, self.rank = self.rank, rank
             if self.parent is not None:
                 self.parent.order.mark_changed(self)
                 self.parent.update_rank(before, rank)
 
-    def expose_priority(self, priorities: Iterable[int]) -> int:
-        """Returns the priority that others see of this queue if *priorities* are those below (preemption.md G)."""
+    def expose_priority(self, priorities: Iterable[Rank]) -> Rank:
+        """Returns the priority or rank that others see of this queue if *priorities* are those below (preemption.md
+        G)."""
         return exposed_priority(
             max(priorities, default=NOTHING_WAITS),
             self.properties.priority_offset,
             fenced=self.properties.priority_policy is PriorityPolicy.FENCE,
         )
-
-    def expose_rank(self, ranks: Iterable[float]) -> float:
-        """Returns the rank of this queue for its parent if *ranks* are those below: the priority that it shows, and the
-        part of 1 by which the highest of them exceeds its own."""
-        rank = max(ranks, default=NOTHING_WAITS)
-        priority = int(rank // 1)
-        return self.expose_priority((priority,)) + rank - priority
 
 
 Number = TypeVar("Number", int, float)

@@ -147,7 +147,7 @@ class WaitingRoom:
         those above as far as they change."""
         for below, above in pairwise(queue.lineage()):
             branch = self._branch_of(above)
-            if not branch.set_rank(below, below.expose_rank(self.branches[below].counts)):
+            if not branch.set_rank(below, below.expose_priority(self.branches[below].counts)):
                 return
 
     def mark_changed(self, member: Queue | Application, above: Queue) -> None:

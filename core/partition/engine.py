@@ -36,8 +36,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.drains import MOST_DRAINS, OperatorDrain
 from kornel.core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected, PreemptionDecided
 from kornel.core.domain.manager import RegisteredManager
-from kornel.core.domain.names import show_name
-from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.domain.names import full_partition_name, show_name
 from kornel.core.domain.reasons import Ignored, Rejection
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.partition import dissolving, lifecycle
@@ -46,11 +45,11 @@ from kornel.core.partition.configuration import configure, offered_types
 from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from kornel.core.partition.gangs import pools
 from kornel.core.partition.intake import allocation_intake, application_intake, node_intake
-from kornel.core.partition.scheduling import autoscaling, cycle, vetting
+from kornel.core.partition.scheduling import autoscaling, cycle, rounds, vetting
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import dependence, inquiries
 from kornel.core.partition.waiting.waking import wake_for_turn
-from kornel.core.preemption import registry, rounds, slices
+from kornel.core.preemption import registry, slices
 
 RECORDS_PER_DECISION: Final = 4
 """The number of records of a removed partition whose release takes about as long as one decision."""

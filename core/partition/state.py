@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.effects import Effect, PreemptionDecided
+from kornel.core.domain.preemption_kinds import GUARANTEE
 from kornel.core.domain.reasons import Ignored
 from kornel.core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProperties, SortPolicy
 from kornel.core.model.allocations import SEPARATOR, Allocation, AskGroup, Reservation, Room
@@ -28,6 +29,7 @@ from kornel.core.partition.history.event_log import EventLog
 from kornel.core.partition.history.events import Recorder
 from kornel.core.partition.history.past import Past
 from kornel.core.partition.history.recent_victims import RecentVictims
+from kornel.core.partition.kind_records import KindRecords
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.policies.application_order import application_turn_key, newcomer_key
 from kornel.core.policies.claim_order import place_in_line
@@ -35,8 +37,6 @@ from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
 from kornel.core.policies.queue_order import queue_turn_key
 from kornel.core.preemption.governor.books import GovernorBooks
-from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
-from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.monitor.notices import Notices
 from kornel.core.preemption.quota.enforcement import Enforcement
 from kornel.core.preemption.victim_index import VictimIndex
@@ -155,8 +155,8 @@ class PartitionState:
         """A heap of (time, number, ask that may then try to preempt)."""
         self._number = 0
 
-        self.guarantee: Final = GuaranteeRecord()
-        """The record that attempts to preempt for guarantees leave for later ones."""
+        self.records: Final = KindRecords()
+        """The records that kinds of preemption keep for themselves."""
         self.victim_index: Final = VictimIndex()
         self.notices: Final = Notices()
         """The notices that the periodic policy has sent to applications, and its round under way."""
@@ -213,7 +213,7 @@ class PartitionState:
     def lists_guarantees(self) -> bool:
         """Tells whether the configuration lists the policy by which asks preempt for their guarantees (preemption.md
         F2)."""
-        return guarantee.KIND in self.preemption.policies
+        return GUARANTEE.name in self.preemption.policies
 
     @property
     def has_rounds(self) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
-from math import floor
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.priorities import exposed_priority
@@ -57,14 +56,13 @@ def importance_of(ask: Allocation) -> tuple[float, ...]:
     It is an order of all asks, unlike :func:`comes_before`: where two priorities are equal at the lowest common queue,
     those further down decide.
     """
-    lineage = ask.queue.lineage()
-    priority, above = ask.spec.priority, ask.turn_priority - ask.spec.priority
-    lent = [priority + above if ask.queue.properties.sort_by_priority else 0]
-    for queue, parent in pairwise(lineage):
+    rank = ask.turn_priority
+    lent = [rank if ask.queue.properties.sort_by_priority else 0]
+    for queue, parent in pairwise(ask.queue.lineage()):
         fenced = queue.properties.priority_policy is PriorityPolicy.FENCE
-        priority = exposed_priority(priority, queue.properties.priority_offset, fenced=fenced)
-        lent.append(priority + above if parent.properties.sort_by_priority else 0)
-    return tuple([-priority for priority in reversed(lent)])
+        rank = exposed_priority(rank, queue.properties.priority_offset, fenced=fenced)
+        lent.append(rank if parent.properties.sort_by_priority else 0)
+    return tuple([-rank for rank in reversed(lent)])
 
 
 def in_line(claims: Iterable[Reservation]) -> list[Reservation]:
@@ -83,17 +81,16 @@ def in_line(claims: Iterable[Reservation]) -> list[Reservation]:
 
 
 def _merge_lines(queue: Queue, lines: list[list[_Turn]]) -> list[_Turn]:
-    """Merges the *lines* below the children of *queue*. Whoever stands before one that repairs a gang goes with it."""
+    """Merges the *lines* below the children of *queue*."""
     if len(lines) == 1:
         return lines[0]
-    keys: dict[_Turn, tuple[float, ...]] = {}
+    keys: dict[_Turn, tuple[float, int]] = {}
     for line in lines:
-        first: dict[int, tuple[float, int]] = {}
+        first: dict[float, int] = {}
         for turn in reversed(line):
             rank = rank_below(turn[1].waiter, queue) if queue.properties.sort_by_priority else 0
-            top = floor(rank)
-            first[top] = min(first.get(top, (1.0, 0)), (top - rank, turn[0]))
-            keys[turn] = -top, *first[top]
+            first[rank] = min(first.get(rank, turn[0]), turn[0])
+            keys[turn] = -rank, first[rank]
     return sorted((turn for line in lines for turn in line), key=keys.__getitem__)
 
 
@@ -203,10 +200,10 @@ def owing_queues(ask: Allocation, mode: GuaranteeMode, pairs: Pairs | None = Non
 def rank_below(ask: Allocation, common: Queue) -> float:
     """Returns the rank that *ask* gives the child of *common* on its path, or its application if *common* is its
     leaf."""
-    priority = ask.spec.priority
+    rank = ask.turn_priority
     for queue in ask.queue.lineage():
         if queue is common:
             break
         fenced = queue.properties.priority_policy is PriorityPolicy.FENCE
-        priority = exposed_priority(priority, queue.properties.priority_offset, fenced=fenced)
-    return priority + ask.turn_priority - ask.spec.priority
+        rank = exposed_priority(rank, queue.properties.priority_offset, fenced=fenced)
+    return rank

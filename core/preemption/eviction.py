@@ -296,7 +296,8 @@ def leave_drained(state: PartitionState, node: Node, now_ns: int) -> None:
 def forget_ask(state: PartitionState, ask: Allocation) -> None:
     """Ends the claim and the reservation of *ask*, which is withdrawn; its victims still leave (preemption.md B.7)."""
     moves.end_claim(state, ask)
-    state.guarantee.refusals.forget_ask(ask)
+    for record in state.records.values():
+        record.forget_ask(ask)
     ask.dialogue = None
     ask.attempt_due = False
     for victim in ask.victims.values():

@@ -5,14 +5,12 @@ read them and contain no names of kinds."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Final
 
 from kornel.core.domain.commands import PreemptionNoticeAnswer
 from kornel.core.domain.reasons import Outcome
-from kornel.core.domain.settings import VictimBound
 from kornel.core.laws.verdict import Violation
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.gang_units import GangUnit
@@ -91,44 +89,6 @@ class DecisionSource:
     def ending_of(self, outcome: Outcome) -> Ending:
         """Returns the treatment of *outcome*."""
         return self.outcomes.get(outcome, UNREMARKABLE)
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One key of a kind's own section ``preemption.<name>``. Its values have the type of *default*.
-
-    least    the least value of a whole number
-    most     the largest value of a number with a fraction
-    choices  the words that are allowed
-    """
-
-    default: bool | int | float | str
-    least: int = 0
-    most: float = float("inf")
-    choices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigurationKeys:
-    """The keys that a kind has in ``queues.yaml``, below ``preemption``.
-
-    switch   the key that turns the kind on, in its section if it has one; empty: listing it in ``policies`` is enough
-    enables  the field of ``PreemptionConfig`` that is set if the switch is on and ``policies`` lists the kind; empty:
-             none
-    orders   the words for its orders of victims, which ``preemption.cost`` may name
-    section  the keys of ``preemption.<name>``; empty: there is no such section
-    bound    the default of ``governor.victims.<name>``; ``None``: the governor does not bound the victims of the kind
-    serves   tells whether victims leave for an ask, so that ``governor.victims.<name>.ask`` has a meaning
-    derives  tells whether the switch gives queues without a declared guarantee a derived one
-    """
-
-    switch: str = ""
-    enables: str = ""
-    orders: tuple[str, ...] = ()
-    section: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
-    bound: VictimBound | None = None
-    serves: bool = True
-    derives: bool = False
 
 
 def do_nothing(state: PartitionState, now_ns: int) -> None:
@@ -263,7 +223,6 @@ class Kind(DecisionSource):
     check       returns the laws that a plan of this kind would break; shares no code with the planner
     driver      its acts, by occasion
     foresee     forecasts what it could do for an ask, for explanations; ``None``: it does nothing for this ask
-    keys        its keys in the configuration
     records     the classes of its records in a partition, which a what-if may change and restores
     """
 
@@ -273,7 +232,6 @@ class Kind(DecisionSource):
     check: Callable[[PartitionView, Any], tuple[Violation, ...]]
     driver: Driver
     foresee: Callable[[PartitionState, Allocation, Circumstances], PreemptionOutlook | None] = foresees_nothing
-    keys: ConfigurationKeys = ConfigurationKeys()
     records: tuple[type, ...] = ()
 
     @property

@@ -1,4 +1,4 @@
-"""Lists the kinds of preemption. A new kind needs an import and an entry in :data:`KINDS`."""
+"""Lists the records of the kinds of preemption. A new kind needs an import and an entry in :data:`KINDS`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     GUARANTEE,
     MONITOR,
 )
-"""The kinds in the order in which a round runs them unless the configuration says otherwise (preemption.md H)."""
-
-NAMES: Final = tuple(kind.name for kind in KINDS)
+"""The kinds in the order of :data:`kornel.core.domain.preemption_kinds.KINDS`."""
 
 SOURCES: Final[Mapping[str, DecisionSource]] = MappingProxyType({each.name: each for each in (*KINDS, GOVERNOR)})
 """The sources of decisions about preemption, by name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kornel.core.domain.partition_names import bare_partition_name
+from kornel.core.domain.names import bare_partition_name
 from kornel.core.service.events.refusals import Refusal
 from kornel.core.telling.encoding.documents import Document, Kind, always, if_any, listed
 from kornel.core.telling.encoding.values import COUNT, TEXT, TIME_NS, write_with

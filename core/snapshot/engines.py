@@ -29,7 +29,7 @@ def has_work_under_way(engine: Engine) -> bool:
         state = engine.partition(name)
         assert state is not None, "it is one of its partitions"
         steps = (state.fair_terms_steps, state.cleaning, state.notices.steps, state.enforcement.run)
-        searches = [attempt.search for attempt in state.guarantee.unit_attempts.values()]
+        searches = [attempt.search for attempt in state.gangs.attempts.values()]
         if any(work is not None for work in (*steps, *searches, state.reserving.line)):
             return True
     return False

@@ -110,6 +110,7 @@ from kornel.core.partition.history.event_log import EventLog
 from kornel.core.partition.history.events import Recorder
 from kornel.core.partition.history.past import EndedApplication, EndedGroup, Past
 from kornel.core.partition.history.recent_victims import RecentVictim, RecentVictims
+from kornel.core.partition.kind_records import KindRecord, KindRecords
 from kornel.core.partition.scheduling import (
     autoscaling,
     gang_turns,
@@ -152,6 +153,7 @@ from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.enforcement import Enforcement, Remainder, Standing
 from kornel.core.preemption.quota.plan import ProtectedBy, Protection
 from kornel.core.preemption.quota.timer_rules import Terms
+from kornel.core.preemption.registry import KINDS
 from kornel.core.preemption.victim_index import VictimIndex
 from kornel.core.snapshot.kept import Kept, Schema, named_of
 
@@ -165,7 +167,7 @@ MEMBERS: Final = (
     SortPolicy, SpentKind, AccountKind, TerminationType, Unschedulable, WaitsFor, Wish,
 )  # fmt: skip
 
-MAPS: Final = (dict, OrderedDict, Counter, FreedAmounts)
+MAPS: Final = (dict, OrderedDict, Counter, FreedAmounts, KindRecords)
 
 CONSTANTS: Final = {
     **named_of(allocations, "NONE_REFUSED", "NONE_STUCK", "NO_VICTIMS", "_NOT_DUE"),
@@ -181,8 +183,10 @@ CONSTANTS: Final = {
     **named_of(preemption_plan, "NOBODY_SPARED"),
     **named_of(resources, "NOTHING"),
     **named_of(users, "NO_LIMITS"),
+    **{cls.__name__: cls for kind in KINDS for cls in kind.records if issubclass(cls, KindRecord)},
 }
-"""Objects that are compared by identity, and empty containers that many records share."""
+"""Objects that are compared by identity, the classes by which a partition keeps records of kinds, and empty containers
+that many records share."""
 
 FUNCTIONS: Final = {
     **named_of(application_order, "application_key", "application_turn_key", "newcomer_key"),
@@ -475,7 +479,7 @@ PARTITIONS: Final = (
         " reservations effects callbacks recording allocation_count too_large holders"
         " no_room awake gained waiting_for_node topology waiting_for_domain sharing waiting_for_turn autoscaling"
         " held_count refused reserved_ready reserving gangs fair_terms_stale timers attempts_due"
-        " _number guarantee notices changes rules moved touched stuck ignored unreported enforcement"
+        " _number records notices changes rules moved touched stuck ignored unreported enforcement"
         " governor nodes_removed law_checks law_violations preemption_attempts search_cost"
         " preemptions progress nothing_held",
         defaults={"progress": (), "touched": {}},
@@ -490,8 +494,8 @@ PARTITIONS: Final = (
     Kept(Vetting, "nodes passed unanswered"),
     Kept(
         GangRecord,
-        "as_units below broken called_off gathering holds leaving lost placed planned proposed rooms timed_out to_match"
-        " totals vetting waiting_for_turn without_room",
+        "as_units attempts below broken called_off gathering holds leaving lost placed planned proposed rooms"
+        " timed_out to_match totals vetting waiting_for_turn without_room",
         defaults={"planned": 0},
     ),
     Kept(
@@ -526,8 +530,7 @@ PREEMPTION: Final = (
     Kept(Turn, "last_ns preemptor"),
     Kept(
         GuaranteeRecord,
-        "attempts_left change_watch pass_began_ns prospects put_off refusals refusals_looked_at_ns settled_at"
-        " unit_attempts",
+        "attempts_left change_watch pass_began_ns prospects put_off refusals refusals_looked_at_ns settled_at",
         defaults={"settled_at": None},
     ),
     Kept(ChangeWatch, "_marks _rules_seen", defaults={"_marks": {}, "_rules_seen": None}),
@@ -573,9 +576,19 @@ PREEMPTION: Final = (
 )
 """The records of preemption."""
 
+ROWS: Final = (*VALUES_OF_SHIMS, *CONFIGURATIONS, *EFFECTS, *MODEL, *PARTITIONS, *PREEMPTION)
+
+OF_KINDS: Final = tuple(
+    Kept(cls, " ".join(vars(cls)["__slots__"]))
+    for kind in KINDS
+    for cls in kind.records
+    if all(cls is not row.cls for row in ROWS)
+)
+"""The records of kinds that have no row above: each of their slots is stored."""
+
 SCHEMA: Final = Schema(
     VERSION,
-    (*VALUES_OF_SHIMS, *CONFIGURATIONS, *EFFECTS, *MODEL, *PARTITIONS, *PREEMPTION),
+    (*ROWS, *OF_KINDS),
     MEMBERS,
     MAPS,
     CONSTANTS,

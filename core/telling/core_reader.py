@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kornel.core.domain.manager import RegisteredManager
-from kornel.core.domain.partition_names import bare_partition_name
+from kornel.core.domain.names import bare_partition_name
 from kornel.core.telling.partitions.partition_status import FinalCounts, final_counts
 from kornel.core.telling.reader import PartitionReader, Reader, UnknownPartition
 

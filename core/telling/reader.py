@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from kornel.core.config.model import Configuration
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.manager import RegisteredManager
-from kornel.core.domain.partition_names import bare_partition_name, full_partition_name
+from kornel.core.domain.names import bare_partition_name, full_partition_name
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.access import may_administer
 from kornel.core.telling.allocations.allocation_views import AllocationView, KeptViews

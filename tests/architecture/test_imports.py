@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = {
     "core.domain": set(),
-    "core.config": {"core.domain", "core.policies.placement.patterns", "core.preemption"},
+    "core.config": {"core.domain", "core.policies.placement.patterns"},
     "core.model": {"core.domain"},
     "core.laws": {"core.domain", "core.model", "core.policies.view", "core.preemption.plan"},
     "core.policies": {"core.domain", "core.model"},

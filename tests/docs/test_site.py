@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from docs.site import asks_page, commands_reference, grpc_reference, reasons_page, rest_reference, shim_client_reference
 from kornel import shim_client
 from kornel.core.config import declared, properties
-from kornel.core.preemption.registry import KINDS
+from kornel.core.domain.preemption_kinds import KINDS
 from tests.browsers import find_browser
 from tests.patience import PATIENCE_S
 
@@ -205,7 +205,7 @@ def test_the_key_reference_names_every_key_and_property() -> None:
     source = Path(declared.__file__).read_text() + (Path(declared.__file__).parent / "governor.py").read_text()
     groups = re.findall(r"(?:mapping\(\(|_KEYS: Final = \(|_SWITCHES: Final = \()([^)]*)\)", source)
     keys = {key for group in groups for key in re.findall(r'"([a-z_]+)"', group)}
-    keys |= {key for kind in KINDS for key in (kind.name, *kind.keys.section) if kind.keys.section}
+    keys |= {key for kind in KINDS for key in (kind.name, *kind.section) if kind.section}
     assert {"placementrules", "maxapplications", "observe_only", "cooldown_ms"} <= keys
     names = {
         value for name, value in vars(properties).items() if name.isupper() and isinstance(value, str) and "." in value

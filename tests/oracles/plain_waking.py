@@ -2,6 +2,9 @@
 
 The engine wakes only those whom a change can help, and wakes nobody else. That must never show: both ways of waking
 give the same allocations, releases, rejections and victims, in the same order and at the same times.
+
+Those who wait at a limit are woken when it has been chosen who may save there, because an ask begins to save before
+others are tried (preemption.md B.7, "Below limits"), and only those that wait can be chosen.
 """
 
 from __future__ import annotations
@@ -13,15 +16,23 @@ from functools import wraps
 from types import ModuleType
 from typing import Any, Final
 from unittest import mock
+from weakref import WeakKeyDictionary
 
 from kornel.core.domain.ask_places import AskMove
+from kornel.core.model.allocations import AskGroup
+from kornel.core.model.queues import Queue
+from kornel.core.model.users import Account
+from kornel.core.partition.scheduling import cycle
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import waking
+from kornel.core.partition.waiting import turns, waking
 from kornel.core.partition.waiting.places import move_ask, refused_asks, resume_waiting
 from kornel.core.partition.waiting.rooms import activate_group, look_again, offer_application
 
 AT_A_GAIN: Final = ("wake_for_node", "wake_for_queue", "wake_for_account", "wake_for_turn", "wake_for_domains")
 """The functions of the engine that are called when something was gained; ``wake_waiting`` is called otherwise, too."""
+
+_woken_later: Final = WeakKeyDictionary[PartitionState, dict[AskGroup, None]]()
+"""The groups that wait at limits and are woken before the next ask is chosen."""
 
 
 @contextmanager
@@ -30,6 +41,7 @@ def waking_everybody() -> Iterator[None]:
     replaced = {name: _wake_all_after(getattr(waking, name)) for name in AT_A_GAIN}
     replaced["wake_waiting"] = _wake_all_if_gained(waking.wake_waiting)
     with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(cycle, "first_group", _wake_at_limits_before(turns.first_group)))
         for name, plain in replaced.items():
             sound = getattr(waking, name)
             for module in _engine_modules():
@@ -39,14 +51,17 @@ def waking_everybody() -> Iterator[None]:
 
 
 def wake_everybody(state: PartitionState) -> None:
-    """Wakes all asks and applications that wait in *state*."""
+    """Wakes all asks and applications that wait in *state*, those at limits before the next of them is tried."""
+    at_limits = {id(room) for limit in _list_limits(state) for room in limit.parked.values()}
     for shape in state.no_room:
         shape.no_room = False
     for application in list(state.applications.values()):
         if application.held_at is not None:
             offer_application(application)
         for group in list(application.groups.values()):
-            if group.parked_at is not None:
+            if id(group.parked_at) in at_limits:
+                _woken_later.setdefault(state, {})[group] = None
+            elif group.parked_at is not None:
                 activate_group(group)
     for ask in list(refused_asks(state)):
         move_ask(state, ask, AskMove.FORGIVE)
@@ -58,6 +73,21 @@ def wake_everybody(state: PartitionState) -> None:
     for waiting in (state.gangs.without_room, state.gangs.waiting_for_turn):
         state.gangs.to_match.update(waiting)
         waiting.clear()
+
+
+def _list_limits(state: PartitionState) -> list[Queue | Account]:
+    queues = state.queues.values()
+    return [*queues, *(account for queue in queues for account in queue.accounts.values())]
+
+
+def _wake_at_limits_before(first_group: Callable[[PartitionState], AskGroup | None]) -> Callable[..., AskGroup | None]:
+    def plain(state: PartitionState) -> AskGroup | None:
+        for group in _woken_later.pop(state, ()):
+            if group.parked_at is not None:
+                activate_group(group)
+        return first_group(state)
+
+    return plain
 
 
 def _engine_modules() -> list[ModuleType]:

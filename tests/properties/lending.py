@@ -92,23 +92,23 @@ def is_ahead(state: PartitionState, ask: Allocation, other: Allocation, *, repai
     if not inside and not meeting.properties.sort_by_priority:
         return False
     own, others = _seen_from(state, ask, ways[0], shared), _seen_from(state, other, ways[1], shared)
-    return own > others or (repairs and own == others and _repairs(ask) and not _repairs(other))
+    if not repairs or own[0] != others[0]:
+        return own[0] > others[0]
+    return own[1] and not others[1]
 
 
-def _repairs(ask: Allocation) -> bool:
-    members = ask.application.members.get(ask.spec.task_group)
-    return members is not None and members.short > 0
-
-
-def _seen_from(state: PartitionState, ask: Allocation, way: list[str], shared: int) -> int:
+def _seen_from(state: PartitionState, ask: Allocation, way: list[str], shared: int) -> tuple[int, bool]:
+    """The priority of *ask* as seen from there, and whether it is seen that it repairs a gang: a fence hides it."""
     priority = ask.spec.priority
+    members = ask.application.members.get(ask.spec.task_group)
+    repairs = members is not None and members.short > 0
     for length in range(len(way), shared, -1):
         properties = state.queues[".".join(way[:length])].properties
         if properties.priority_policy is PriorityPolicy.FENCE:
-            priority = properties.priority_offset
+            priority, repairs = properties.priority_offset, False
         else:
             priority = min(HIGHEST, max(LOWEST, priority + properties.priority_offset))
-    return priority
+    return priority, repairs
 
 
 def owed_by(state: PartitionState, ask: Allocation, *, before: bool, pairs: Pairs = ()) -> set[str]:

@@ -1,4 +1,5 @@
-"""The order in which holders of claims are tried, held against the words of the rule (preemption.md B.7)."""
+"""The orders in which holders of claims are tried, and in which room is saved, held against the words of the rule
+(preemption.md B.7): nobody stands before somebody who comes before him. Some of those who wait repair gangs."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import pytest
 
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.partition.state import PartitionState
-from kornel.core.policies.claim_order import in_line
+from kornel.core.policies.claim_order import importance_of, in_line
 from tests.properties.lending import is_ahead
 from tests.scenarios.stage import Stage
 
@@ -23,15 +24,18 @@ def test_nobody_is_tried_before_who_comes_before_him(seed: int) -> None:
     state, claims = hold(rng, PROPERTIES)
     line = [claim.ask for claim in in_line(claims)]
     assert sorted(ask.key for ask in line) == sorted(claim.ask.key for claim in claims)
-    wrong = [(one.key, other.key) for n, one in enumerate(line) for other in line[n:] if is_ahead(state, other, one)]
-    assert not wrong
+    for asks in (line, sorted(line, key=importance_of)):
+        wrong = [
+            (one.key, other.key) for n, one in enumerate(asks) for other in asks[n:] if is_ahead(state, other, one)
+        ]
+        assert not wrong
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_equals_are_tried_as_they_hold(seed: int) -> None:
     """Where every queue sorts by priority and none has a fence or offset, equals stay in the order that is given."""
     _, claims = hold(random.Random(seed), ("",))
-    assert in_line(claims) == sorted(claims, key=lambda claim: -claim.ask.spec.priority)
+    assert in_line(claims) == sorted(claims, key=lambda claim: -claim.ask.turn_priority)
 
 
 def hold(rng: random.Random, properties: tuple[str, ...]) -> tuple[PartitionState, list[Reservation]]:
@@ -41,7 +45,7 @@ def hold(rng: random.Random, properties: tuple[str, ...]) -> tuple[PartitionStat
     stage.play([f"queue {path}{rng.choice(properties)}" for path in paths] + ["node n1 vcore=1"])
     stage.play(
         [
-            f"ask k{number} app={leaf}{number % 2} queue=root.{leaf} vcore=2 p={rng.randrange(4)}"
+            f"ask k{number} app={leaf}{number % 2} queue=root.{leaf} vcore=2 p={rng.randrange(4)} group=w{number % 3}"
             for number, leaf in enumerate(rng.choices(LEAVES, k=24))
         ]
     )
@@ -49,4 +53,8 @@ def hold(rng: random.Random, properties: tuple[str, ...]) -> tuple[PartitionStat
     assert state is not None
     asks: list[Allocation] = [ask for application in state.applications.values() for ask in application.asks.values()]
     rng.shuffle(asks)
+    for application in state.applications.values():
+        for name in ("w0", "w1"):
+            application.members_in(name).short = rng.randrange(2)
+            application.missing += application.members_in(name).short
     return state, [Reservation(ask, state.nodes["n1"], number) for number, ask in enumerate(asks)]

@@ -28,7 +28,7 @@ from kornel.core.domain.effects import (
     SchedulingFailed,
 )
 from kornel.core.domain.events import EventChange, EventDetail, EventType
-from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.domain.names import full_partition_name
 from kornel.core.domain.reasons import Outcome
 from tests.scenarios.language import RM, shown
 

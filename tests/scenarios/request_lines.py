@@ -14,7 +14,7 @@ from kornel.core.domain.devices import (
     DeviceSpec,
     want_tags,
 )
-from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.domain.names import full_partition_name
 from kornel.core.domain.resources import Resources
 from kornel.core.service.wire.scheduler_wire import APPLICATION_TIME_TAG, creation_time
 from tests.request_texts import write_devices

@@ -17,7 +17,7 @@ from kornel.core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.domain.names import full_partition_name
 from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import identity_of
 from kornel.core.service.wire.scheduler_wire import PARTITION_ATTRIBUTE, Decoder

@@ -205,7 +205,7 @@ def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
     priority = queue.expose_priority([member.priority for member in below if not getattr(member, "set_back", False)])
     if priority != queue.priority:
         broken.append(Broken("I9", queue.path, f"priority is {queue.priority}, should be {priority}"))
-    rank = queue.expose_rank([member.rank for member in below])
+    rank = queue.expose_priority([member.rank for member in below])
     if rank != queue.rank:
         broken.append(Broken("I9", queue.path, f"rank is {queue.rank}, should be {rank}"))
     counted = {**_sum_counted(queue), **queue.guaranteed}

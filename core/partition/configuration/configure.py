@@ -350,7 +350,8 @@ def _take_watch_steps(state: PartitionState) -> Iterator[None]:
     Asks with reservations are tried again, because they may now be allowed to preempt on the node that they require.
     """
     state.attempts_due.clear()
-    state.guarantee.refusals.clear()
+    for record in state.records.values():
+        record.forget_asks()
     for application in state.applications.values():
         for group in application.groups.values():
             group.no_attempt_is_due()
@@ -403,8 +404,8 @@ def _clean_queues(state: PartitionState) -> Iterator[None]:
     yield from _clean_below(state, state.root)
     leaves = {queue for queue in state.queues.values() if queue.applications}
     state.victim_index.keep_only(leaves)
-    state.guarantee.prospects.keep_only(leaves)
-    state.guarantee.refusals.keep_only({queue for queue in state.queues.values() if queue.leaf and queue.waiting})
+    for record in state.records.values():
+        record.forget_unused(state.queues.values())
     offered_types.forget_demands(state)
 
 

@@ -55,7 +55,8 @@ def offer_types(state: PartitionState, names: Iterable[str], *, leaving: int = 0
         return
     for application in state.applications.values():
         for ask in [ask for ask in application.asks.values() if ask.shape in renamed]:
-            state.guarantee.refusals.forget_ask(ask)
+            for record in state.records.values():
+                record.forget_ask(ask)
             moves.resize_request(state, ask, types.shape_of(ask.shape.resources))
             attempts.watch(state, ask)
 

@@ -151,8 +151,9 @@ class GangRecord:
     """Keeps the applications whose gangs something has to be done about, in order of arrival."""
 
     __slots__ = (
-        "as_units", "below", "broken", "called_off", "gathering", "holds", "leaving", "lost", "placed", "planned",
-        "proposed", "rooms", "timed_out", "to_match", "totals", "vetting", "waiting_for_turn", "without_room",
+        "as_units", "attempts", "below", "broken", "called_off", "gathering", "holds", "leaving", "lost", "placed",
+        "planned", "proposed", "rooms", "timed_out", "to_match", "totals", "vetting", "waiting_for_turn",
+        "without_room",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -176,6 +177,9 @@ class GangRecord:
         """The gangs for which room is held for all members until victims have left."""
         self.broken: Final[dict[UnitId, None]] = {}
         """The gangs of ``holds`` in which a member lost its place."""
+        self.attempts: Final[dict[UnitId, Any]] = {}
+        """The attempts under way to preempt for all members of a gang:
+        :class:`kornel.core.preemption.guarantee.attempts.gang_drive.UnitAttempt`."""
         self.proposed: Final[dict[UnitId, Any]] = {}
         """The plans for gangs that the periodic policy carries out in its turns, as far as it has not done so yet:
         :class:`kornel.core.preemption.guarantee.attempts.gang_drive.UnitProposal`."""
@@ -206,6 +210,12 @@ class GangRecord:
     def find_saver(self) -> UnitId | None:
         """Returns the gang for which room is saved by age; ``None``: there is none."""
         return next((unit_id for unit_id, hold in self.holds.items() if hold.by_age), None)
+
+    def is_searching(self, unit_id: UnitId, marks: tuple[int, ...]) -> bool:
+        """Tells whether a search for victims for the gang *unit_id* is under way that began at *marks* of the
+        partition."""
+        attempt = self.attempts.get(unit_id)
+        return attempt is not None and attempt.search is not None and attempt.search.marks == marks
 
     def doubt_domains(self) -> None:
         """Makes the places that are held for gangs which require a domain be examined again, because nodes may have

@@ -399,7 +399,8 @@ def _replace_ask(state: PartitionState, ask: Allocation, spec: AllocationSpec, s
     resized = ask.shape is not shape
     if resized:
         questions.cancel_question(state, ask)
-        state.guarantee.refusals.forget_ask(ask)
+        for record in state.records.values():
+            record.forget_ask(ask)
         pausing.forgive_refusals(state, ask)  # The shim refused nodes for the former size.
         moves.resize_request(state, ask, shape)
         attempts.watch(state, ask)

@@ -52,7 +52,7 @@ def serve_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
     members = minimum_members(unit)
     # A search for victims goes on from slice to slice. As long as nothing has changed since it began, there is still no
     # room, and counting the room of all domains again would take a third of the search.
-    searching = bool(unit.due) and state.guarantee.is_searching(unit.id, state.marks)
+    searching = bool(unit.due) and state.gangs.is_searching(unit.id, state.marks)
     budget = Budget.for_requests(ask.shape.devices for ask in members)
     found = find_places(state, unit.application, members, budget, known_full=searching)
     packing = budget.spent // STEPS_PER_UNIT

@@ -297,7 +297,7 @@ def _save_for_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
     saved for another gang that it does not come before. Returns the cost in decisions."""
     round_, delay_ns, application = state.reserving, state.reserving.delay_ns, unit.application
     waits = unit.parked_at is not None and unit.waits_for is WaitsFor.ROOM_FOR_GANG
-    if delay_ns is None or not waits or application.backoff_until_ns or unit.id in state.guarantee.unit_attempts:
+    if delay_ns is None or not waits or application.backoff_until_ns or unit.id in state.gangs.attempts:
         return 1  # While it tries to preempt, it waits as a unit.
     members = minimum_members(unit)
     if not members:

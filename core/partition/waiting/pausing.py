@@ -87,7 +87,8 @@ def allow_nodes(state: PartitionState, ask: Allocation, now_ns: int) -> None:
         _end_some(ask, ended)
         # An attempt for a gang is noted with its first member.
         unit = ask.group if ask.group is not None and ask.group.is_unit else None
-        state.guarantee.refusals.forget_ask(ask if unit is None else unit.first_ask())
+        for record in state.records.values():
+            record.forget_ask(ask if unit is None else unit.first_ask())
         _try_again(state, ask)
 
 

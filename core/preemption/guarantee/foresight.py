@@ -23,6 +23,7 @@ from kornel.core.preemption.governor import governing
 from kornel.core.preemption.governor.source import BOUNDS
 from kornel.core.preemption.guarantee.attempts import drive as guarantee_drive
 from kornel.core.preemption.guarantee.attempts.cycle_limit import hold_back, why_off
+from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.protection import tally_protection
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared
@@ -102,7 +103,8 @@ def _govern_plan(
 
 def _find_delay(state: PartitionState, ask: Allocation, now_ns: int) -> tuple[str, int | None]:
     """Returns what delays the next attempt for *ask*, and until when; an empty text: nothing does."""
-    refused = state.guarantee.refusals.question_of(ask)
+    record = state.records[GuaranteeRecord]
+    refused = record.refusals.question_of(ask)
     retry_ns = 0 if refused is None else refused.not_before_ns
     old_enough_ns = ask.created_ns + ask.queue.properties.preemption_delay_ns
     backoff_ns = ask.application.backoff_until_ns
@@ -116,6 +118,6 @@ def _find_delay(state: PartitionState, ask: Allocation, now_ns: int) -> tuple[st
         return reasons[not_before_ns], not_before_ns
     if state.enforcement.busy:
         return "a lowered max is being enforced", None
-    if state.guarantee.attempts_left.get(ask.queue, guarantee_drive.ATTEMPTS_PER_LEAF) <= 0:
-        return "attempts of its queue in this pass", state.guarantee.pass_began_ns + guarantee_drive.PASS_NS
+    if record.attempts_left.get(ask.queue, guarantee_drive.ATTEMPTS_PER_LEAF) <= 0:
+        return "attempts of its queue in this pass", record.pass_began_ns + guarantee_drive.PASS_NS
     return "", None

@@ -3,22 +3,23 @@ on."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from kornel.core.model.allocations import Allocation
-from kornel.core.model.gang_units import UnitId
 from kornel.core.model.queues import Queue
+from kornel.core.partition.kind_records import KindRecord
 from kornel.core.preemption.guarantee.attempts.changes import ChangeWatch
 from kornel.core.preemption.guarantee.attempts.refusals import Refusals
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 
 
-class GuaranteeRecord:
+class GuaranteeRecord(KindRecord):
     """Keeps what attempts in one partition leave for later ones; :mod:`.attempts.drive` makes the attempts."""
 
     __slots__ = (
         "attempts_left", "change_watch", "pass_began_ns", "prospects", "put_off", "refusals",
-        "refusals_looked_at_ns", "settled_at", "unit_attempts",
+        "refusals_looked_at_ns", "settled_at",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -32,8 +33,6 @@ class GuaranteeRecord:
         """The refused attempts that wait for a change."""
         self.change_watch: Final = ChangeWatch()
         """The state that refusals depend on, as it was at the last look."""
-        self.unit_attempts: Final[dict[UnitId, Any]] = {}
-        """By gang that tries to preempt as a unit, the state of its attempt."""
         self.refusals_looked_at_ns: int | None = None
         """The time at which the next slice looks at the refusals; ``None``: none is set."""
 
@@ -41,7 +40,15 @@ class GuaranteeRecord:
         """The number of changes of the partition after which a round left nothing to try; ``None``: it stopped
         early."""
 
-    def is_searching(self, unit_id: UnitId, marks: tuple[int, ...]) -> bool:
-        """Tells whether a search for the gang *unit_id* is under way that began at *marks* of the partition."""
-        attempt = self.unit_attempts.get(unit_id)
-        return attempt is not None and attempt.search is not None and attempt.search.marks == marks
+    def forget_ask(self, ask: Allocation) -> None:
+        """Drops the answer that *ask* waits for."""
+        self.refusals.forget_ask(ask)
+
+    def forget_asks(self) -> None:
+        """Drops all answers."""
+        self.refusals.clear()
+
+    def forget_unused(self, queues: Iterable[Queue]) -> None:
+        """Drops the prospects of empty leaves, and the answers where nobody waits."""
+        self.prospects.keep_only({queue for queue in queues if queue.applications})
+        self.refusals.keep_only({queue for queue in queues if queue.leaf and queue.waiting})

@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import Final
 
 from kornel.core.domain.reasons import Outcome
-from kornel.core.domain.settings import VictimBound
 from kornel.core.laws.verdict import Violation
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.view import PartitionView
@@ -16,9 +15,8 @@ from kornel.core.preemption.guarantee.attempts import drive, gang_drive, inherit
 from kornel.core.preemption.guarantee.attempts.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.guarantee.foresight import foresee_attempt
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
-from kornel.core.preemption.guarantee.rules.victim_orders import COSTS
 from kornel.core.preemption.guarantee.search import planner as guarantee
-from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
+from kornel.core.preemption.kind import Colour, Driver, Ending, Kind, Level, Tone
 from kornel.core.preemption.plan import PreemptionPlan, UnitPlan
 
 
@@ -28,12 +26,12 @@ def _check(view: PartitionView, plan: PreemptionPlan | UnitPlan) -> tuple[Violat
 
 def _end_slice(state: PartitionState, now_ns: int) -> None:
     drive.end_slice(state, now_ns)
-    if state.guarantee.unit_attempts:
+    if state.gangs.attempts:
         gang_drive.forget_attempts(state)
 
 
 def _count_work_left(state: PartitionState) -> int:
-    return state.guarantee.prospects.work_left() + gang_drive.count_steps_left(state)
+    return state.records[GuaranteeRecord].prospects.work_left() + gang_drive.count_steps_left(state)
 
 
 GUARANTEE: Final = Kind(
@@ -77,6 +75,5 @@ GUARANTEE: Final = Kind(
         }
     ),
     colour=Colour.BLUE,
-    keys=ConfigurationKeys(switch="enabled", orders=tuple(COSTS), bound=VictimBound(ask=128, interval=1_000)),
     records=(GuaranteeRecord, Refusals, RefusedQuestion, gang_drive.UnitAttempt),
 )

@@ -16,6 +16,7 @@ from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies.ask_order import line_up
 from kornel.core.preemption.guarantee.attempts import cycle_limit
 from kornel.core.preemption.guarantee.attempts import drive as guarantee_drive
+from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 
 SEARCHES: Final = 4
 """The most searches for victims in one round, because each takes milliseconds. The other asks stay due, so the slices
@@ -30,21 +31,22 @@ def has_asks(state: PartitionState) -> bool:
         application, _ = due.popitem()
         if any(group.due for group in application.groups.values()):
             due[application] = None
-            return state.guarantee.settled_at != state.changes
+            return state.records[GuaranteeRecord].settled_at != state.changes
     return False
 
 
 def serve_asks(state: PartitionState, now_ns: int) -> None:
     """Tries aged asks that may preempt for a guarantee, until the limit is reached or none is left (preemption.md
     F4)."""
-    state.guarantee.prospects.begin_slice()
+    record = state.records[GuaranteeRecord]
+    record.prospects.begin_slice()
     round_ = PartitionRound(state, now_ns)
     while round_.within_limit() and (batch := round_.next_batch()):
         for ask in batch:
             # An ask that preempts ends its batch, because what its queue has claimed changes the order (F7).
             if round_.try_allocate(ask):
                 break
-    state.guarantee.settled_at = state.changes if round_.within_limit() else None
+    record.settled_at = state.changes if round_.within_limit() else None
 
 
 class PartitionRound:
@@ -64,7 +66,7 @@ class PartitionRound:
         return self._may_search() and cycle_limit.is_open(self._state, self._now_ns)
 
     def _may_search(self) -> bool:
-        return self._searches < SEARCHES and not self._state.guarantee.prospects.behind
+        return self._searches < SEARCHES and not self._state.records[GuaranteeRecord].prospects.behind
 
     def next_batch(self) -> list[Allocation]:
         """Returns the next batch of asks to try."""

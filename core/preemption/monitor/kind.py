@@ -6,8 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kornel.core.domain.reasons import Outcome
-from kornel.core.domain.settings import MonitorContract
-from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Setting, Tone
+from kornel.core.preemption.kind import Colour, Driver, Ending, Kind, Level, Tone
 from kornel.core.preemption.monitor import drive as monitor
 from kornel.core.preemption.monitor import laws, noticing
 from kornel.core.preemption.monitor.foresight import foresee_round
@@ -41,26 +40,4 @@ MONITOR: Final = Kind(
         }
     ),
     colour=Colour.TEAL,
-    keys=ConfigurationKeys(
-        switch="enabled",
-        derives=True,
-        section=MappingProxyType(
-            {
-                "enabled": Setting(default=False),
-                "observe_only": Setting(default=False),
-                "balance": Setting(default=False),
-                "reserved_first": Setting(default=False),
-                "conservative": Setting(default=False),
-                "queue_priority": Setting(default=False),
-                "interval_ms": Setting(3000, least=1),
-                "max_wait_ms": Setting(15000),
-                "queue_priority_wait_ms": Setting(60000),
-                "dead_zone": Setting(0.1),
-                "per_round": Setting(0.1, most=1),
-                "natural_factor": Setting(0.2, most=1),
-                "originator_reserve": Setting(0.0, most=1),
-                "contract": Setting(MonitorContract.NEGOTIABLE, choices=tuple(MonitorContract)),
-            }
-        ),
-    ),
 )

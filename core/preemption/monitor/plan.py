@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
+from kornel.core.domain.preemption_kinds import MONITOR
 from kornel.core.laws.verdict import Violation
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
@@ -14,7 +15,7 @@ from kornel.core.model.shapes import Pairs
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.plan import UnitPlan
 
-KIND: Final = "monitor"
+KIND: Final = MONITOR.name
 
 
 class Place(NamedTuple):

@@ -6,8 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kornel.core.domain.reasons import Outcome
-from kornel.core.domain.settings import VictimBound
-from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
+from kornel.core.preemption.kind import Colour, Driver, Ending, Kind, Level, Tone
 from kornel.core.preemption.quota import drive, laws, timers
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.enforcement import Enforcement
@@ -52,8 +51,5 @@ QUOTA: Final = Kind(
         }
     ),
     colour=Colour.AMBER,
-    keys=ConfigurationKeys(
-        switch="quotapreemptionenabled", enables="quota_enabled", bound=VictimBound(interval=1_000), serves=False
-    ),
     records=(Enforcement,),
 )

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from kornel.core.domain.preemption_kinds import QUOTA
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 
-KIND: Final = "quota"
+KIND: Final = QUOTA.name
 
 
 class ProtectedBy(StrEnum):

@@ -16,6 +16,7 @@ from kornel.core.partition.books import device_books
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import failing
 from kornel.core.partition.waiting.rooms import look_again
+from kornel.core.partition.waiting.waking import wake_borrowers
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
@@ -117,10 +118,10 @@ def _rank_claim(state: PartitionState, reservation: Reservation, now_ns: int, *,
         state.node_order.refresh_node(node)
         state.changes += 1
         if last and node.claims is not None:
-            # The room that it held is now open to asks that preempt there.
-            for other in node.claims.to_wake(node.free):
-                if other is not reservation:
-                    look_again(state, other)
+            # The room that it held is now open to asks that preempt there, and is lent to those who come before it.
+            for other in [claim for claim in node.claims.to_wake(node.free) if claim is not reservation]:
+                look_again(state, other)
+            wake_borrowers(state, node)
     if not last:
         eviction.end_excess_claims(state, node, now_ns)
 

@@ -6,9 +6,8 @@ from types import MappingProxyType
 from typing import Final
 
 from kornel.core.domain.reasons import Outcome
-from kornel.core.domain.settings import VictimBound
 from kornel.core.preemption.governor.source import BOUNDS
-from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
+from kornel.core.preemption.kind import Colour, Driver, Ending, Kind, Level, Tone
 from kornel.core.preemption.required_node import drive, laws
 from kornel.core.preemption.required_node import planner as required_node
 from kornel.core.preemption.required_node.foresight import foresee_attempt
@@ -38,5 +37,4 @@ REQUIRED_NODE: Final = Kind(
         }
     ),
     colour=Colour.VIOLET,
-    keys=ConfigurationKeys(bound=VictimBound(ask=128, interval=1_000)),
 )

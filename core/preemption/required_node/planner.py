@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.preemption_kinds import REQUIRED_NODE
 from kornel.core.domain.readable_amounts import format_quantity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation, sum_amounts
@@ -22,7 +23,7 @@ from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, Refu
 from kornel.core.preemption.victim_index import age_of, reluctance_of
 from kornel.core.preemption.walk import Candidate, Effects, Walk
 
-KIND: Final = "required-node"
+KIND: Final = REQUIRED_NODE.name
 
 
 def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | Refusal:

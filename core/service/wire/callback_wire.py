@@ -31,7 +31,7 @@ from kornel.core.domain.effects import (
     SchedulingFailed,
 )
 from kornel.core.domain.events import shorten_event_text
-from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.domain.names import full_partition_name
 from kornel.core.domain.resources import Resources, clamp_int64
 from kornel.core.service.wire.scheduler_wire import PIECE
 from kornel.core.telling.encoding.kornel_v1 import ENCODERS

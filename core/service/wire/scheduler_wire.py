@@ -48,8 +48,7 @@ from kornel.core.domain.effects import (
     NodeRejected,
     Released,
 )
-from kornel.core.domain.names import LONGEST_NAME
-from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.domain.names import LONGEST_NAME, full_partition_name
 from kornel.core.domain.resources import MAX_TYPES, Resources
 from kornel.core.domain.topology import TOPOLOGY_TAGS, TopologyRequest, read_request
 from kornel.core.service.wire.message_bytes import ENCODING, join_fields

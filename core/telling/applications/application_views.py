@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from kornel.core.domain.application_states import AppState, StateEntry
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.partition_names import bare_partition_name
+from kornel.core.domain.names import bare_partition_name
 from kornel.core.domain.priorities import PRIORITY_MIN, as_reported
 from kornel.core.domain.resources import NOTHING, Resources
 from kornel.core.model.applications import Application, SpentKind

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from kornel.core.config.model import Configuration, PartitionConfig, QueueConfig
 from kornel.core.domain.commands import ApplicationSpec
 from kornel.core.domain.effects import Effect
-from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.domain.names import full_partition_name
 from kornel.core.model.queues import Queue
 from kornel.core.partition.configuration import configure
 from kornel.core.partition.state import PartitionState

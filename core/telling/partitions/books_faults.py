@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from kornel.core.domain.partition_names import bare_partition_name
+from kornel.core.domain.names import bare_partition_name
 from kornel.core.domain.resources import Resources
 from kornel.core.model.nodes import Node
 from kornel.core.partition.state import PartitionState

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from kornel.core.config.model import NodeSortConfig
 from kornel.core.domain.application_states import AppState
-from kornel.core.domain.partition_names import bare_partition_name
+from kornel.core.domain.names import bare_partition_name
 from kornel.core.domain.resources import Resources
 from kornel.core.partition.state import PartitionState
 

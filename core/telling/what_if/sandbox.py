@@ -55,6 +55,7 @@ from kornel.core.preemption.guarantee import gang_laws
 from kornel.core.preemption.guarantee.attempts import cycle_limit
 from kornel.core.preemption.guarantee.attempts import drive as guarantee
 from kornel.core.preemption.guarantee.gangs.search import Tools, UnitSearch
+from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.search.prospects import NoProspects
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 from kornel.core.preemption.required_node import drive as required_node
@@ -132,7 +133,7 @@ class Sandbox:
         for record, name, value in (
             (state, "recording", False),
             (state, "victim_index", self.index),
-            (state.guarantee, "prospects", NoProspects()),
+            (state.records[GuaranteeRecord], "prospects", NoProspects()),
             (state.reserving, "shares", MissingShares()),
         ):
             setattr(record, name, value)
@@ -321,7 +322,8 @@ class Sandbox:
         """Preempts for *ask*, which found no room, at *due_ns* or later. Returns the plan, or why there is none, and
         the time of the attempt."""
         state = self.state
-        known = state.guarantee.refusals.known_answer(ask, state.changes) if attempts.may_ever_preempt(ask) else None
+        record = state.records[GuaranteeRecord]
+        known = record.refusals.known_answer(ask, state.changes) if attempts.may_ever_preempt(ask) else None
         if known is not None and not ask.triggered:
             return known, due_ns  # The driver would find the same, but would also record it for each ask.
         self.journal.keep_record(ask)
@@ -336,7 +338,7 @@ class Sandbox:
             return Refusal(Outcome.POLICY_OFF, cycle_limit.why_off(state)), due_ns
         for _ in range(MOST_PAUSES):
             # A leaf that has used up its attempts gets new ones a moment later.
-            state.guarantee.attempts_left.clear()
+            record.attempts_left.clear()
             found = guarantee.find_plan(state, ask, due_ns)
             if not isinstance(found, Refusal) or found.outcome is not Outcome.ROUND_LIMIT or found.retry_ns is None:
                 break

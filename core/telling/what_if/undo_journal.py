@@ -28,6 +28,7 @@ from kornel.core.model.node_order import NodeGroup, NodeOrder
 from kornel.core.model.task_groups import GroupMembers, TaskGroup
 from kornel.core.model.waiting_rooms import Branch, WaitingRoom
 from kornel.core.partition.gangs.gang_record import GangHold, GangRecord, GangRoom, Vetting
+from kornel.core.partition.kind_records import KindRecords
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.preemption.governor.books import GovernorBooks, Window
 from kornel.core.preemption.registry import KINDS
@@ -42,7 +43,7 @@ PARTS: Final = frozenset(
 )  # fmt: skip
 """The classes of parts that belong to one record, and change with it."""
 
-_FOLLOWED: Final = PARTS | {list, dict, set, deque}
+_FOLLOWED: Final = PARTS | {list, dict, set, deque, KindRecords}
 _SLOTS: Final[dict[type, tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]]]]] = {}
 """The slots of each class met so far, with a function that reads them all."""
 
@@ -104,7 +105,7 @@ class Journal:
             if kind is list:
                 self._lists.append((part, part.copy()))
                 inside = part
-            elif kind is dict:
+            elif kind is dict or kind is KindRecords:
                 self._dicts.append((part, part.copy()))
                 inside = part.values()
             elif kind is set or kind is deque:

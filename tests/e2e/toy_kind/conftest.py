@@ -28,12 +28,16 @@ __all__ = ["browser"]
 
 ROOT: Final = Path(__file__).parents[3]
 LEASE: Final = Path(__file__).parent / "lease"
-REGISTRY: Final = "core/preemption/registry.py"
 LINES: Final = {
-    "from kornel.core.preemption.kind import ": "from kornel.core.preemption.lease.kind import LEASE",
-    "    MONITOR,": "    LEASE,",
+    "core/preemption/registry.py": {
+        "from kornel.core.preemption.kind import ": "from kornel.core.preemption.lease.kind import LEASE",
+        "    MONITOR,": "    LEASE,",
+    },
+    "core/domain/preemption_kinds.py": {
+        "    MONITOR,": '    KindKeys("lease", section={"longest_ms": Setting(60_000, least=1)}),',
+    },
 }
-"""What the registry gets, after which of its lines: all that a new kind takes outside its own folder."""
+"""What each file gets, after which of its lines: all that a new kind takes outside its own folder."""
 
 CONFIG: Final = """
 partitions:
@@ -105,12 +109,11 @@ def with_lease(folder: Path) -> Path:
         # With what is compiled, which is as old as its source there too, and without what is just being written.
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.pyc.*"))
     shutil.copytree(LEASE, folder / "core" / "preemption" / "lease")
-    registry = folder / REGISTRY
-    lines: list[str] = []
-    for line in registry.read_text(encoding="utf-8").splitlines():
-        lines.append(line)
-        lines += [added for after, added in LINES.items() if line.startswith(after)]
-    registry.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for name, added in LINES.items():
+        lines: list[str] = []
+        for line in (folder / name).read_text(encoding="utf-8").splitlines():
+            lines += [line, *(new for after, new in added.items() if line.startswith(after))]
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 
 

@@ -1,28 +1,53 @@
-"""A new kind of preemption is a folder and two lines: then everything that tells of kinds tells of it."""
+"""A new kind of preemption is a folder and three lines: then everything that tells of kinds tells of it."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.e2e.toy_kind.conftest import LINES, ToyCore, run_commands, with_lease
+from tests.e2e.toy_kind.conftest import LINES, ROOT, ToyCore, environment, run_commands, with_lease
 from tests.e2e.web.browser import visit
+from tests.patience import PATIENCE_S
 
 in_session = pytest.mark.asyncio(loop_scope="session")
 
+REMEMBER = """
+from kornel.core.domain.commands import RegisterManager
+from kornel.core.partition.engine import Engine
+from kornel.core.preemption.lease.lease_record import LeaseRecord
+from kornel.core.snapshot.engines import restore_engine, write_engine
+engine, restored = Engine(), Engine()
+engine.apply(RegisterManager("rm"), 1)
+engine.partition("[rm]default").records[LeaseRecord].ended_ns["k"] = 7
+restore_engine(restored, write_engine(engine))
+print(restored.partition("[rm]default").records[LeaseRecord].ended_ns)
+"""
 LAW = "it ran for longer than its lease, and its queue keeps what it is guaranteed (law 2)"
 
 
 def test_it_takes_at_most_three_lines_outside_its_folder(tmp_path: Path) -> None:
     """Each of them is there once in the copy, and nothing else differs from the core."""
-    assert len(LINES) <= 3
-    registry = (with_lease(tmp_path) / "core/preemption/registry.py").read_text(encoding="utf-8").splitlines()
-    ours = (Path(__file__).parents[3] / "core/preemption/registry.py").read_text(encoding="utf-8").splitlines()
-    assert len(registry) == len(ours) + len(LINES)
-    assert [registry.count(line) for line in LINES.values()] == [1] * len(LINES)
+    assert sum(map(len, LINES.values())) <= 3
+    with_lease(tmp_path)
+    for name, added in LINES.items():
+        copy = (tmp_path / name).read_text(encoding="utf-8").splitlines()
+        ours = (ROOT / name).read_text(encoding="utf-8").splitlines()
+        assert len(copy) == len(ours) + len(added)
+        assert [copy.count(line) for line in added.values()] == [1] * len(added)
+
+
+def test_a_snapshot_keeps_what_it_remembers(folder: Path) -> None:
+    """An engine that was restored from one has the record of the kind, and nobody listed its class."""
+    done = subprocess.run(
+        [sys.executable, "-c", REMEMBER], cwd=folder, env=environment(folder), stdout=subprocess.PIPE, text=True,
+        timeout=PATIENCE_S, check=True,
+    )  # fmt: skip
+    assert done.stdout == "{'k': 7}\n"
 
 
 @in_session

@@ -3,8 +3,6 @@ it on here."""
 
 BOUND_COUNT = False
 """A firm claim of an ask that must run somewhere, and for which nobody leaves, counts in limits (rule 1)."""
-EQUALS_SWAP = False
-"""Equal asks of one application swap when the one that came later holds saved room (rule 4)."""
 GANGS_BORROW = False
 """A gang that is placed as a whole uses room that is saved for others (rule 3)."""
 GANGS_SAVE_PLACES = True

@@ -142,8 +142,6 @@ def find_equal_passed(scene: Scene, placed: Waiter, _places: Mapping[str, str]) 
     task = placed.tasks[0]
     if len(placed.tasks) > 1 or task.group or scene.holds(placed, firm=True):
         return
-    if scene.holds(placed, firm=False) and not built.EQUALS_SWAP:
-        return
     firm = {claim.key for claim in scene.claims if claim.firm}
     for other in scene.waiting.values():
         if _equals(task, other) and other.created < task.created and other.key not in firm:

@@ -93,8 +93,10 @@ def saved_below(scene: Scene, bound: Bound, t: str, waiter: Waiter) -> int:
         for claim in scene.claims
         if claim.below == bound.name and claim.key not in waiter.keys and is_kept(scene, claim, waiter)
     ]
-    # One claim stands for all members of a gang.
-    holders = [scene.holder(claim) or Waiter((scene.waiting[claim.key],)) for claim in kept]
+    # One claim stands for all members of a gang. Those placed since hold nothing there any more.
+    holders = [
+        scene.holder(claim) or Waiter((scene.waiting[claim.key],)) for claim in kept if claim.key in scene.waiting
+    ]
     return sum(holder.amount(t) for holder in holders)
 
 

@@ -33,12 +33,17 @@ def comes_before(scene: Scene, one: Waiter, other: Waiter) -> bool:
 
 
 def repairs_first(scene: Scene, one: Waiter, other: Waiter) -> bool:
-    """Tells whether *one* repairs a gang and so comes before *other* of the same priority (rule 7)."""
+    """Tells whether *one* repairs a gang and so comes before *other* of the same priority (rule 7). A fence between
+    them hides that a gang is repaired."""
     if not built.MEMBERS_REPAIR:
         return False
-    met = priorities(scene, one, other)
+    met, common = priorities(scene, one, other), _meet(scene, one, other)
     same = met is not None and met[0] == met[1]
-    return same and one.repairs and not other.repairs and not (is_owed(scene, other) and not is_owed(scene, one))
+    shown, shown_too = [
+        waiter.repairs and not any(scene.queues[path].fence for path in below(scene.leaf(waiter.application), common))
+        for waiter in (one, other)
+    ]
+    return same and shown and not shown_too and not (is_owed(scene, other) and not is_owed(scene, one))
 
 
 def ignores_priorities(scene: Scene, one: Waiter, other: Waiter) -> bool:

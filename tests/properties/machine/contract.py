@@ -35,7 +35,7 @@ from kornel.core.domain.effects import (
     RemovalsRecorded,
     SchedulingFailed,
 )
-from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.domain.names import full_partition_name
 from kornel.core.domain.reasons import Outcome
 from tests.properties.machine import decisions, intake, quotas, releases
 from tests.properties.machine.answers import Answers

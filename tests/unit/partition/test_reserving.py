@@ -19,11 +19,14 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.resources import Resources
 from kornel.core.model.keyed_heap import SORTED_AT_ONCE
 from kornel.core.model.nodes import Node
+from kornel.core.partition.asks.reservations import reserve_node
 from kornel.core.partition.engine import Engine
 from kornel.core.partition.scheduling import missing_shares
 from kornel.core.partition.scheduling.missing_shares import MissingShares, missing_share
+from kornel.core.partition.scheduling.reserved import serve
 from kornel.core.partition.scheduling.reserving import PAUSE_NS
 from kornel.core.partition.state import PartitionState
+from tests.scenarios.stage import Stage
 
 AMOUNTS = st.tuples(st.integers(1, 12), st.integers(1, 12))
 
@@ -114,3 +117,23 @@ def _wait_for_round(groups: int) -> tuple[Engine, PartitionState, int]:
         engine.cycle(due_ns, budget)
         due_ns = engine.next_wakeup_ns()
     return engine, state, due_ns
+
+
+def test_a_gang_of_mixed_priorities_waits_for_its_turn_by_its_least_important_member() -> None:
+    """Also if its most important member has a claim of its own, for which somebody has left: a try that waits for the
+    turn of somebody else is no decision, or the slice would not end."""
+    stage = Stage()
+    stage.play(["queue root.g", "queue root.b", "node n1 vcore=4", "ask s1 queue=root.b vcore=4", "cycle"])
+    stage.play(["app g queue=root.g gang={vcore=4} style=Hard timeout=1h"])
+    stage.play(["ask g1 app=g p=10 placeholder group=w vcore=2"])
+    stage.play(["ask g2 app=g placeholder group=w vcore=2", "cycles until=5s every=1s"])
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    first, node = state.requests["g1"], state.nodes["n1"]
+    (hold,) = state.gangs.holds.values()
+    assert hold.by_age
+    reserve_node(state, first, node, stage.now_ns)
+    state.gangs.broken.clear()
+    stage.play(["ask k1 app=o queue=root.g p=5 vcore=4"])
+    assert serve(state, stage.now_ns) == 0
+    assert first.reservation in state.reserved_ready

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kornel.core.domain import preemption_kinds
 from kornel.core.domain.reasons import Outcome
 from kornel.core.laws.verdict import Law
+from kornel.core.preemption.guarantee.rules.victim_orders import COSTS
 from kornel.core.preemption.kind import Kind
 from kornel.core.preemption.registry import KINDS, SOURCES, kind_called, laws_of
 
@@ -13,6 +15,11 @@ from kornel.core.preemption.registry import KINDS, SOURCES, kind_called, laws_of
 def test_the_kinds_run_in_the_order_of_the_rules() -> None:
     """Who must run on a node comes first, then lowered maxima, then guarantees, and the monitor last (H)."""
     assert [kind.name for kind in KINDS] == ["required-node", "quota", "guarantee", "monitor"]
+    assert [kind.name for kind in KINDS] == list(preemption_kinds.NAMES)
+
+
+def test_the_configuration_names_the_orders_of_victims() -> None:
+    assert preemption_kinds.GUARANTEE.orders == tuple(COSTS)
 
 
 def test_the_laws_of_each_kind_are_those_of_the_table() -> None:

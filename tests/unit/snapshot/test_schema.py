@@ -24,7 +24,7 @@ from tests.properties.test_snapshots import RUNS
 SHARED_VALUES = {
     "kornel.core.domain.access.NOBODY", "kornel.core.domain.settings.DEFAULT_GOVERNOR",
     "kornel.core.policies.gang_nodes.NONE_REFUSED", "kornel.core.preemption.governor.books.CLUSTER",
-    "kornel.core.preemption.quota.shares.NONE_STAYING", "kornel.core.preemption.registry.NAMES",
+    "kornel.core.preemption.quota.shares.NONE_STAYING", "kornel.core.domain.preemption_kinds.NAMES",
 }  # fmt: skip
 """Objects of modules that are values only: nobody asks whether something is one of them, so copies do as well."""
 

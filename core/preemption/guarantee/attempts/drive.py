@@ -33,6 +33,7 @@ from kornel.core.preemption.guarantee import laws
 from kornel.core.preemption.guarantee.attempts import cycle_limit
 from kornel.core.preemption.guarantee.attempts.changes import Changes
 from kornel.core.preemption.guarantee.attempts.consulting import MOST_ROUNDS, Dialogue
+from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.rules.fences import fence_root
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.planner import Within
@@ -60,7 +61,7 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
     due = state.attempts_due
     while due and due[0][0] <= now_ns:
         _offer_attempt(state, heappop(due)[2])
-    changed, next_ns = state.guarantee.refusals.asks_due(
+    changed, next_ns = state.records[GuaranteeRecord].refusals.asks_due(
         state.changes, now_ns, partial(_look_for_changes, state), len(state.nodes)
     )
     for ask in changed:
@@ -73,16 +74,17 @@ def put_off(state: PartitionState, ask: Allocation) -> None:
     """Lets *ask* wait with its attempt until the question that is being worked on has its answer. The ask of that
     question goes on in the next slice."""
     ask.attempt_due = False
-    state.guarantee.put_off[ask] = None
+    state.records[GuaranteeRecord].put_off[ask] = None
 
 
 def end_slice(state: PartitionState, now_ns: int) -> None:
     """Lets the asks that were put off try in the next slice if no question is being worked on any more, and notes what
     has changed in this one."""
-    if state.guarantee.put_off and not state.guarantee.prospects.behind:
-        for ask in state.guarantee.put_off:
+    record = state.records[GuaranteeRecord]
+    if record.put_off and not record.prospects.behind:
+        for ask in record.put_off:
             set_due(state, ask, now_ns)
-        state.guarantee.put_off.clear()
+        record.put_off.clear()
     while state.attempts_due and state.attempts_due[0][2].place >= AskPlace.PLACED:
         heappop(state.attempts_due)  # Nobody has to be woken for an ask that is placed or gone.
     _watch_for_changes(state, now_ns)
@@ -91,23 +93,26 @@ def end_slice(state: PartitionState, now_ns: int) -> None:
 def _watch_for_changes(state: PartitionState, now_ns: int) -> None:
     """Notes, at the end of a slice, what has changed, because that may help asks that were refused before or during the
     slice."""
-    if state.guarantee.refusals.empty:
+    record = state.records[GuaranteeRecord]
+    if record.refusals.empty:
         state.moved.clear()
         state.touched.clear()
-        state.guarantee.change_watch.stop_watching()
+        record.change_watch.stop_watching()
         return
-    if not state.guarantee.change_watch.watching:
+    if not record.change_watch.watching:
         # From now on, changes that these refusals depend on are seen. Changes that the slice made after them are not.
-        state.guarantee.refusals.sort_out(_look_for_changes(state), state.changes, now_ns)
-        if state.guarantee.refusals.doubted:
-            _look_at_refusals(state, max(now_ns + 1, state.guarantee.refusals.next_look_ns))
-    elif state.guarantee.refusals.should_look(state.changes):
-        _look_at_refusals(state, max(now_ns + 1, state.guarantee.refusals.next_look_ns))
+        record.refusals.sort_out(_look_for_changes(state), state.changes, now_ns)
+        if record.refusals.doubted:
+            _look_at_refusals(state, max(now_ns + 1, record.refusals.next_look_ns))
+    elif record.refusals.should_look(state.changes):
+        _look_at_refusals(state, max(now_ns + 1, record.refusals.next_look_ns))
 
 
 def _look_for_changes(state: PartitionState) -> Changes:
     touched = [node for node in state.touched if state.nodes.get(node.node_id) is node]
-    changes = state.guarantee.change_watch.find_changes(state.queues.values(), state.moved, touched, state.rules)
+    changes = state.records[GuaranteeRecord].change_watch.find_changes(
+        state.queues.values(), state.moved, touched, state.rules
+    )
     state.moved.clear()
     state.touched.clear()
     return changes
@@ -115,15 +120,17 @@ def _look_for_changes(state: PartitionState) -> Changes:
 
 def _look_at_refusals(state: PartitionState, when_ns: int) -> None:
     """Makes sure that a slice begins at *when_ns*; every slice looks at the refused asks."""
-    if state.guarantee.refusals_looked_at_ns is None or when_ns < state.guarantee.refusals_looked_at_ns:
-        state.guarantee.refusals_looked_at_ns = when_ns
+    record = state.records[GuaranteeRecord]
+    if record.refusals_looked_at_ns is None or when_ns < record.refusals_looked_at_ns:
+        record.refusals_looked_at_ns = when_ns
         state.run_at(when_ns, partial(_end_look, state, when_ns))
 
 
 def _end_look(state: PartitionState, when_ns: int, _now_ns: int) -> None:
     # Timers are not cancelled; only the earliest one that was set counts.
-    if state.guarantee.refusals_looked_at_ns == when_ns:
-        state.guarantee.refusals_looked_at_ns = None
+    record = state.records[GuaranteeRecord]
+    if record.refusals_looked_at_ns == when_ns:
+        record.refusals_looked_at_ns = None
 
 
 def _offer_attempt(state: PartitionState, ask: Allocation) -> None:
@@ -148,7 +155,7 @@ def resume_deferred(state: PartitionState, now_ns: int) -> bool:
 
 def offer_due(state: PartitionState, now_ns: int) -> None:
     """Renews the attempts of leaves if it is time, and offers the asks whose next attempt is due."""
-    state.guarantee.prospects.begin_slice()
+    state.records[GuaranteeRecord].prospects.begin_slice()
     begin_pass(state, now_ns)
     collect_due(state, now_ns)
 
@@ -162,7 +169,7 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
     cost = 0
     helps = state.guarantee_preemption and why.preemption_may_help
     if helps and not cycle_limit.keep_waiting(state, group, now_ns):
-        cost = 1 if state.guarantee.prospects.behind else ATTEMPT_COST
+        cost = 1 if state.records[GuaranteeRecord].prospects.behind else ATTEMPT_COST
         if try_due_asks(state, group, now_ns) or group.due:
             return cost, True
     if group.due and why.reason is Unschedulable.USER_QUOTA and why.account is not None:
@@ -172,9 +179,10 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
 
 def begin_pass(state: PartitionState, now_ns: int) -> None:
     """Renews the attempts of every leaf, at most once in :data:`PASS_NS`."""
-    if now_ns - state.guarantee.pass_began_ns >= PASS_NS:
-        state.guarantee.pass_began_ns = now_ns
-        state.guarantee.attempts_left.clear()
+    record = state.records[GuaranteeRecord]
+    if now_ns - record.pass_began_ns >= PASS_NS:
+        record.pass_began_ns = now_ns
+        record.attempts_left.clear()
 
 
 def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
@@ -219,7 +227,8 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
     Returns ``None`` if the attempt is put off, because a max is being enforced, the shim is being asked, or this search
     or that of an ask before it is not complete yet.
     """
-    if state.guarantee.prospects.behind:
+    record = state.records[GuaranteeRecord]
+    if record.prospects.behind:
         put_off(state, ask)
         return None
     # While a max is being enforced, no ask preempts for a guarantee (preemption.md H); resume_deferred offers it again.
@@ -239,7 +248,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         return None
     leaf = ask.queue
     ask.attempt_due = False
-    known = state.guarantee.refusals.known_answer(ask, state.changes) if ask.dialogue is None else None
+    known = record.refusals.known_answer(ask, state.changes) if ask.dialogue is None else None
     if known is None and ask.dialogue is None:
         known = _refused_by_law_4(state, ask, now_ns)
     if known is not None:
@@ -256,12 +265,12 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
     try:
         result = _plan_attempt(state, ask, now_ns)
     except Unprepared:
-        state.guarantee.prospects.behind = True
+        record.prospects.behind = True
         set_due(state, ask, now_ns)
         return None
     # An attempt counts once for its leaf, however many rounds of questions to the shim it takes.
     if first_round:
-        state.guarantee.attempts_left[leaf] = state.guarantee.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
+        record.attempts_left[leaf] = record.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
     state.preemption_attempts += 1
     state.search_cost += ATTEMPT_COST
     if result is None:
@@ -275,7 +284,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         would_be, result = result, Refusal(Outcome.SHADOW)
     _tell_refusal(state, ask, result, now_ns, would_be)
     if result.outcome in WAITS_FOR_CHANGE and result.retry_ns is None:
-        state.guarantee.refusals.note_refusal(ask, result, state.changes, now_ns)
+        record.refusals.note_refusal(ask, result, state.changes, now_ns)
     else:
         set_due(state, ask, max(now_ns + RETRY_NS, result.retry_ns or 0))
     return result
@@ -290,7 +299,7 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
     if ask.shape.devices is not None:
         device_books.keep_devices(plan.node, ask, plan.victims, state.stuck)
     # A result ends the pass, so the next one starts with a full budget (B.1).
-    state.guarantee.attempts_left.pop(ask.queue, None)
+    state.records[GuaranteeRecord].attempts_left.pop(ask.queue, None)
 
 
 def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
@@ -299,7 +308,7 @@ def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Re
     entitled = find_entitlement(ask, state.guarantee_mode, state.types.names)
     if not isinstance(entitled, Refusal):
         return None
-    state.guarantee.refusals.note_refusal(ask, entitled, state.changes, now_ns)
+    state.records[GuaranteeRecord].refusals.note_refusal(ask, entitled, state.changes, now_ns)
     return entitled
 
 
@@ -346,6 +355,7 @@ def _govern_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> Pr
 def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
     """Returns a plan for *ask*, or why there is none; ``None``: the shim is being asked, and the attempt continues
     after its answer."""
+    record = state.records[GuaranteeRecord]
     callbacks = state.callbacks
     dialogue = ask.dialogue
     within = find_bounds(state, ask)
@@ -355,7 +365,12 @@ def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Preemp
         dialogue = Dialogue(state, ask)
     if dialogue is None:
         found = guarantee.plan_preemption(
-            state, ask, index=state.victim_index, known=state.guarantee.prospects, now_ns=now_ns, within=within
+            state,
+            ask,
+            index=state.victim_index,
+            known=record.prospects,
+            now_ns=now_ns,
+            within=within,
         )
         return name_roomy_nodes(ask, within, found) if isinstance(found, Refusal) else found
     ask.dialogue = None
@@ -370,7 +385,7 @@ def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Preemp
                 ask,
                 predicate=dialogue,
                 index=state.victim_index,
-                known=state.guarantee.prospects,
+                known=record.prospects,
                 now_ns=now_ns,
                 within=within,
             )
@@ -434,8 +449,9 @@ def _allow_node(_node: Node) -> bool:
 def _check_preconditions(state: PartitionState, ask: Allocation, now_ns: int) -> Outcome | None:
     """Returns the first precondition (preemption.md B.1) that fails; ``None``: all hold. An ask that only has to wait
     is made due again."""
-    if state.guarantee.attempts_left.get(ask.queue, ATTEMPTS_PER_LEAF) <= 0:
-        set_due(state, ask, state.guarantee.pass_began_ns + PASS_NS)
+    record = state.records[GuaranteeRecord]
+    if record.attempts_left.get(ask.queue, ATTEMPTS_PER_LEAF) <= 0:
+        set_due(state, ask, record.pass_began_ns + PASS_NS)
         return Outcome.ATTEMPTS_EXHAUSTED
     if not ask.spec.allow_preempt_other:
         return Outcome.ASK_MAY_NOT_PREEMPT

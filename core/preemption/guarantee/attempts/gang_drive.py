@@ -45,6 +45,7 @@ from kornel.core.preemption.guarantee.attempts import cycle_limit, drive
 from kornel.core.preemption.guarantee.attempts.gang_consulting import UnitDialogue
 from kornel.core.preemption.guarantee.gangs.domains import bind_groups, name_domains
 from kornel.core.preemption.guarantee.gangs.search import Refused, Tools, UnitSearch
+from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.search.planner import KIND
 from kornel.core.preemption.guarantee.search.prospects import Unprepared
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
@@ -146,6 +147,7 @@ def serve_unit(
     Returns the cost in decisions, and whether the unit may stay where it is because it has preempted or continues to
     try.
     """
+    record = state.records[GuaranteeRecord]
     if not unit.due:
         return 0, False
     first = members[0]
@@ -161,33 +163,31 @@ def serve_unit(
         unit.no_attempt_is_due()
         state.enforcement.deferred[first] = None
         return 0, False
-    attempt = state.guarantee.unit_attempts.get(unit.id)
+    attempt = state.gangs.attempts.get(unit.id)
     if attempt is not None and attempt.dialogue.waits:
         unit.no_attempt_is_due()
         return 0, False
-    if state.guarantee.prospects.behind:
+    if record.prospects.behind:
         unit.no_attempt_is_due()
         drive.put_off(state, first)
         return 1, False
     if attempt is None:
         if not _may_begin(state, unit, members, now_ns):
             return 0, False
-        attempt = state.guarantee.unit_attempts[unit.id] = UnitAttempt(UnitDialogue(state, unit.id))
-        state.guarantee.attempts_left[first.queue] = (
-            state.guarantee.attempts_left.get(first.queue, drive.ATTEMPTS_PER_LEAF) - 1
-        )
+        attempt = state.gangs.attempts[unit.id] = UnitAttempt(UnitDialogue(state, unit.id))
+        record.attempts_left[first.queue] = record.attempts_left.get(first.queue, drive.ATTEMPTS_PER_LEAF) - 1
     found = _advance_search(state, attempt, members, now_ns, mends=False)
     if found is None:
         if attempt.dialogue.waits:
             unit.no_attempt_is_due()
             return drive.ATTEMPT_COST, False
-        if state.guarantee.prospects.behind:
+        if record.prospects.behind:
             # The question of a member takes another step, in the next slice.
             unit.no_attempt_is_due()
             set_due(state, first, now_ns)
             return drive.ATTEMPT_COST, False
         return drive.ATTEMPT_COST, True
-    del state.guarantee.unit_attempts[unit.id]
+    del state.gangs.attempts[unit.id]
     state.preemption_attempts += 1
     unit.no_attempt_is_due()
     if isinstance(found, UnitPlan):
@@ -199,7 +199,7 @@ def serve_unit(
             return drive.ATTEMPT_COST, False
         apply_plan(state, found, now_ns)
         # A result ends the pass, so the next one starts with a full budget (B.1).
-        state.guarantee.attempts_left.pop(first.queue, None)
+        record.attempts_left.pop(first.queue, None)
         return drive.ATTEMPT_COST, True
     refused = attempt.dialogue.describe_refused()
     if refused and found.outcome is Outcome.GANG_INCOMPLETE:
@@ -207,7 +207,7 @@ def serve_unit(
     _tell_refusal(state, unit, members, found, now_ns)
     if found.outcome in drive.WAITS_FOR_CHANGE and found.retry_ns is None:
         for ask in _one_of_each_size(members):
-            state.guarantee.refusals.note_refusal(ask, found, state.changes, now_ns)
+            record.refusals.note_refusal(ask, found, state.changes, now_ns)
     else:
         set_due(state, first, max(now_ns + RETRY_NS, found.retry_ns or 0))
     return drive.ATTEMPT_COST, False
@@ -215,6 +215,7 @@ def serve_unit(
 
 def _may_begin(state: PartitionState, unit: GangUnit | GangHold, members: Sequence[Allocation], now_ns: int) -> bool:
     """Tells whether an attempt of *unit* may begin now. If not, it notes the reason and the time when it may."""
+    record = state.records[GuaranteeRecord]
     first = members[0]
     refused = _check_preconditions(state, members, now_ns)
     if refused is not None:
@@ -223,13 +224,13 @@ def _may_begin(state: PartitionState, unit: GangUnit | GangHold, members: Sequen
         if refused is Outcome.TOO_YOUNG:
             set_due(state, first, max(ask.created_ns for ask in members) + first.queue.properties.preemption_delay_ns)
         elif refused is Outcome.ATTEMPTS_EXHAUSTED:
-            set_due(state, first, state.guarantee.pass_began_ns + drive.PASS_NS)
+            set_due(state, first, record.pass_began_ns + drive.PASS_NS)
         return False
     if state.callbacks.full:
         unit.no_attempt_is_due()
         set_due(state, first, now_ns + drive.PASS_NS)
         return False
-    known = state.guarantee.refusals.known_answer(first, state.changes)
+    known = record.refusals.known_answer(first, state.changes)
     if known is not None:
         unit.no_attempt_is_due()
         _tell_refusal(state, unit, members, known, now_ns)
@@ -247,7 +248,7 @@ def _may_begin(state: PartitionState, unit: GangUnit | GangHold, members: Sequen
 def _check_preconditions(state: PartitionState, members: Sequence[Allocation], now_ns: int) -> Outcome | None:
     """Returns the first precondition of B.1 that fails for any of *members*, or ``None``."""
     leaf = members[0].queue
-    if state.guarantee.attempts_left.get(leaf, drive.ATTEMPTS_PER_LEAF) <= 0:
+    if state.records[GuaranteeRecord].attempts_left.get(leaf, drive.ATTEMPTS_PER_LEAF) <= 0:
         return Outcome.ATTEMPTS_EXHAUSTED
     if not all(ask.spec.allow_preempt_other for ask in members):
         return Outcome.ASK_MAY_NOT_PREEMPT
@@ -265,24 +266,25 @@ def _advance_search(
     refusal if there is none, or ``None`` if further steps are needed or the shim is being asked."""
     with lift_saved(state, members) as nodes:
         found = _take_step(state, attempt, members, now_ns, mends=mends)
-    state.guarantee.prospects.doubt_nodes(nodes)
+    state.records[GuaranteeRecord].prospects.doubt_nodes(nodes)
     return found
 
 
 def _take_step(
     state: PartitionState, attempt: UnitAttempt, members: Sequence[Allocation], now_ns: int, *, mends: bool
 ) -> UnitPlan | Refusal | None:
+    record = state.records[GuaranteeRecord]
     search, refused = attempt.search, _refused_nodes(members)
     if search is None or not search.is_about(members, refused):
         search = attempt.search = UnitSearch(members, state.marks, mends=mends, refused=refused)
     elif search.marks != state.marks and attempt.restarts < MOST_RESTARTS:
         attempt.restarts += 1
         search = attempt.search = UnitSearch(members, state.marks, mends=mends, refused=refused)
-    tools = Tools(state.node_order, state.victim_index, state.guarantee.prospects)
+    tools = Tools(state.node_order, state.victim_index, record.prospects)
     try:
         found = search.take_step(state, tools, now_ns)
     except Unprepared:
-        state.guarantee.prospects.behind = True
+        record.prospects.behind = True
         return None
     if not isinstance(found, UnitPlan):
         return found
@@ -430,7 +432,7 @@ def mend_broken(state: PartitionState, now_ns: int, budget: int) -> None:
     """Finds new places for members that lost theirs, or calls off the plans of their gangs, for about *budget*
     decisions."""
     left = budget
-    while left > 0 and (broken := _find_broken(state)) and not state.guarantee.prospects.behind:
+    while left > 0 and (broken := _find_broken(state)) and not state.records[GuaranteeRecord].prospects.behind:
         _mend_hold(state, broken[0], now_ns)
         left -= drive.ATTEMPT_COST
 
@@ -471,15 +473,15 @@ def _mend_hold(state: PartitionState, unit_id: UnitId, now_ns: int) -> None:
     if full is not None:
         call_off(state, unit_id, f"the limit of {full} keeps it back", now_ns)
         return
-    attempt = state.guarantee.unit_attempts.get(unit_id)
+    attempt = state.gangs.attempts.get(unit_id)
     if attempt is None:
-        attempt = state.guarantee.unit_attempts[unit_id] = UnitAttempt(UnitDialogue(state, unit_id))
+        attempt = state.gangs.attempts[unit_id] = UnitAttempt(UnitDialogue(state, unit_id))
     found = _advance_search(state, attempt, lost, now_ns, mends=True)
     if found is None:
         if attempt.dialogue.waits:
             del state.gangs.broken[unit_id]
         return
-    del state.guarantee.unit_attempts[unit_id]
+    del state.gangs.attempts[unit_id]
     state.preemption_attempts += 1
     if isinstance(found, UnitPlan) and _is_proposing(state) and found.victims:
         state.gangs.proposed[unit_id] = UnitProposal(found)
@@ -557,7 +559,7 @@ def call_off(state: PartitionState, unit_id: UnitId, why: str, now_ns: int) -> N
     state.gangs.called_off += 1
     state.gangs.broken.pop(unit_id, None)
     state.gangs.proposed.pop(unit_id, None)
-    state.guarantee.unit_attempts.pop(unit_id, None)
+    state.gangs.attempts.pop(unit_id, None)
     if unit_id in state.gangs.vetting:
         questions.call_off_vetting(state, unit_id)
     members = [ask for ask in hold.members if state.requests.get(ask.key) is ask and ask.pending]
@@ -616,13 +618,13 @@ def _describe_loss(state: PartitionState, ask: Allocation, node_id: str) -> str:
 
 def count_steps_left(state: PartitionState) -> int:
     """Returns the number of steps that the searches of all gangs have left together."""
-    attempts = state.guarantee.unit_attempts.values()
+    attempts = state.gangs.attempts.values()
     return sum(attempt.search.steps_left for attempt in attempts if attempt.search is not None)
 
 
 def forget_attempts(state: PartitionState) -> None:
     """Drop the attempts of gangs that no longer wait because they were placed or are gone."""
-    attempts = state.guarantee.unit_attempts
+    attempts = state.gangs.attempts
     for unit_id in [each for each in attempts if each.find_unit() is None and each not in state.gangs.holds]:
         del attempts[unit_id]
 

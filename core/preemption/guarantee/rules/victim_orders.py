@@ -1,5 +1,5 @@
 """Lists the orders of victims that ``preemption.cost`` can name. To add one, write it in a file of its own and add a
-line here; names in the configuration are checked against these lines.
+line here, and its name to the keys of the kind in ``core/domain/preemption_kinds.py``.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from kornel.core.domain.preemption_kinds import GUARANTEE
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
@@ -37,7 +38,7 @@ from kornel.core.preemption.plan import (
 )
 from kornel.core.preemption.victim_index import CLASSES, VictimIndex
 
-KIND: Final = "guarantee"
+KIND: Final = GUARANTEE.name
 
 
 class Within(NamedTuple):
@@ -108,7 +109,7 @@ def _plan_on_nodes(
     if within is not None and among is not None:
         known, nodes = within.near, {node.node_id: node for node in among}
     if known is not None and pricing is None and spared is NOBODY_SPARED:
-        prospects = known.refreshed_for(ask, fence, nodes, candidates.open_leaves, terms, needs)
+        prospects = known.refreshed_for(ask, fence, nodes, terms, needs)
     by_class = candidates.rank_classes()
     search = Search(view, ask, needs, terms, candidates, by_class, prospects)
     shim_asked = predicate is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kornel.core.preemption.lease import laws
+from kornel.core.preemption.lease.lease_record import LeaseRecord
 from kornel.core.preemption.lease.plan import NAME, plan
 
 from kornel.core.domain.effects import PreemptionDecided
@@ -33,6 +34,7 @@ def end_leases(state: PartitionState, now_ns: int) -> None:
     found = plan(state, int(settings["longest_ms"]) * 10**6, now_ns)
     if not found.victims or eviction.judge_plan(state, laws.check(state, found)) is not None:
         return
+    state.records[LeaseRecord].ended_ns.update(dict.fromkeys((victim.key for victim in found.victims), now_ns))
     eviction.evict_victims(state, found.victims, None, "its lease is over", now_ns)
     for queue in dict.fromkeys(victim.queue for victim in found.victims):
         records = [eviction.victim_record(one, one.priority) for one in found.victims if one.queue is queue]

@@ -7,10 +7,11 @@ from typing import Final
 
 from kornel.core.preemption.lease import laws
 from kornel.core.preemption.lease.drive import end_leases, foresee_ends, has_leases
+from kornel.core.preemption.lease.lease_record import LeaseRecord
 from kornel.core.preemption.lease.plan import NAME, plan
 
 from kornel.core.domain.reasons import Outcome
-from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Setting, Tone
+from kornel.core.preemption.kind import Colour, Driver, Ending, Kind, Level, Tone
 
 LEASE: Final = Kind(
     name=NAME,
@@ -24,5 +25,5 @@ LEASE: Final = Kind(
         {Outcome.TRIGGERED: Ending(leaves=True, counted=True, level=Level.INFO, tone=Tone.ACCENT)}
     ),
     colour=Colour.ROSE,
-    keys=ConfigurationKeys(section=MappingProxyType({"longest_ms": Setting(60_000, least=1)})),
+    records=(LeaseRecord,),
 )
