@@ -24,7 +24,8 @@ from kornel.core.service.machine import clock
 
 
 def set_clock(ahead_s: int) -> None:
-    clock.time = SimpleNamespace(**{**vars(time), "time_ns": lambda: time.time_ns() + ahead_s * 10**9})
+    altered = SimpleNamespace(**{**vars(time), "time_ns": lambda: time.time_ns() + ahead_s * 10**9})
+    clock.time = altered  # type: ignore[attr-defined]
 
 
 def plant_bugs() -> None:
@@ -62,9 +63,10 @@ def plant_bugs() -> None:
             print("held", flush=True)
             await asyncio.Event().wait()
 
-    EngineRestorer.restore_engine = restore_and_wait
-    allocation_intake.handle, node_intake.handle, Engine.cycle = handle_entry, handle_node, run_slice
-    Engine._take_update_steps = take_update
+    allocation_intake.handle, node_intake.handle = handle_entry, handle_node
+    EngineRestorer.restore_engine = restore_and_wait  # type: ignore[method-assign]
+    Engine.cycle = run_slice  # type: ignore[method-assign]
+    Engine._take_update_steps = take_update  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
@@ -73,7 +75,7 @@ if __name__ == "__main__":
         case "ahead":
             set_clock(int(value))
         case "version":
-            serving.__version__ = value
+            serving.__version__ = value  # type: ignore[attr-defined]
         case "bugs":
             plant_bugs()
     sys.argv[0] = "kornel"
