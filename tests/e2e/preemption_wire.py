@@ -120,9 +120,9 @@ class Shim:
 
 
 @asynccontextmanager
-async def running_shim(config: str, handler: CallbackHandler | None = None) -> AsyncIterator[Shim]:
-    """A shim registered with *config*, and *handler* attached if there is one."""
-    async with running_core() as core, ShimClient(core.address, "rm-1") as client:
+async def running_shim(config: str, handler: CallbackHandler | None = None, **settings: Any) -> AsyncIterator[Shim]:
+    """A shim registered with *config*, and *handler* attached if there is one; *settings* of the core."""
+    async with running_core(**settings) as core, ShimClient(core.address, "rm-1") as client:
         await client.register(config=config)
         shim = Shim(core, client)
         if handler is not None:
