@@ -24,6 +24,7 @@ from kornel.core.model.shapes import ResourceTypes, Shape, Vector, widen_vector
 from kornel.core.model.task_groups import TaskGroup
 from kornel.core.model.users import Account, FreedSlot
 from kornel.core.model.waiting_rooms import WaitingRoom
+from kornel.core.partition.enforcement import Enforcement
 from kornel.core.partition.gangs.gang_record import GangRecord
 from kornel.core.partition.history.event_log import EventLog
 from kornel.core.partition.history.events import Recorder
@@ -38,7 +39,6 @@ from kornel.core.policies.placement.rules import Rule, compile_rules
 from kornel.core.policies.queue_order import queue_turn_key
 from kornel.core.preemption.governor.books import GovernorBooks
 from kornel.core.preemption.monitor.notices import Notices
-from kornel.core.preemption.quota.enforcement import Enforcement
 from kornel.core.preemption.victim_index import VictimIndex
 
 if TYPE_CHECKING:

@@ -103,6 +103,7 @@ from kornel.core.model.waiting_rooms import Branch, WaitingRoom
 from kornel.core.partition import lifecycle
 from kornel.core.partition import state as partition_state
 from kornel.core.partition.configuration import configure
+from kornel.core.partition.enforcement import Enforcement, ProtectedBy, Protection, Remainder, Standing
 from kornel.core.partition.gangs import approval, placeholders, shortfalls
 from kornel.core.partition.gangs.gang_record import GangHold, GangRecord, GangRoom, Vetting
 from kornel.core.partition.history import past
@@ -150,8 +151,6 @@ from kornel.core.preemption.monitor.settings import MonitorSettings
 from kornel.core.preemption.plan import NOBODY_SPARED, FreedAmounts, PreemptionPlan, Refusal, Spared, UnitPlan
 from kornel.core.preemption.priorities import Adjustment
 from kornel.core.preemption.quota import timers as quota_timers
-from kornel.core.preemption.quota.enforcement import Enforcement, Remainder, Standing
-from kornel.core.preemption.quota.plan import ProtectedBy, Protection
 from kornel.core.preemption.quota.timer_rules import Terms
 from kornel.core.preemption.registry import KINDS
 from kornel.core.preemption.victim_index import VictimIndex

@@ -35,7 +35,7 @@ MODULES = {
         ),
     ),
     "records": (
-        "defaults", "history", "preemption.guarantee.attempts.changes", "preemption.quota.enforcement",
+        "defaults", "history", "preemption.guarantee.attempts.changes", "enforcement",
         "preemption.governor.books", "preemption.guarantee.attempts.refusals",
         "preemption.guarantee.guarantee_record",
         "preemption.monitor.notices", "gangs.gang_record", "preemption.foresight", "scheduling.missing_shares",

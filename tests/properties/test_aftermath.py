@@ -15,8 +15,8 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota import drive as quota_preemption
-from kornel.core.preemption.quota.enforcement import QuotaRun
 from kornel.core.preemption.quota.plan import QuotaPlan
+from kornel.core.preemption.quota.run import QuotaRun
 from kornel.core.preemption.registry import kind_called
 from tests.oracles.aftermath import check_applied, remember_state
 from tests.properties.shim import Shim, random_history

@@ -24,8 +24,8 @@ from kornel.core.preemption.plan import Refusal
 from kornel.core.preemption.quota import above_max, laws
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota import timers as quota_timers
-from kornel.core.preemption.quota.enforcement import QuotaRun
 from kornel.core.preemption.quota.plan import KIND, QuotaPlan
+from kornel.core.preemption.quota.run import QuotaRun, run_of
 from kornel.core.preemption.quota.shares import Amounts, find_excess
 
 LOOKS_PER_DECISION: Final = 16
@@ -59,13 +59,14 @@ def advance_enforcement(state: PartitionState, now_ns: int, budget: int) -> int:
     enforcement = state.enforcement
     spent = 0
     while spent < budget:
-        if enforcement.run is None:
+        run = run_of(state)
+        if run is None:
             if not enforcement.due:
                 break
-            enforcement.run = _begin_run(state, enforcement.due.pop(0))
-            enforcement.served[enforcement.run.queue] = None
+            run = enforcement.run = _begin_run(state, enforcement.due.pop(0))
+            enforcement.served[run.queue] = None
             state.preemption_attempts += 1
-        spent += _step_run(state, enforcement.run, now_ns)
+        spent += _step_run(state, run, now_ns)
     return spent
 
 

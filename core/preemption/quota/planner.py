@@ -16,9 +16,10 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
+from kornel.core.partition.enforcement import ProtectedBy, Protection
 from kornel.core.preemption.gang_losses import SpareMembers, is_bound, members_of
 from kornel.core.preemption.quota.gang_choice import give_back, join_gangs, take_gangs
-from kornel.core.preemption.quota.plan import ProtectedBy, Protection, QuotaPlan
+from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.quota.shares import (
     NONE_STAYING,
     Amounts,

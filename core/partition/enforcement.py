@@ -3,63 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
-from kornel.core.domain.effects import VictimRecord
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.plan import Refusal
-from kornel.core.preemption.quota.plan import Protection, QuotaPlan
-from kornel.core.preemption.quota.planner import Steps
-from kornel.core.preemption.quota.timer_rules import Terms
 
 Numbers = list[object]
 """The numbers that decide how far a queue can be enforced, kept for comparison with later ones."""
 
 
-class QuotaRun:
-    """A run that brings one queue below its max, in steps with other work in between."""
+class ProtectedBy(StrEnum):
+    """The reasons why work stays in a queue above its max."""
 
-    __slots__ = (
-        "again", "at", "changed", "freed", "grew", "miss", "numbers", "plan", "queue", "records", "replaces", "staying",
-        "steps", "stopped", "whole",
-    )  # fmt: skip
+    GUARANTEE = "guarantee"
+    REQUIRED_NODE = "required-node"
+    """Tasks that must run on their node are never victims."""
+    ENDING = "ending"
+    """Tasks that are being ended for another reason."""
+    GANG = "gang"
+    """Members of a gang that would be left with too few to be of use."""
 
-    def __init__(
-        self, queue: Queue, miss: int, steps: Steps, numbers: Numbers, staying: Mapping[int, int], *, again: bool
-    ) -> None:
-        self.queue: Final = queue
-        self.miss: Final = miss
-        self.steps: Final = steps
-        self.numbers: Final = numbers
-        """The numbers of the queue when the run began."""
-        self.staying = staying
-        """The amounts held by earlier victims that are stuck, for which others are released instead."""
-        self.replaces: Final = bool(staying)
-        """Tells whether the run began with amounts of stuck victims to replace."""
-        self.again: Final = again
-        """Tells whether an earlier run left a remainder that this one tries again."""
-        self.plan: QuotaPlan | None = None
-        """The plan, once it is worked out."""
-        self.at = 0
-        """The number of planned victims that have been handled."""
-        self.freed: dict[int, int] = {}
-        """The amounts of the victims so far, by type of the target."""
-        self.records: list[VictimRecord] = []
-        self.whole: list[str] = []
-        """The gangs that leave as a whole, in words."""
-        self.changed: Terms | None = None
-        """The terms before the first change made during the run."""
-        self.stopped: Refusal | None = None
-        """The refusal that stopped the run, at its beginning or later; its ``retry_ns`` says when to go on."""
-        self.grew = False
-        """Tells whether something was added to the queue unchecked during the run."""
 
-    @property
-    def target(self) -> Mapping[int, int]:
-        """The amounts above the max that the run is to free, by type index."""
-        return self.plan.target if self.plan is not None else {}
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """The reason why *amount* of type index *t* stays in a queue above its max.
+
+    For a guarantee, ``queue`` is guaranteed ``guaranteed`` and holds ``held`` of type index ``of``, which the tasks use
+    too; ``smallest`` is the least that one of the tasks holds of it.
+    """
+
+    reason: ProtectedBy
+    t: int
+    amount: int
+    queue: Queue
+    of: int = 0
+    guaranteed: int = 0
+    held: int = 0
+    smallest: int = 0
 
 
 class Remainder:
@@ -108,6 +91,15 @@ class Standing:
         self.reached = self.rest = None
 
 
+class Run:
+    """A run that brings *queue* below its max, in steps with other work in between; its kind knows the rest."""
+
+    __slots__ = ("queue",)
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue: Final = queue
+
+
 class Enforcement:
     """The queues that hold more than their max, which of them are to be enforced, and when."""
 
@@ -124,7 +116,7 @@ class Enforcement:
         """The queues that were put off: when each was first to be enforced, and how often it was put off (K9)."""
         self.due: list[Queue] = []
         """The queues whose time has come, in the order in which they are served; all still armed."""
-        self.run: QuotaRun | None = None
+        self.run: Run | None = None
         self.deferred: dict[Allocation, None] = {}
         """Asks that wait to preempt for a guarantee until nothing is left to enforce."""
         self.served: dict[Queue, None] = {}
