@@ -37,8 +37,8 @@ runpy.run_module("kornel", run_name="__main__")
 PLANTED = """
 import asyncio, runpy, sys
 from kornel.core.journal.restoring import EngineRestorer
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.intake import allocation_intake, node_intake
+from kornel.core.engine.engine import Engine
+from kornel.core.engine.intake import allocation_intake, node_intake
 handle, drain, cycle = allocation_intake.handle, node_intake.handle, Engine.cycle
 update = Engine._take_update_steps
 

@@ -14,11 +14,9 @@ from kornel.core.domain.readable_amounts import format_count, format_quantities
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.gang_losses import describe_whole, is_bound
 from kornel.core.preemption.governor import governing
-from kornel.core.preemption.governor.books import CLUSTER, VICTIMS, Scope
 from kornel.core.preemption.governor.bounds import SECOND_NS, Denial
 from kornel.core.preemption.plan import Refusal
 from kornel.core.preemption.quota import above_max, laws
@@ -27,6 +25,8 @@ from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.plan import KIND, QuotaPlan
 from kornel.core.preemption.quota.run import QuotaRun, run_of
 from kornel.core.preemption.quota.shares import Amounts, find_excess
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.governor_books import CLUSTER, VICTIMS, Scope
 
 LOOKS_PER_DECISION: Final = 16
 """The number of allocations that can be ranked or compared in the time of one placement."""

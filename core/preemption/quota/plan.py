@@ -10,7 +10,7 @@ from kornel.core.domain.preemption_kinds import QUOTA
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.partition.enforcement import Protection
+from kornel.core.state.records.enforcement import Protection
 
 KIND: Final = QUOTA.name
 

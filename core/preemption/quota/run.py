@@ -1,4 +1,4 @@
-"""What a run that enforces a max remembers from step to step (preemption.md D)."""
+"""Keeps what a run that enforces a max remembers from step to step (preemption.md D)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Final
 
 from kornel.core.domain.effects import VictimRecord
 from kornel.core.model.queues import Queue
-from kornel.core.partition.enforcement import Numbers, Run
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.plan import Refusal
 from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.quota.planner import Steps
 from kornel.core.preemption.quota.timer_rules import Terms
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.enforcement import Numbers, Run
 
 
 class QuotaRun(Run):

@@ -17,8 +17,6 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import QuotaTimer
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.partition.books import ledger
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.quota import above_max
 from kornel.core.preemption.quota.above_max import is_enforceable
@@ -26,6 +24,8 @@ from kornel.core.preemption.quota.plan import KIND
 from kornel.core.preemption.quota.run import run_of
 from kornel.core.preemption.quota.shares import find_excess
 from kornel.core.preemption.quota.timer_rules import Terms, next_start, over_max
+from kornel.core.state.books import ledger
+from kornel.core.state.partition_state import PartitionState
 
 TICK_NS: Final = 10**9
 MOST_POSTPONED: Final = 3

@@ -48,7 +48,7 @@ ODD = GOOD + "        queues: [{name: a, resources: {max: {Memory: 5}}}]\n"
 
 
 SERVER_ONLY = (
-    "kornel.core.process.server", "kornel.core.partition.engine", "kornel.core.rest", "kornel.core.config.loader",
+    "kornel.core.process.server", "kornel.core.engine.engine", "kornel.core.rest", "kornel.core.config.loader",
     "starlette", "uvicorn",
     "sqlalchemy", "structlog", "cryptography", "jwt", "yaml",
 )  # fmt: skip

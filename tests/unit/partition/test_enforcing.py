@@ -8,7 +8,6 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
-from kornel.core.partition.state import PartitionState
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota import drive
@@ -16,6 +15,7 @@ from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.quota.run import run_of
 from kornel.core.preemption.required_node import planner as required_node
+from kornel.core.state.partition_state import PartitionState
 from tests.scenarios.stage import Stage
 
 DELAYED = "quota.preemption.delay=1"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kornel.core.domain.ask_places import AskMove, AskPlace, IllegalMove
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.places import move_ask
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting.places import move_ask
 from tests.scenarios.stage import Stage
 
 ROOT = Path(__file__).parents[3]
@@ -61,4 +61,4 @@ def test_nobody_else_changes_a_place() -> None:
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Attribute) and node.attr == "place" and isinstance(node.ctx, ast.Store)
     }
-    assert assigning == {"core/model/allocations.py", "core/partition/waiting/places.py"}
+    assert assigning == {"core/model/allocations.py", "core/state/waiting/places.py"}

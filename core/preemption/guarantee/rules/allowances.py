@@ -19,11 +19,11 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.entitlement import Entitlement
-from kornel.core.preemption.giving_queues import list_given
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.priorities import Adjustment, adjust_within, adjustment_of
-from kornel.core.preemption.victim_index import VictimIndex
 from kornel.core.preemption.walk import Effects
+from kornel.core.state.records.giving_queues import list_given
+from kornel.core.state.records.victim_index import VictimIndex
 
 
 class LeafTerms:

@@ -11,10 +11,6 @@ from kornel.core.domain.effects import Released
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
-from kornel.core.partition.asks import moves, reservations
-from kornel.core.partition.books import ledger
-from kornel.core.partition.state import PartitionState
-from kornel.core.preemption import giving_queues
 from kornel.core.preemption import judging as laws
 from kornel.core.preemption.guarantee.rules import allowances as terms
 from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
@@ -24,6 +20,10 @@ from kornel.core.preemption.guarantee.search.search import Search
 from kornel.core.preemption.guarantee.search.solve import Pool, Solver
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.walk import Candidate, Walk
+from kornel.core.state.asks import moves, reservations
+from kornel.core.state.books import ledger
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records import giving_queues
 from tests.oracles.other_plans import check_exhaustive
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import parse
