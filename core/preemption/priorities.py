@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from kornel.core.domain.settings import PriorityPolicy
 from kornel.core.model.queues import Queue
+from kornel.core.state.records.giving_queues import Alike
 
 
 class Adjustment(NamedTuple):
@@ -42,14 +43,11 @@ def adjustment_of(leaf: Queue, above: Queue) -> Adjustment:
     return Adjustment(fixed, offset)
 
 
-def adjust_within(leaf: Queue, outer: Adjustment) -> Adjustment:
-    """Returns the adjustment of priorities on the path from *leaf* on, given *outer*, the adjustment from its parent
-    on."""
-    properties = leaf.properties
+def adjust_within(leaves: Alike, outer: Adjustment) -> Adjustment:
+    """Returns the adjustment of priorities on the path from *leaves* on, given *outer*, the adjustment from their
+    parent on."""
     if outer.fixed is not None:
         return outer
-    if properties.priority_policy is PriorityPolicy.FENCE:
-        return Adjustment(properties.priority_offset, outer.offset)
-    if not properties.priority_offset:
-        return outer
-    return Adjustment(None, properties.priority_offset + outer.offset)
+    if leaves.priority_policy is PriorityPolicy.FENCE:
+        return Adjustment(leaves.priority_offset, outer.offset)
+    return Adjustment(None, leaves.priority_offset + outer.offset)

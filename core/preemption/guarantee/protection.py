@@ -53,7 +53,7 @@ def _first_law(terms: Terms, leaf: Queue, ask: Allocation, index: VictimIndex) -
     leaf_terms = terms.terms_of(leaf)
     if isinstance(leaf_terms, str):
         return leaf_terms
-    by_size = [leaf_terms.kinds.get(shape) or terms.kind_of(leaf_terms, shape) for shape in index.rank_leaf(leaf).sizes]
+    by_size = [terms.kind_of(leaf, shape) for shape in index.rank_leaf(leaf).sizes]
     blocked = [law for law in by_size if isinstance(law, str)]
     if blocked and len(blocked) == len(by_size):
         return blocked[0]
@@ -71,7 +71,7 @@ def _find_law(terms: Terms, leaf_terms: LeafTerms, allocation: Allocation, ask: 
         return "law 6"
     if allocation.spec.required_node:
         return "required node"
-    kind = leaf_terms.kinds.get(allocation.shape) or terms.kind_of(leaf_terms, allocation.shape)
+    kind = terms.kind_of(allocation.queue, allocation.shape)
     if isinstance(kind, str):
         return kind
     if allocation.preempted or allocation.released:

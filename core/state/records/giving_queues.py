@@ -1,4 +1,4 @@
-"""Sorts the queues directly below one queue by the types of which they may give something up.
+"""Sorts the queues directly below one queue by what the laws tell them apart by.
 
 There may be thousands, and hardly one changes between two attempts. As for nodes, changes are found by a comparison
 (:mod:`kornel.core.model.numbered_nodes`), which takes no step of the interpreter for each queue, so nothing can forget
@@ -9,11 +9,25 @@ from __future__ import annotations
 
 from itertools import compress
 from operator import attrgetter, ne
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
 from kornel.core.model.queues import Queue
 
-_state_of = attrgetter("leaf", "guaranteed", "used", "preempting")
+_SETTINGS = ("properties.preemption_policy", "properties.priority_policy", "properties.priority_offset")
+_settings_of = attrgetter(*_SETTINGS)
+_state_of = attrgetter("leaf", "guaranteed", "used", "preempting", *_SETTINGS)
+
+
+class Alike(NamedTuple):
+    """The traits of a leaf by which the laws judge it; leaves below one queue that share them have the same rules."""
+
+    given: frozenset[int]
+    """The types of which they may give something up."""
+    guaranteed: frozenset[int]
+    preemption_policy: PreemptionPolicyKind
+    priority_policy: PriorityPolicy
+    priority_offset: int
 
 
 class GivingQueues:
@@ -22,8 +36,7 @@ class GivingQueues:
     __slots__ = ("_groups", "_known", "leaves", "parents")
 
     def __init__(self) -> None:
-        self.leaves: Final[dict[frozenset[int], dict[Queue, None]]] = {}
-        """The leaves by the types of which they may give something up."""
+        self.leaves: Final[dict[Alike, dict[Queue, None]]] = {}
         self.parents: Final[dict[Queue, None]] = {}
         self._groups: dict[Queue, dict[Queue, None]] = {}
         """For each queue, that of the maps above in which it is."""
@@ -40,11 +53,12 @@ class GivingQueues:
                 self._take_out(queue)
         for queue in changed:
             self._take_out(queue)
-            known[queue] = (queue.leaf, queue.guaranteed, queue.used.copy(), queue.preempting.copy())
+            used, leaving = queue.used.copy(), queue.preempting.copy()
+            known[queue] = (queue.leaf, queue.guaranteed, used, leaving, *_settings_of(queue))
             if any(queue.used):
                 group = self.parents
                 if queue.leaf:
-                    group = self.leaves.setdefault(list_given(queue), {})
+                    group = self.leaves.setdefault(describe_leaf(queue), {})
                 group[queue] = None
                 self._groups[queue] = group
 
@@ -54,7 +68,8 @@ class GivingQueues:
             del group[queue]
 
 
-def list_given(leaf: Queue) -> frozenset[int]:
-    """Returns the types of which *leaf* holds more than its guarantee, or has none."""
+def describe_leaf(leaf: Queue) -> Alike:
+    """Returns the traits of *leaf*; it may give up types of which it holds more than its guarantee, or has none."""
     guaranteed, used, leaving = leaf.guaranteed, leaf.used, leaf.preempting
-    return frozenset(t for t in range(len(used)) if t not in guaranteed or used[t] - leaving[t] > guaranteed[t])
+    given = frozenset(t for t in range(len(used)) if t not in guaranteed or used[t] - leaving[t] > guaranteed[t])
+    return Alike(given, frozenset(guaranteed), *_settings_of(leaf))

@@ -306,20 +306,20 @@ def _alike(victim: Candidate) -> tuple[Effects, Node | None]:
 
 def _list_gangs(candidates: Candidates, terms: Terms) -> Iterator[tuple[Candidate, dict[Allocation, int]]]:
     """Yields each gang that may leave as a whole as one candidate, and its members, each with its order."""
-    for leaf in candidates.open_leaves.values():
-        for application in leaf.leaf.applications.values():
+    for leaf, rules in candidates.open_leaves.items():
+        for application in leaf.applications.values():
             if not application.leaves_whole or not candidates.may_lose(application):
                 continue
             members = [member for member in members_of(application) if is_bound(member)]
             if not members or not can_leave_whole(members):
                 continue
-            if leaf.highest is not None and any(member.priority > leaf.highest for member in members):
+            if rules.highest is not None and any(member.priority > rules.highest for member in members):
                 continue
             shapes = [member.shape for member in members]
             effects = terms.kind_of_gang(leaf, shapes, shapes, candidates.surplus_rooms(application))
             if effects is None:
                 continue
-            orders = {member: candidates.order_of(leaf, member) for member in members}
+            orders = {member: candidates.order_of(rules, member) for member in members}
             name = f"{members[0].key} and its gang"
             oldest = max(map(age_of, members))
             yield (max(orders.values()), oldest, application.preempted_count, name, members[0], effects), orders

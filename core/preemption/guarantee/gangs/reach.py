@@ -8,7 +8,7 @@ found already need not be searched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 from operator import floordiv
 from typing import Final, NamedTuple
@@ -133,11 +133,8 @@ class Reach:
             return {}
         return {
             t: max(
-                laws.sum_flows(
-                    (laws.rooms_of(terms).get(t, ()), leaf.used[t] - leaf.preempting[t])
-                    for leaf, terms in leaves.items()
-                )
-                for laws, leaves in self._judges
+                laws.sum_flows((laws.rooms_for(leaf, t), leaf.used[t] - leaf.preempting[t]) for leaf in laws.open)
+                for laws in self._judges
             )
             for t in self._smallest
         }
@@ -158,11 +155,12 @@ class Reach:
             price = terms.adjusted.of(key[2] >> 3)
             prices[price] = prices.get(price, 0) + count
             given = share.given[level]
-            here, there = freed.get(level), given.get(terms.leaf)
+            leaf = key[0].queue
+            here, there = freed.get(level), given.get(leaf)
             if here is None:
                 here = freed[level] = [0] * len(self._smallest)
             if there is None:
-                there = given[terms.leaf] = [0] * len(self._smallest)
+                there = given[leaf] = [0] * len(self._smallest)
             for at, amount in enumerate(self._amounts_of(key[1])):
                 here[at] += count * amount
                 there[at] += count * amount
@@ -203,11 +201,11 @@ class Reach:
             return None
         member = application.leaves_whole and bool(task_group)
         best: tuple[int, LeafTerms] | None = None
-        for laws, leaves in self._judges or ():
-            terms = leaves.get(application.queue)
+        for laws in self._judges or ():
+            terms = laws.open.get(application.queue)
             if terms is None or (terms.highest is not None and standing >> 3 > terms.highest):
                 continue
-            kind = laws.kind_of(terms, shape)
+            kind = laws.kind_of(application.queue, shape)
             if isinstance(kind, str) and (kind == "law 2" or not member):
                 # A member of a gang that would not serve a need by itself may leave with the others.
                 continue
@@ -235,10 +233,8 @@ class Reach:
                 for leaf, amounts in part.items():
                     given[leaf] = given.get(leaf, 0) + amounts[at]
             flow = max(
-                laws.sum_flows(
-                    (laws.rooms_of(leaves[leaf]).get(t, ()), freed) for leaf, freed in given.items() if leaf in leaves
-                )
-                for laws, leaves in self._judges or ()
+                laws.sum_flows((laws.rooms_for(leaf, t), freed) for leaf, freed in given.items() if leaf in laws.open)
+                for laws in self._judges or ()
             )
             found = min(found, (share.room[at] + flow) // amount)
         return found
@@ -267,13 +263,13 @@ def _smallest_demand(members: Sequence[Allocation]) -> dict[int, int]:
 
 def _make_judges(
     view: PartitionView, whole: Allocation, members: Sequence[Allocation], fence: Queue
-) -> list[tuple[Terms, Mapping[Queue, LeafTerms]]] | None:
+) -> list[Terms] | None:
     """Returns what the laws allow a member of each size to take, counted as if all members took it at once; ``None``:
     that is not known."""
     sizes = list({ask.shape.pairs: ask for ask in members}.values())
     if len(sizes) > MOST_SHAPES or any(ask.reservation is not None for ask in members):
         return None
-    found: list[tuple[Terms, Mapping[Queue, LeafTerms]]] = []
+    found: list[Terms] = []
     for ask in sizes:
         spec = ask.spec._replace(priority=whole.priority)
         alone = Allocation(spec, ask.application, ask.shape, ask.created_ns, ask.arrival)
@@ -281,10 +277,8 @@ def _make_judges(
         if isinstance(entitled, Refusal):
             return None
         laws = Terms(whole, fence, entitled, Needs(alone, fence, entitled))
-        leaves: dict[Queue, LeafTerms] = {}
         for leaf in leaves_below(fence):
-            terms = laws.terms_of(leaf) if leaf is not whole.queue else "law 3"
-            if not isinstance(terms, str):
-                leaves[leaf] = terms
-        found.append((laws, leaves))
+            if leaf is not whole.queue:
+                laws.terms_of(leaf)
+        found.append(laws)
     return found

@@ -67,9 +67,10 @@ class Candidates:
         self._own_application = ask.application.application_id
         self._spared = spared
         self._index = index
-        self._ranked: list[tuple[LeafTerms, RankedLeaf]] | None = None
-        self._leaf_terms = terms.terms_below(fence, index, spared.queues)
-        """The leaves that are not protected as a whole."""
+        self._ranked: list[tuple[Queue, LeafTerms, RankedLeaf]] | None = None
+        terms.open_leaves(fence, index, spared.queues)
+        self.open_leaves: Final[Mapping[Queue, LeafTerms]] = terms.open
+        """The leaves that are not protected as a whole, with their rules."""
         self.dropped: Counter[str] = Counter()
         """Without the allocations of leaves that are protected as a whole, which :meth:`count_closed_leaves` adds."""
         self.found = 0
@@ -82,7 +83,7 @@ class Candidates:
     def order_by_price(self, pricing: Pricing, now_ns: int) -> None:
         """Puts the cheapest candidates first within each class. It has to be called before any candidate is read."""
         everybody = [
-            a for leaf, _ in self._leaves for app in leaf.leaf.applications.values() for a in app.allocations.values()
+            a for leaf, _, _ in self._leaves for app in leaf.applications.values() for a in app.allocations.values()
         ]
         self._prices = pricing(everybody, self._ask, now_ns)
 
@@ -97,12 +98,12 @@ class Candidates:
 
     def adjusted_priority(self, victim: Allocation) -> int:
         """Returns the priority of the candidate *victim* as adjusted at the fence."""
-        return self._leaf_terms[victim.queue].adjusted.of(victim.priority)
+        return self.open_leaves[victim.queue].adjusted.of(victim.priority)
 
     def count_closed_leaves(self) -> None:
         """Counts the allocations of leaves that are protected as a whole, which only a refusal tells."""
         for leaf in leaves_below(self._fence):
-            if leaf not in self._leaf_terms and leaf is not self._ask.queue:
+            if leaf not in self.open_leaves and leaf is not self._ask.queue:
                 self.dropped[self._why_closed(leaf)] += _allocations_of(leaf)
 
     def _why_closed(self, leaf: Queue) -> str:
@@ -117,24 +118,20 @@ class Candidates:
         return why
 
     @property
-    def open_leaves(self) -> Mapping[Queue, LeafTerms]:
-        """The leaves that the laws do not protect as a whole, with their rules."""
-        return self._leaf_terms
-
-    @property
-    def _leaves(self) -> list[tuple[LeafTerms, RankedLeaf]]:
+    def _leaves(self) -> list[tuple[Queue, LeafTerms, RankedLeaf]]:
         """The leaves, with their allocations in order, that are protected neither as a whole nor for every size that
         occurs in them."""
         if self._ranked is None:
             self._ranked = []
-            for leaf, leaf_terms in self._leaf_terms.items():
+            for leaf in self.open_leaves:
                 ranked = self._index.rank_leaf(leaf)
                 self.dropped["required node"] += ranked.required
-                if not self._all_blocked(leaf_terms, ranked):
-                    self._ranked.append((leaf_terms, ranked))
+                leaf_terms = self._terms.own_terms(leaf)
+                if not self._all_blocked(leaf, leaf_terms, ranked):
+                    self._ranked.append((leaf, leaf_terms, ranked))
         return self._ranked
 
-    def _all_blocked(self, leaf_terms: LeafTerms, ranked: RankedLeaf) -> bool:
+    def _all_blocked(self, leaf: Queue, leaf_terms: LeafTerms, ranked: RankedLeaf) -> bool:
         """Tells whether filters keep back every size that occurs in the leaf, so that its allocations need not be
         looked at one by one."""
         highest = leaf_terms.highest
@@ -142,7 +139,7 @@ class Candidates:
             return False
         laws: dict[Shape, str] = {}
         for shape in ranked.sizes:
-            law = leaf_terms.kinds.get(shape) or self._terms.kind_of(leaf_terms, shape)
+            law = leaf_terms.kinds.get(shape) or self._terms.kind_of(leaf, shape)
             if not isinstance(law, str):
                 return False
             laws[shape] = law
@@ -153,7 +150,7 @@ class Candidates:
     def possible_shapes(self) -> set[Shape]:
         """Returns all sizes that candidates can have."""
         found: set[Shape] = set()
-        for _, ranked in self._leaves:
+        for _, _, ranked in self._leaves:
             found |= ranked.shapes
         return found
 
@@ -162,7 +159,7 @@ class Candidates:
         pool: list[list[Candidate]] = [[] for _ in range(level + 1)]
         uncounted: Counter[str] = Counter()
         for allocation in node.allocations.values():
-            leaf_terms = self._leaf_terms.get(allocation.queue)
+            leaf_terms = self.open_leaves.get(allocation.queue)
             if leaf_terms is None or allocation.spec.required_node or allocation.place is _REPLACING:
                 continue
             c = reluctance_of(allocation)
@@ -185,7 +182,7 @@ class Candidates:
         """Returns how many allocations on *nodes* may not leave, by what protects them."""
         found: Counter[str] = Counter()
         for allocation in (allocation for node in nodes for allocation in node.allocations.values()):
-            leaf_terms = self._leaf_terms.get(allocation.queue)
+            leaf_terms = self.open_leaves.get(allocation.queue)
             if leaf_terms is None:
                 found[self._why_closed(allocation.queue)] += 1
             elif allocation.spec.required_node:
@@ -208,7 +205,7 @@ class Candidates:
         further."""
         sources: list[tuple[LeafTerms, InOrder]] = []
         heap: list[tuple[int, int, int, int]] = []
-        for leaf_terms, ranked in self._leaves:
+        for _, leaf_terms, ranked in self._leaves:
             adjusted = leaf_terms.adjusted
             entries = self._admitted_of(ranked, c, leaf_terms.highest, by_age=adjusted.fixed is not None)
             if entries:
@@ -238,7 +235,7 @@ class Candidates:
         """Yields the candidates of class *c* of all leaves, the cheapest first."""
         assert self._prices is not None, "priced before anybody looks"
         found: list[Candidate] = []
-        for leaf_terms, ranked in self._leaves:
+        for _, leaf_terms, ranked in self._leaves:
             for entry in self._admitted_of(ranked, c, leaf_terms.highest):
                 candidate = self._make_candidate(leaf_terms, entry[3], self._prices[entry[3]], self.dropped)
                 if candidate is not None:
@@ -262,7 +259,7 @@ class Candidates:
         *dropped*."""
         kind = leaf_terms.kinds.get(allocation.shape)
         if kind is None:
-            first_look = self._terms.kind_of(leaf_terms, allocation.shape)
+            first_look = self._terms.kind_of(allocation.queue, allocation.shape)
             if isinstance(first_look, str):
                 dropped[first_look] += 1
                 return None

@@ -62,7 +62,8 @@ class Frontier:
             self._push(solution.key, solution)
         if self._own is not None:
             self._look_at(self._own, (False, False, 0, _LOWEST, _LOWEST, _LOWEST, self._own.node_id))
-        deepest = max((terms.common.depth for terms in self._candidates.open_leaves.values()), default=0)
+        shared = set(self._candidates.open_leaves.values())
+        deepest = max((terms.branch.common.depth for terms in shared), default=0)
         for cost, age, node in self._prospects.in_order():
             if node is self._own:
                 continue

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
 from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
 from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.rules.candidates import Candidates
@@ -41,7 +42,7 @@ class _Gang(NamedTuple):
     size: int
     oldest: int
     application: Application
-    terms: LeafTerms
+    leaf: Queue
     members: dict[Allocation, int]
     """The members, each with its adjusted priority or price."""
 
@@ -113,7 +114,7 @@ class GangSearch:
         everywhere = [member.shape for member in gang.members]
         # A plan takes either single members of a gang or the whole gang, or a task would count twice.
         surplus = self._candidates.surplus_rooms(gang.application)
-        kind = self._terms.kind_of_gang(gang.terms, here, everywhere, surplus)
+        kind = self._terms.kind_of_gang(gang.leaf, here, everywhere, surplus)
         if kind is None:
             return None
         name = f"{first.key} and its gang"
@@ -133,21 +134,21 @@ class GangSearch:
         return sorted(found, key=full_order)
 
     def _find_gangs(self) -> Iterable[_Gang]:
-        for terms in self._candidates.open_leaves.values():
-            for application in self._applications_of(terms):
+        for leaf, terms in self._candidates.open_leaves.items():
+            for application in self._applications_of(leaf):
                 if application.leaves_whole and application.allocations and self._candidates.may_lose(application):
-                    gang = self._make_gang(application, terms)
+                    gang = self._make_gang(application, leaf, terms)
                     if gang is not None and gang.reluctance in self._levels:
                         yield gang
 
-    def _applications_of(self, terms: LeafTerms) -> Iterable[Application]:
-        """Returns the applications of a leaf that run on nodes that matter."""
+    def _applications_of(self, leaf: Queue) -> Iterable[Application]:
+        """Returns the applications of *leaf* that run on nodes that matter."""
         if self._among is None:
-            return terms.leaf.applications.values()
-        here = (a.application for node in self._among for a in node.allocations.values() if a.queue is terms.leaf)
+            return leaf.applications.values()
+        here = (a.application for node in self._among for a in node.allocations.values() if a.queue is leaf)
         return dict.fromkeys(sorted(here, key=lambda application: application.application_id))
 
-    def _make_gang(self, application: Application, terms: LeafTerms) -> _Gang | None:
+    def _make_gang(self, application: Application, leaf: Queue, terms: LeafTerms) -> _Gang | None:
         members = members_of(application)
         if not members or not can_leave_whole(members) or not all(map(is_bound, members)):
             return None
@@ -161,6 +162,6 @@ class GangSearch:
             len(members),
             max(age_of(member) for member in members),
             application,
-            terms,
+            leaf,
             orders,
         )

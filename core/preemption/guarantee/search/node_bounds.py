@@ -8,7 +8,7 @@ where one victim is enough, nobody has to look for several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import Final
 
@@ -18,7 +18,7 @@ from kornel.core.model.allocations import BOUND
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
-from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
+from kornel.core.preemption.guarantee.rules.allowances import Terms
 from kornel.core.state.records.victim_index import CLASSES, MILDEST, age_of
 
 _PREEMPTED: Final = AskPlace.PREEMPTED
@@ -147,17 +147,15 @@ class NodeJudge:
         self,
         demand: Pairs,
         unowed: frozenset[int],
-        leaves: Mapping[Queue, LeafTerms],
         laws: Terms,
         blocked: dict[Queue, dict[Shape, None]],
         most_effort: int,
     ) -> None:
-        """*unowed*: the types for which a victim needs a guarantee of its own. *leaves*: those that the laws do not
-        protect as a whole. *blocked*: takes note of the shapes in each leaf that a law protects, so that fine bounds
-        leave them out."""
+        """*unowed*: the types for which a victim needs a guarantee of its own. *blocked*: takes note of the shapes in
+        each leaf that a law protects, so that fine bounds leave them out."""
         self._demand = demand
         self._unowed = unowed
-        self._leaves = leaves
+        self._leaves: Final = laws.open
         self._laws = laws
         self.effort = 0
         """The effort that was spent so far."""
@@ -229,7 +227,7 @@ class NodeJudge:
                 continue
             if sought is not None and sought.isdisjoint(terms.declared):
                 continue
-            if shape not in terms.kinds and self._is_blocked(terms, shape):
+            if shape not in terms.kinds and self._is_blocked(leaf, shape):
                 continue
             found = (terms.adjusted.of(priority), age)
             if best is None or found < best:
@@ -263,11 +261,11 @@ class NodeJudge:
             return (*MILDEST[level], least, highest), oldest
         return None
 
-    def _is_blocked(self, terms: LeafTerms, shape: Shape) -> bool:
-        """Tells whether a law protects all allocations of *shape* in the leaf of *terms*, and notes it."""
-        if shape in terms.kinds or not isinstance(self._laws.kind_of(terms, shape), str):
+    def _is_blocked(self, leaf: Queue, shape: Shape) -> bool:
+        """Tells whether a law protects all allocations of *shape* in *leaf*, and notes it."""
+        if not isinstance(self._laws.kind_of(leaf, shape), str):
             return False
-        self._blocked.setdefault(terms.leaf, {})[shape] = None
+        self._blocked.setdefault(leaf, {})[shape] = None
         return True
 
     def _sought_types(self, short: list[tuple[int, int]]) -> set[int] | None:
@@ -287,7 +285,7 @@ class NodeJudge:
                 continue
             if sought is not None and sought.isdisjoint(terms.declared):
                 continue
-            if shape not in terms.kinds and self._is_blocked(terms, shape):
+            if shape not in terms.kinds and self._is_blocked(leaf, shape):
                 continue
             found[standing & 3].append((terms.adjusted.of(standing >> 3), age, amounts))
         return found

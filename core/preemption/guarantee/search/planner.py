@@ -109,7 +109,7 @@ def _plan_on_nodes(
     if within is not None and among is not None:
         known, nodes = within.near, {node.node_id: node for node in among}
     if known is not None and pricing is None and spared is NOBODY_SPARED:
-        prospects = known.refreshed_for(ask, fence, nodes, candidates.open_leaves, terms, needs)
+        prospects = known.refreshed_for(ask, fence, nodes, terms, needs)
     by_class = candidates.rank_classes()
     search = Search(view, ask, needs, terms, candidates, by_class, prospects)
     shim_asked = predicate is not None

@@ -20,7 +20,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
-from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
+from kornel.core.preemption.guarantee.rules.allowances import Rules, Terms
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.guarantee.rules.order import SolutionKey
 from kornel.core.preemption.guarantee.search.node_bounds import (
@@ -55,7 +55,8 @@ first, but one that is being worked on only after all others."""
 _QUESTION_BYTES: Final = 1 << 10
 _NODE_BYTES: Final = 40
 """The memory that one bound takes: four references, and for a few fine ones the age, which is a number of its own."""
-_LEAF_BYTES: Final = 160
+_LEAF_BYTES: Final = 108
+"""The most memory that a leaf takes in a set."""
 
 FINE, SEVERAL, ROUGH, STALE = 0, 1, 2, 3
 """The stages of a bound, each with the number of judgements left: it is a fine one, or there is none; it is known that
@@ -63,10 +64,6 @@ one ordinary victim is not enough; only sums were compared; nothing is known any
 
 SEVERAL_ORDINARY: Final = (*MILDEST[0], 2)
 """The beginning of the cost of two ordinary victims, the least where one is not enough."""
-
-_Rules = tuple[int | None, Adjustment, frozenset[int], bool]
-"""The rules for a leaf at the last look: (highest priority that may go, adjustment of priorities, types declared,
-whether a guarantee on its path bounds what it may give up)."""
 
 
 class Unprepared(Exception):
@@ -91,16 +88,9 @@ class KnownProspects:
         self.behind = False
 
     def refreshed_for(
-        self,
-        ask: Allocation,
-        fence: Queue,
-        nodes: Mapping[str, Node],
-        leaves: Mapping[Queue, LeafTerms],
-        laws: Terms,
-        needs: Needs,
+        self, ask: Allocation, fence: Queue, nodes: Mapping[str, Node], laws: Terms, needs: Needs
     ) -> Prospects | None:
-        """Returns the bounds of *nodes* for asks like *ask*, brought up to date. *leaves*: the leaves that the laws of
-        this attempt do not protect as a whole.
+        """Returns the bounds of *nodes* for asks like *ask* under *laws*, brought up to date.
 
         Returns ``None`` if bounds are neither kept nor to be computed. Raises :class:`Unprepared` if the update takes
         more than one step.
@@ -118,7 +108,7 @@ class KnownProspects:
         # What a gang has on paper changes with every step, so it must not use up what a step may judge.
         most_effort = (NODES_AT_ONCE + self._doubted) * GLANCES
         self._doubted = 0
-        judge = bounds.begin_attempt(leaves, laws, most_effort)
+        judge = bounds.begin_attempt(laws, most_effort)
         if is_new:
             self._forget_oldest(bounds)
         if bounds.is_behind:
@@ -196,7 +186,8 @@ class KeptBounds:
         """The slots of the nodes that still have to be judged."""
         self._doubted: dict[int, None] = {}
         """The slots of the nodes that were looked at in vain, because their bounds promised too much."""
-        self._leaves: dict[Queue, _Rules] = {}
+        self._leaves: dict[Rules, set[Queue]] = {}
+        """The leaves that were open at the last look, by their rules."""
         self._blocked: dict[Queue, dict[Shape, None]] = {}
         """By leaf, the shapes that bounds leave out because a law protected them."""
         self._stages: list[int] = []
@@ -231,16 +222,16 @@ class KeptBounds:
     @property
     def bytes_held(self) -> int:
         """About the memory that the bounds take."""
-        return _QUESTION_BYTES + _NODE_BYTES * len(self._places) + _LEAF_BYTES * len(self._leaves)
+        return _QUESTION_BYTES + _NODE_BYTES * len(self._places) + _LEAF_BYTES * sum(map(len, self._leaves.values()))
 
-    def begin_attempt(self, leaves: Mapping[Queue, LeafTerms], laws: Terms, most_effort: int) -> NodeJudge:
+    def begin_attempt(self, laws: Terms, most_effort: int) -> NodeJudge:
         """Gives nodes that have changed their rough bounds, and returns the judge of this attempt, which may spend
-        *most_effort* in all. *leaves*: the leaves that the laws of the attempt do not protect as a whole."""
+        *most_effort* in all."""
         # Changes are only noted when all nodes that are known to have changed are done.
         if not self._stale:
             self._note_changes()
-        self._note_leaves(leaves, laws)
-        judge = NodeJudge(self._demand, self._unowed, leaves, laws, self._blocked, most_effort)
+        self._note_leaves(laws)
+        judge = NodeJudge(self._demand, self._unowed, laws, self._blocked, most_effort)
         self._judge_stale(judge)
         if not self._stale:
             self._note_changes()
@@ -332,25 +323,21 @@ class KeptBounds:
         self._stale.update(dict.fromkeys(reversed(changed)))
         self._seen = self._watched.look
 
-    def _note_leaves(self, terms_of: Mapping[Queue, LeafTerms], laws: Terms) -> None:
+    def _note_leaves(self, laws: Terms) -> None:
         """Finds the leaves of which more may be taken by now, or at another price, than the bounds assume; the nodes
         where they run something are judged again."""
-        known: dict[Queue, _Rules] = {}
-        outdated: list[Queue] = []
-        for leaf, terms in terms_of.items():
-            rules = (terms.highest, terms.adjusted, terms.declared, terms.bounded)
-            blocked = self._blocked.get(leaf)
-            before = self._leaves.get(leaf)
-            if before == rules and (
-                not blocked or all(isinstance(laws.kind_of(terms, shape), str) for shape in blocked)
-            ):
-                known[leaf] = before
-            else:
-                known[leaf] = rules
-                outdated.append(leaf)
-                self._blocked.pop(leaf, None)
-        for leaf in [leaf for leaf in self._blocked if leaf not in known]:
-            del self._blocked[leaf]
+        known: dict[Rules, set[Queue]] = {}
+        outdated: set[Queue] = set()
+        for rules, leaves in laws.alike:
+            known.setdefault(rules, set()).update(leaves)
+        for rules, now in known.items():
+            outdated |= now.difference(self._leaves.get(rules, ()))
+        for leaf, shapes in list(self._blocked.items()):
+            if leaf not in laws.open:
+                del self._blocked[leaf]
+            elif leaf in outdated or not all(isinstance(laws.kind_of(leaf, shape), str) for shape in shapes):
+                outdated.add(leaf)
+                del self._blocked[leaf]
         self._leaves = known
         slots = self._watched.slots
         applications = [application for leaf in outdated for application in leaf.applications.values()]

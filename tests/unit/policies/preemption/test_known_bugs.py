@@ -11,8 +11,8 @@ from kornel.core.domain.effects import Released
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
 from kornel.core.preemption import judging as laws
-from kornel.core.preemption.guarantee.rules import allowances as terms
 from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.rules.order import Solution
 from kornel.core.preemption.guarantee.search import planner as guarantee
@@ -24,6 +24,7 @@ from kornel.core.state.asks import moves, reservations
 from kornel.core.state.books import ledger
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records import giving_queues
+from kornel.core.state.records.giving_queues import Alike
 from tests.oracles.other_plans import check_exhaustive
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import parse
@@ -126,7 +127,6 @@ def unfiltered(original: Callable[..., object]) -> Callable[..., object]:
     """Candidates too big for a guarantee are found out in the walk only, as in the schedulers that had the bug."""
 
     def new_kind(terms: Terms, leaf_terms: LeafTerms, shape: object) -> object:
-        terms.rooms_of(leaf_terms)
         room = terms.room
         terms.room = [10**9] * len(room)
         try:
@@ -146,10 +146,14 @@ def test_a_victim_chosen_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_queue_taken_below_its_guarantee(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug 4: nobody looks at what the victims leave their queue."""
-    original = Terms._new_room
-    monkeypatch.setattr(Terms, "_new_room", lambda self, queue, spare: original(self, queue, 10**9))
-    for module in (terms, giving_queues):
-        monkeypatch.setattr(module, "list_given", lambda leaf: frozenset(range(len(leaf.used))))
+    original = Terms.open_room
+    monkeypatch.setattr(Terms, "open_room", lambda self, queue, spare: original(self, queue, 10**9))
+    describe_leaf = giving_queues.describe_leaf
+
+    def give_all(leaf: Queue) -> Alike:
+        return describe_leaf(leaf)._replace(given=frozenset(range(len(leaf.used))))
+
+    monkeypatch.setattr(giving_queues, "describe_leaf", give_all)
     assert Law.GUARANTEE_KEPT in broken(AT_ITS_GUARANTEE)
 
 

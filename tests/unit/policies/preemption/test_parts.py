@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kornel.core.domain.ask_places import AskPlace
@@ -9,6 +11,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
 from kornel.core.preemption.entitlement import Entitlement, find_entitlement
+from kornel.core.preemption.guarantee.rules.allowances import Terms
 from kornel.core.preemption.guarantee.rules.fences import fence_root
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.guarantee.search import planner as guarantee
@@ -212,7 +215,7 @@ def test_index_notices_what_a_queue_may_give_up() -> None:
 
     def giving() -> list[str]:
         leaves = index.sort_below(parent).leaves
-        return sorted(leaf.name for types, group in leaves.items() if t in types for leaf in group)
+        return sorted(leaf.name for alike, group in leaves.items() if t in alike.given for leaf in group)
 
     assert (list(index.sort_below(top).parents), giving()) == ([parent], [])
     world.run(TaskCase("p.a", "a2", {"f": 1}, "n1"))
@@ -227,6 +230,33 @@ def test_index_notices_what_a_queue_may_give_up() -> None:
     del parent.children["a"]
     assert giving() == []
     assert b not in index.sort_below(parent).parents
+
+
+def test_leaves_with_the_same_traits_share_their_rules() -> None:
+    """One object stands for all leaves that are alike, other settings make others, also from one attempt to the next,
+    and a leaf with a guarantee gets rooms of its own, but only when it is looked at."""
+    world, ask = world_and_ask(
+        "queues p · p.a · p.b · p.c{G=1} · p.d{G=1} · q{G=9}\nnodes n1=9\n"
+        "running p.a: a 1@n1\nrunning p.b: b 1@n1\nrunning p.c: c 2@n1\nrunning p.d: d 2@n1\nask q: 1"
+    )
+    index = VictimIndex()
+    a, b, c, d = (world.queues[f"p.{name}"] for name in "abcd")
+
+    def find_terms() -> Terms:
+        entitled = find_entitlement(ask, world.guarantee_mode, world.types.names)
+        assert not isinstance(entitled, Refusal)
+        found = Terms(ask, world.root, entitled, Needs(ask, world.root, entitled))
+        found.open_leaves(world.root, index, ())
+        return found
+
+    terms = find_terms()
+    assert terms.open[a] is terms.open[b] is terms.own_terms(b)
+    assert terms.open[c] is terms.open[d] is not terms.open[a]
+    assert terms.own_terms(c) is terms.open[c] is not terms.own_terms(d)
+    assert {len(leaves) for _, leaves in terms.alike} == {2}
+    b.properties = replace(b.properties, priority_offset=3)
+    terms = find_terms()
+    assert (terms.open[a].adjusted.of(1), terms.open[b].adjusted.of(1)) == (1, 4)
 
 
 def test_equal_age_is_settled_by_earlier_preemptions() -> None:
