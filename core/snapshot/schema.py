@@ -119,6 +119,7 @@ from kornel.core.preemption.guarantee.attempts.gang_consulting import UnitDialog
 from kornel.core.preemption.guarantee.attempts.gang_drive import UnitAttempt, UnitProposal
 from kornel.core.preemption.guarantee.attempts.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
+from kornel.core.preemption.guarantee.rules.allowances import Rules
 from kornel.core.preemption.guarantee.search.prospects import Band, KeptBounds, KnownProspects
 from kornel.core.preemption.guarantee.search.watched_nodes import WatchedNodes
 from kornel.core.preemption.monitor import drive as monitor_drive
@@ -529,6 +530,7 @@ PREEMPTION: Final = (
     Kept(Refusals, "_known _seen _not_before_ns _later_ns"),
     Kept(WatchedNodes, "slots nodes look _versions _free _changed_at", derived={"offers": _no_map}),
     Kept(Band, "cost slots is_sorted"),
+    Kept(Rules, "highest adjusted declared bounded"),
     Kept(KnownProspects, "_by_question _doubted _watched behind"),
     Kept(
         KeptBounds,
