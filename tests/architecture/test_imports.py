@@ -50,7 +50,8 @@ LAYERS = {
     },
     "core.cli": {
         "core.archive.defaults", "core.client", "core.config", "core.domain.readable_amounts", "core.journal",
-        "core.engine", "core.load", "core.state.defaults", "core.process", "core.security", "core.service", "core.telling",
+        "core.engine", "core.load", "core.process", "core.security", "core.service", "core.telling",
+        "core.state.defaults",
     },
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""
