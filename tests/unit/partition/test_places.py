@@ -56,7 +56,7 @@ def test_nobody_else_changes_a_place() -> None:
     """Only :func:`move_ask` assigns the place of an ask, and its record where it begins."""
     assigning = {
         path.relative_to(ROOT).as_posix()
-        for folder in ("domain", "engine", "laws", "model", "policies", "preemption", "state")
+        for folder in ("domain", "engine", "laws", "model", "policies", "state")
         for path in (ROOT / "core" / folder).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Attribute) and node.attr == "place" and isinstance(node.ctx, ast.Store)
