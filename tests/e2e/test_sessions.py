@@ -35,7 +35,7 @@ from tests.prepared import PATHS, python
 from tests.waiting import until
 
 RM = "rm-1"
-PODS = 200
+PODS = rolling_shim.MOST + 50
 
 
 class Yes(CallbackHandler):

@@ -4,7 +4,8 @@ The engine wakes only those whom a change can help, and wakes nobody else. That 
 give the same allocations, releases, rejections and victims, in the same order and at the same times.
 
 Those who wait at a limit are woken when it has been chosen who may save there, because an ask begins to save before
-others are tried (preemption.md B.7, "Below limits"), and only those that wait can be chosen.
+others are tried (preemption.md B.7, "Below limits"), and only those that wait can be chosen. An application that waits
+for a limit of applications is woken if that lets it start, because meanwhile it lends its queue no rank (G.1).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.users import Account
 from kornel.core.partition.scheduling import cycle
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import turns, waking
+from kornel.core.partition.waiting import admission, turns, waking
 from kornel.core.partition.waiting.places import move_ask, refused_asks, resume_waiting
 from kornel.core.partition.waiting.rooms import activate_group, look_again, offer_application
 
@@ -56,12 +57,12 @@ def wake_everybody(state: PartitionState) -> None:
     for shape in state.no_room:
         shape.no_room = False
     for application in list(state.applications.values()):
-        if application.held_at is not None:
+        if application.held_at is not None and admission.may_run(state, application) is None:
             offer_application(application)
         for group in list(application.groups.values()):
             if id(group.parked_at) in at_limits:
                 _woken_later.setdefault(state, {})[group] = None
-            elif group.parked_at is not None:
+            elif group.parked_at is not None and group.parked_at is not application.held_groups:
                 activate_group(group)
     for ask in list(refused_asks(state)):
         move_ask(state, ask, AskMove.FORGIVE)

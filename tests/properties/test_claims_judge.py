@@ -260,7 +260,9 @@ def test_small_worlds_are_played_by_the_rule(part: int, small: list[World]) -> N
     assert not found, "\n".join(map(str, found))
 
 
-@pytest.mark.parametrize("number", [0, 129, 824, 899, 1005, 1084, 1147, 1171, 1229, 1371, 1384, 1498, 1745, 2010])
+@pytest.mark.parametrize(
+    "number", [0, 129, 582, 824, 899, 1005, 1084, 1147, 1171, 1229, 1311, 1371, 1384, 1498, 1695, 1745, 2010]
+)
 def test_worlds_in_which_core_or_judge_once_erred_are_played_by_the_rule(number: int) -> None:
     assert not Course(random_world(number)).play().findings
 

@@ -12,7 +12,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.asks import moves
-from kornel.core.partition.books import device_books
+from kornel.core.partition.books import device_books, ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import failing
 from kornel.core.partition.waiting.rooms import look_again
@@ -52,15 +52,14 @@ def attempt_preemption(state: PartitionState, reservation: Reservation, now_ns: 
 
 def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> PreemptionPlan | Refusal | None:
     """Returns the plan for the ask of *reservation* to preempt on its node now, or why there is none, which is
-    recorded.
-
-    ``None``: none is needed, because the room is there or about to be.
-    """
+    recorded. ``None``: none is needed, because the room is there or about to be, and is claimed."""
     ask, node = reservation.ask, reservation.node
     if ask.triggered:
         return None
     if required_node.room_is_coming(state, node, ask):
         _rank_claim(state, reservation, now_ns, last=False)
+        ledger.book_claim(state, ask)
+        eviction.watch_exits(state, PreemptionPlan(required_node.KIND, ask, node, (), state.root), now_ns, ())
         return None
     # No room is coming, so asks that preempt on this node come first until victims leave for this ask.
     _rank_claim(state, reservation, now_ns, last=True)

@@ -1,8 +1,6 @@
 """The statements of the rule that are not judged, because the core does not keep them yet. Whoever builds one switches
 it on here."""
 
-BOUND_COUNT = False
-"""A firm claim of an ask that must run somewhere, and for which nobody leaves, counts in limits (rule 1)."""
 GANGS_BORROW = False
 """A gang that is placed as a whole uses room that is saved for others (rule 3)."""
 GANGS_SAVE_PLACES = True

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from tests.oracles.claims import built
 from tests.oracles.claims.order import keeps_back
 from tests.oracles.claims.scene import Claim, Scene, Waiter
 from tests.oracles.plain_limits import WrittenLimit
@@ -78,9 +77,7 @@ def used_below(scene: Scene, bound: Bound, t: str, waiter: Waiter, *, doubt: boo
 
     used = scene.sum_running(t, lambda task, _: runs(task.key, task.application))
     stays = scene.sum_running(t, lambda task, _: task.key not in scene.leaving and runs(task.key, task.application))
-    firm = scene.claimed(
-        t, lambda task: bound.counts(task.application), but=waiter.keys, bound=doubt or built.BOUND_COUNT
-    )
+    firm = scene.claimed(t, lambda task: bound.counts(task.application), but=waiter.keys, doubt=doubt)
     return used + firm if doubt else max(used, stays + firm)
 
 

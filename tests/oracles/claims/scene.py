@@ -192,28 +192,22 @@ class Scene:
         """Returns a test for tasks in the queue *path* and below."""
         return lambda task, _: is_inside(self.leaf(task.application), path)
 
-    def claimed(
-        self, t: str, counts: Callable[[Task], bool], *, but: Iterable[str] = (), bound: bool | None = None
-    ) -> int:
+    def claimed(self, t: str, counts: Callable[[Task], bool], *, but: Iterable[str] = (), doubt: bool = False) -> int:
         """Returns what is firmly claimed of *t* by tasks that *counts* accepts, without those of the keys *but*.
 
-        *bound*: as in :meth:`claimants`.
+        *doubt*: as in :meth:`claimants`.
         """
-        keys = {task.key for task in self.claimants(bound=bound)} - set(but)
+        keys = {task.key for task in self.claimants(doubt=doubt)} - set(but)
         return sum(self.waiting[key].amounts.get(t, 0) for key in keys if counts(self.waiting[key]))
 
-    def claimants(self, *, bound: bool | None = None) -> list[Task]:
+    def claimants(self, *, doubt: bool = False) -> list[Task]:
         """Returns the waiting tasks whose firm claims count in limits (rule 1).
 
         Whether a claim on a node that the shim refuses its holder still counts, although nothing will be placed there,
-        is not said. *bound*: whether these count, and those of asks that must run somewhere and for which nobody leaves
-        (any more); ``None``: the first do not, the others as built.
+        is not said: with *doubt* it does.
         """
-        able = [(c, self.waiting[c.key]) for c in self.claims if c.firm and c.key in self.waiting]
-        if not (built.BOUND_COUNT if bound is None else bound):
-            served = set(self.leaving.values())
-            able = [(claim, task) for claim, task in able if not task.required_node or claim.key in served]
-        return [task for claim, task in able if bound or claim.node not in task.refused]
+        firm = [(c, self.waiting[c.key]) for c in self.claims if c.firm and c.key in self.waiting]
+        return [task for claim, task in firm if doubt or claim.node not in task.refused]
 
     def waiters(self) -> list[Waiter]:
         """Returns all who wait: gangs with a minimum none of whose group runs as units, others one by one.
