@@ -23,8 +23,7 @@ ROOMS_AND_REGISTRY = {
 }
 EXCEPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "core.domain.preemption_kinds": (tuple(ROOMS), "lists their names and keys"),
-    "core.partition.state": (("quota", "monitor"), "holds the records that several kinds read"),
-    "core.partition.configuration.configure": (("quota",), "a max that is lowered starts a timer"),
+    "core.engine.configuration.configure": (("quota",), "a max that is lowered starts a timer"),
     "core.snapshot.schema": (
         ("guarantee", "quota", "monitor"),
         "lists the types of every record of a snapshot",

@@ -13,6 +13,7 @@ from kornel.conformance.callback_peer import Answers, CallbackPeer
 from kornel.conformance.outcome import Mismatch, Skipped
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2, callback_pb2_grpc
+from tests.patience import PATIENCE_S
 
 
 class _AskingCore(callback_pb2_grpc.CallbackServiceServicer):
@@ -67,7 +68,7 @@ async def test_answers_go_with_their_questions(channel: tuple[grpc.aio.Channel, 
         preemption_predicates=lambda question: question.arguments.startIndex,
         state_dump="{}",
     )
-    peer = CallbackPeer(callback_pb2_grpc.CallbackServiceStub(opened).Attach(), answers, deadline_s=5.0)
+    peer = CallbackPeer(callback_pb2_grpc.CallbackServiceStub(opened).Attach(), answers, deadline_s=PATIENCE_S)
     await peer.subscribe_rm("rm")
     await peer.wait_until(lambda: peer.states, "the core to have been answered")
     subscription, answer = core.heard
@@ -87,12 +88,13 @@ async def test_what_does_not_come_is_said(channel: tuple[grpc.aio.Channel, _Aski
     """A hope that is not fulfilled, a refused subscription, and a core without the service."""
     opened, _ = channel
     stub = callback_pb2_grpc.CallbackServiceStub(opened)
-    peer = CallbackPeer(stub.Attach(), Answers(), deadline_s=0.2)
+    peer = CallbackPeer(stub.Attach(), Answers(), deadline_s=PATIENCE_S)
     await peer.subscribe_rm("rm")
+    peer._deadline_s = 0.2
     with pytest.raises(Mismatch, match="expected a state, but that did not come"):
         await peer.wait_until(lambda: peer.states, "a state")
     await peer.close()
-    refused = CallbackPeer(stub.Attach(), Answers(), deadline_s=5.0)
+    refused = CallbackPeer(stub.Attach(), Answers(), deadline_s=PATIENCE_S)
     with pytest.raises(Mismatch, match="refused: FAILED_PRECONDITION not registered"):
         await refused.subscribe_rm("nobody")
     await refused.close()
@@ -101,7 +103,7 @@ async def test_what_does_not_come_is_said(channel: tuple[grpc.aio.Channel, _Aski
         request_serializer=callback_pb2.AttachRequest.SerializeToString,
         response_deserializer=callback_pb2.AttachResponse.FromString,
     )
-    missing = CallbackPeer(elsewhere(), Answers(), deadline_s=5.0)
+    missing = CallbackPeer(elsewhere(), Answers(), deadline_s=PATIENCE_S)
     with pytest.raises(Skipped, match=r"does not serve kornel\.v1\.CallbackService"):
         await missing.subscribe_rm("rm")
     await missing.close()

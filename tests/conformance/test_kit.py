@@ -29,6 +29,7 @@ from kornel.conformance.runner import Settings, run_case
 from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
 from tests.conformance.processes import ROOT, finished, served_core
 from tests.e2e.harness import running_core
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -42,6 +43,7 @@ def test_command_against_a_process(address: str, tmp_path: Path) -> None:
     """The command runs chosen cases one after the other on one core, and exits 0 when all pass."""
     chosen = [word for text in ("1", "3", "7-8", "26", "73", "129", "138", "150") for word in ("--case", text)]
     junit = tmp_path / "out" / "junit.xml"
+    chosen += ["--deadline", f"{PATIENCE_S:g}"]
     done = finished("kornel.conformance", "core", "--address", address, "--json", "--junit", str(junit), *chosen)
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads(done.stdout)

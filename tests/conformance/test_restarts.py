@@ -17,6 +17,7 @@ from kornel.conformance.runner import Settings, run_case
 from tests.e2e.cores import cores_on
 from tests.e2e.test_resume import KilledCore, killed_core
 from tests.history_databases import postgres, postgres_server
+from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 
 __all__ = ["postgres", "postgres_server"]
@@ -48,7 +49,7 @@ async def restartable(core: KilledCore, home: Path, *, afresh: bool) -> AsyncIte
 async def test_a_core_with_a_journal_keeps_the_contract(case: Case, tmp_path: Path) -> None:
     """For shims of both kinds, whether they say what they have received or not."""
     async with killed_core(tmp_path) as core, restartable(core, tmp_path, afresh=False) as command:
-        result = await run_case(case, core.address, RealClock(), Settings(restart=command))
+        result = await run_case(case, core.address, RealClock(), Settings(PATIENCE_S, restart=command))
     assert result.verdict is Verdict.PASS, result.reason
 
 
@@ -113,7 +114,7 @@ async def test_a_core_that_takes_over_keeps_the_contract(case: Case, tmp_path: P
 
         failing = asyncio.create_task(fail_over())
         command = f": > {wanted}; while [ -e {wanted} ]; do sleep 0.05; done"
-        result = await run_case(case, address, RealClock(), Settings(restart=command))
+        result = await run_case(case, address, RealClock(), Settings(PATIENCE_S, restart=command))
         await failing
         await relay.close()
     assert result.verdict is Verdict.PASS, result.reason

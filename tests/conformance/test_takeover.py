@@ -21,7 +21,7 @@ queues: {partitions: [{name: default, queues: [{name: root, submitacl: "*", queu
 nodes: [{name: node, count: 2, resources: {vcore: 4}}]
 applications: [{id: work, queue: root.a, tasks: [{name: worker, count: 6, resources: {vcore: 1}, runtime: 500ms}]}]
 settle: 200ms
-expectations: [all pods placed within 5s, no law violations, nothing lost]
+expectations: [all pods placed within 2m, no law violations, nothing lost]
 """
 
 

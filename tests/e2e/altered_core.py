@@ -17,9 +17,9 @@ from typing import Any
 
 from kornel.core.cli import serving
 from kornel.core.cli.entry import main
+from kornel.core.engine.engine import Engine
+from kornel.core.engine.intake import allocation_intake, node_intake
 from kornel.core.journal.restoring import EngineRestorer
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.intake import allocation_intake, node_intake
 from kornel.core.service.machine import clock
 
 

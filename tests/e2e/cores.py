@@ -35,11 +35,11 @@ class CoreProcess:
     channel: grpc.aio.Channel
     signalled: list[int] = field(default_factory=list)
 
-    async def serves(self, service: str = SCHEDULER) -> bool:
-        """Tells whether the core says that *service* serves; one that does not answer says no."""
+    async def serves(self, service: str = SCHEDULER, patience_s: float = PATIENCE_S) -> bool:
+        """Tells whether the core says that *service* serves; one that does not answer for *patience_s* says no."""
         stub: Any = health_pb2_grpc.HealthStub(self.channel)
         try:
-            answer = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=2.0)
+            answer = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=patience_s)
         except grpc.aio.AioRpcError:
             return False
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
@@ -136,7 +136,7 @@ class Cores:
 
         async def find_leader() -> CoreProcess | None:
             for core in self._started:
-                if core not in others and core.process.poll() is None and await core.serves():
+                if core not in others and core.process.poll() is None and await core.serves(patience_s=2.0):
                     return core
             return None
 

@@ -93,6 +93,8 @@ class GangCluster:
         while heard != len(self.batches):
             heard = len(self.batches)
             await self.client.flush()
+            # Its answer comes behind everything that the core has sent to this client, over the same connection.
+            await self.client.status()
             await self.core.settle()
 
     def running(self, name: str) -> int:

@@ -117,6 +117,9 @@ class Shim:
         """Let time pass at once, and what comes of it happen. What was sent before has to have arrived."""
         self.core.clock.advance(round(seconds * SECOND_NS))
         await self.core.settle()
+        # Its answer comes behind everything that the core has sent to this client, over the same connection.
+        await self.client.status()
+        await self.core.step()
 
 
 @asynccontextmanager

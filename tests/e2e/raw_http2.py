@@ -6,6 +6,8 @@ import socket
 import struct
 from typing import Final
 
+from tests.patience import PATIENCE_S
+
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0x0, 0x1, 0x3, 0x4, 0x6, 0x8, 0x9
@@ -40,16 +42,19 @@ def message(payload: bytes, *, length: int | None = None, compressed: int = 0) -
     return struct.pack(">BI", compressed, len(payload) if length is None else length) + payload
 
 
-def say(address: str, data: bytes, *, patience_s: float = 0.2) -> bytes:
-    """Connect, send *data*, hear what comes within *patience_s* or until the other side hangs up, and hang up."""
+def say(address: str, data: bytes, *, patience_s: float = 0.2, awaited: bytes = b"") -> bytes:
+    """Connects, sends *data*, hears what comes until *awaited* has come, the other side hangs up, or nothing comes for
+    *patience_s*, and hangs up."""
     host, _, port = address.rpartition(":")
     heard = b""
-    with socket.create_connection((host, int(port)), timeout=5) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
         connection.settimeout(patience_s)
         try:
             connection.sendall(data)
             while piece := connection.recv(65_536):
                 heard += piece
+                if awaited and awaited in heard:
+                    break
         except (TimeoutError, ConnectionError):
             pass
     return heard

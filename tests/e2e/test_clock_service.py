@@ -179,10 +179,11 @@ async def test_it_is_there_only_when_asked_for(served: bool) -> None:
 
 def test_the_command_serves_it_on_this_machine(tmp_path: Path) -> None:
     """`--test-clock` starts at the real time and stands still."""
+    began_ns = time.time_ns()
     with serving(tmp_path, "--test-clock") as (_, address), grpc.insecure_channel(address) as channel:
         stub = test_clock_pb2_grpc.TestClockServiceStub(channel)
         first = stub.AdvanceClock(test_clock_pb2.AdvanceClockRequest(), timeout=PATIENCE_S).now_ns
-        assert abs(first - time.time_ns()) < 60 * SECOND_NS
+        assert began_ns <= first <= time.time_ns()
         assert stub.AdvanceClock(test_clock_pb2.AdvanceClockRequest(by_ns=7), timeout=PATIENCE_S).now_ns == first + 7
 
 

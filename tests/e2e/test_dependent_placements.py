@@ -27,8 +27,6 @@ APPLICATION = si.AddApplicationRequest(
     applicationID="app", queueName="root.a", ugi=si.UserGroupInformation(user="u")
 )  # fmt: skip
 PODS = 60
-UNBOUND_S = 2.0
-"""How long nothing may be placed before no more is expected: the shim refuses the rest."""
 
 
 class PodJudge(CallbackHandler):
@@ -40,9 +38,11 @@ class PodJudge(CallbackHandler):
         self.topology = random_topology(dice)
         self.pods = random_pods(dice, PODS)
         self.in_place: dict[str, str] = {}
+        self.asked = 0
         self.dependent = {key for key, pod in self.pods.items() if depends_on_placements(pod, self.pods.values())}
 
     async def predicates(self, question: PredicatesQuestion) -> Judgement:
+        self.asked += 1
         pod = self.pods[question.key]
         self.in_place.pop(pod.key, None)
         refused = self._refused(pod, question.node_ids)
@@ -77,16 +77,24 @@ async def play(seed: int, manner: str) -> tuple[list[str], int]:
         await client.submit_asks(
             [Ask(key, "app", {"vcore": 1000}, depends_on_placements=key in tagged) for key in judge.pods]
         )
-        updates = client.updates()
-        while True:
-            try:
-                update = await asyncio.wait_for(anext(updates), UNBOUND_S)
-            except TimeoutError:
-                break
-            if isinstance(update, Allocated):
-                history.append(Placed(update.key, update.node_id))
-                judge.in_place[update.key] = update.node_id
-                attachment.acknowledge([update.key])
+
+        async def listen() -> None:
+            async for update in client.updates():
+                if isinstance(update, Allocated):
+                    history.append(Placed(update.key, update.node_id))
+                    judge.in_place[update.key] = update.node_id
+                    attachment.acknowledge([update.key])
+
+        listening = asyncio.create_task(listen())
+        seen = (-1, -1)
+        while seen != (judge.asked, len(history)):  # The shim refuses the rest, and its clock stands.
+            seen = judge.asked, len(history)
+            await client.flush()
+            await client.status()
+            await core.settle()
+        assert not listening.done(), listening
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
     return list(find_violations(history, judge.pods, judge.topology)), len(history)
 
 

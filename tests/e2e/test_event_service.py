@@ -312,8 +312,9 @@ async def fill(core: Core, stream: Conversation, megabytes: int) -> None:
         await asyncio.sleep(LEAST_PAUSE_S / 5)
 
 
-async def test_a_client_that_pauses_misses_nothing(reg: Core) -> None:
+async def test_a_client_that_pauses_misses_nothing(reg: Core, monkeypatch: pytest.MonkeyPatch) -> None:
     """Megabytes happen meanwhile; the core waits for it, and goes on where it was."""
+    monkeypatch.setattr(event_service, "WRITE_PATIENCE_S", PATIENCE_S)
     async with watching(reg) as stream:
         await fill(reg, stream, 20)
         while ids(stream.got[-1:])[-1:] != [REGISTRATION + 20_000 - 1]:

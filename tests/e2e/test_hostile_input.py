@@ -127,7 +127,7 @@ def test_bytes_that_are_no_requests(shim: Bystander) -> None:
 
 def test_the_raw_client_could_speak_properly(shim: Bystander) -> None:
     """The same bytes without the mistake are a call that ends well: the mistakes are what is refused above."""
-    heard = h2.say(shim.address, started() + data(h2.message(GOOD)))
+    heard = h2.say(shim.address, started() + data(h2.message(GOOD)), patience_s=PATIENCE_S, awaited=ENDED_WELL)
     assert ENDED_WELL in heard
 
 

@@ -136,11 +136,15 @@ async def test_a_restarted_core_knows_its_managers_before_they_say_anything(tmp_
             for number, manager in enumerate(managers):
                 assert manager.keeping is not None
                 manager.keeping.cancel()
+                heard: Counter[tuple[type, str]] = Counter()
+                listening = asyncio.create_task(listen_to(manager.client, heard))
+                # What has been heard of is written, and so is all that was sent before it.
                 await manager.client.submit_asks(
-                    [Ask(f"k-{each}", "app", {"vcore": 1}) for each in range(3 + number)]
-                    + [Ask("too-large", "app", {"vcore": 10**10})]
+                    [Ask("too-large", "app", {"vcore": 10**10})]
+                    + [Ask(f"k-{each}", "app", {"vcore": 1}) for each in range(3 + number)]
                 )
-            await core.wait_for_allocations(7)
+                await until(lambda: heard.total() == 3 + number, "the asks to be placed")  # noqa: B023
+                listening.cancel()
             before = await core.status()
         core.send(signal.SIGKILL)
         await core.ended()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shim_client import (
     Ask,
@@ -115,6 +115,7 @@ async def test_notice_then_release_at_the_deadline() -> None:
     listener = Listener()
     async with running_shim(listener) as shim:
         await shim.pass_seconds(2)
+        await until(lambda: listener.notices, "the notice")
         (notice,) = listener.notices
         assert (notice.partition, notice.application_id, notice.kind) == ("[rm-1]default", "app-a", "monitor")
         assert (notice.at_risk, notice.strict, notice.need) == (("a3", "a2"), (), {"f": 2})
@@ -133,8 +134,9 @@ async def test_a_reply_puts_others_in_their_place() -> None:
     listener = Listener(NoticeReply(instead=("a0",), checkpoints={"a2": 17}))
     async with running_shim(listener) as shim:
         await shim.pass_seconds(8)
-        assert [withdrawal.keys for withdrawal in listener.withdrawn] == [("a2",)]
         await until(lambda: len(shim.released) == 2, "both to be released")
+        await until(lambda: listener.withdrawn, "the exchange to be confirmed")
+        assert [withdrawal.keys for withdrawal in listener.withdrawn] == [("a2",)]
         assert {update.key for update in shim.released} == {"a0", "a3"}
 
 
@@ -142,6 +144,7 @@ async def test_a_later_reply_counts_too() -> None:
     listener = Listener()
     async with running_shim(listener) as shim:
         await shim.pass_seconds(2)
+        await until(lambda: listener.notices, "the notice")
         shim.attachment.answer_notice(listener.notices[0].notice_id, NoticeReply(instead=("a0", "a1")))
         await shim.core.settle()
         await shim.pass_seconds(1)
@@ -155,8 +158,9 @@ async def test_strict_contract_lists_what_goes() -> None:
     listener = Listener(NoticeReply(instead=("a0", "a1")))
     async with running_shim(listener, ", contract: strict") as shim:
         await shim.pass_seconds(8)
-        assert (listener.notices[0].strict, listener.notices[0].at_risk) == (("a3", "a2"), ())
         await until(lambda: len(shim.released) == 2, "both to be released")
+        await until(lambda: listener.notices, "the notice")
+        assert (listener.notices[0].strict, listener.notices[0].at_risk) == (("a3", "a2"), ())
         assert {update.key for update in shim.released} == {"a2", "a3"}
 
 
@@ -166,6 +170,7 @@ async def test_a_checkpoint_is_as_old_as_the_shim_says() -> None:
     listener = Listener()
     async with running_shim(listener, engine=engine) as shim:
         await shim.pass_seconds(2)
+        await until(lambda: listener.notices, "the notice")
         shim.core.clock.set_wall(-3_600 * SECOND_NS)
         saved_ns = shim.core.clock.wall_ns() - 7 * SECOND_NS
         reply = NoticeReply(checkpoints={"a2": saved_ns})

@@ -62,7 +62,7 @@ class Shim:
     def _open(self, method: Callable[..., Any]) -> Callable[[Any], Iterator[Any]]:
         requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._requests.append(requests)
-        answers = method(iter(requests.get, None), timeout=60)
+        answers = method(iter(requests.get, None), timeout=4 * PATIENCE_S)
 
         def exchange(request: Any) -> Iterator[Any]:
             requests.put(request)

@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shim_client import (
     ApplicationAccepted,
@@ -35,7 +35,7 @@ from tests.prepared import PATHS, python
 from tests.waiting import until
 
 RM = "rm-1"
-PODS = 200
+PODS = rolling_shim.MOST + 50
 
 
 class Yes(CallbackHandler):

@@ -122,11 +122,10 @@ async def test_equal_names_of_two_managers_are_two_things(core: Core) -> None:
 
 
 async def until_held(manager: Manager, count: int) -> None:
-    for _ in range(200):
-        if (await manager.status()).allocation_count == count:
-            return
-        await manager.core.step()
-    raise AssertionError(f"{manager.rm_id} never held {count} allocations")
+    async def is_held() -> bool:
+        return (await manager.status()).allocation_count == count
+
+    await until(is_held, f"{manager.rm_id} to hold {count} allocations")
 
 
 async def test_nobody_reaches_into_the_partition_of_another_one(core: Core) -> None:

@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.tracing import export
 from kornel.core.tracing import tracing as tracing_module
 from kornel.core.tracing.export import tracing_to
 from kornel.core.tracing.tracing import Tracing
@@ -35,6 +36,7 @@ from tests.e2e.harness import (
     running_core,
 )
 from tests.e2e.test_command import environment, kornel
+from tests.patience import PATIENCE_S
 from tests.waiting import until
 
 TRACE_ID, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -90,9 +92,9 @@ async def test_unary_calls_have_a_span_with_their_status() -> None:
         await stub.GetStatus(status_pb2.GetStatusRequest())
         with pytest.raises(grpc.aio.AioRpcError):
             await stub.ExplainQueue(status_pb2.ExplainQueueRequest(path="nowhere"))
-        await until(lambda: len(named(spans, "kornel.v1.StatusService/ExplainQueue")) == 1, "the span to end")
-        good = named(spans, "kornel.v1.StatusService/GetStatus")[0]
-        bad = named(spans, "kornel.v1.StatusService/ExplainQueue")[0]
+        names = [f"kornel.v1.StatusService/{name}" for name in ("GetStatus", "ExplainQueue")]
+        await until(lambda: all(named(spans, name) for name in names), "the spans to end")
+        (good,), (bad,) = (named(spans, name) for name in names)
         assert good.attributes["rpc.grpc.status_code"] == 0
         assert good.attributes["rpc.method"] == "GetStatus"
         assert bad.attributes["rpc.grpc.status_code"] == grpc.StatusCode.NOT_FOUND.value[0]
@@ -141,7 +143,10 @@ def receiver() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
         server.server_close()
 
 
-async def test_spans_reach_an_otlp_receiver(receiver: tuple[str, list[ExportTraceServiceRequest]]) -> None:
+async def test_spans_reach_an_otlp_receiver(
+    receiver: tuple[str, list[ExportTraceServiceRequest]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "TIMEOUT_S", PATIENCE_S)
     address, got = receiver
     async with running_core(
         tracing=tracing_to(address, "test", build_logger(LogFormat.JSON, LogLevel.INFO, io.StringIO()))

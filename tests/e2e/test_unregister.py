@@ -133,12 +133,12 @@ def test_the_command(tmp_path: Path) -> None:
     """`kornel unregister` exits 0 once the manager is gone, and 1 when there is none of that name."""
     with serving(tmp_path) as (_, address), grpc.insecure_channel(address) as channel:
         stub = si_pb2_grpc.SchedulerStub(channel)
-        stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=5)
+        stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=PATIENCE_S)
         assert kornel("unregister", "--yes", "--grpc", address, "rm-1").returncode == 0
         again = kornel("unregister", "--yes", "--grpc", address, "rm-1")
         assert again.returncode == 1
         assert "rm-1" in again.stderr
-        stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-2", config=CONFIG), timeout=5)
+        stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-2", config=CONFIG), timeout=PATIENCE_S)
         nobody_to_ask = kornel("unregister", "--grpc", address, "rm-2")
         assert nobody_to_ask.returncode == 2
         assert "give --yes" in nobody_to_ask.stderr
@@ -159,6 +159,6 @@ def answered(answer: str, *arguments: str) -> tuple[int, bool, bool]:
     ) as process:
         os.close(theirs)
         os.write(ours, f"{answer}\n".encode())
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=PATIENCE_S)
     os.close(ours)
     return process.returncode, "Go on?" in said, "nothing was done" in said

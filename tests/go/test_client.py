@@ -56,6 +56,7 @@ def test_stubs_match_the_proto_files() -> None:
 
 def test_the_example_keeps_every_rule_for_shims(example: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "kornel.conformance", "shim", "--log", str(tmp_path)]
+    command += ["--start", f"{PATIENCE_S:g}", "--deadline", f"{PATIENCE_S:g}"]
     command += ["--", str(example), "--core", "{address}"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

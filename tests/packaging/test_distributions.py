@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import time
 import venv
 import zipfile
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import kornel
+from tests.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 VERSION: Final = kornel.__version__
@@ -32,7 +32,6 @@ LINKS: Final = {path.name: path.resolve() for path in (ROOT / "kornel").iterdir(
 BUILT_WITH: Final = (".gitignore", "LICENSE", "README.md", "hatch_build.py", "pyproject.toml")
 """The files in the sdist with which the wheel is built, and which are not in it."""
 ABOUT: Final = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
-START_S: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -72,11 +71,8 @@ class Environment:
             ) as core,
         ):
             try:
-                end = time.monotonic() + START_S
-                while not (ready.exists() and ready.read_text()):
-                    assert core.poll() is None, (self.cwd / "log").read_text()
-                    assert time.monotonic() < end, "the core does not serve"
-                    time.sleep(0.02)
+                wait_until(lambda: ready.exists() or core.poll() is not None, "the core to serve")
+                assert core.poll() is None, (self.cwd / "log").read_text()
                 yield ready.read_text().strip()
             finally:
                 core.terminate()
@@ -313,7 +309,6 @@ import os, pathlib, signal, sys, time
 saved, done = pathlib.Path("saved"), 0
 if saved.exists():
     done = int(saved.read_text())
-print("begins at", done, flush=True)
 
 def save_and_exit(number, frame):
     late = float(pathlib.Path(os.environ["KORNEL_PREEMPT_AT"]).read_text()) - time.time()
@@ -322,6 +317,7 @@ def save_and_exit(number, frame):
     sys.exit(0)
 
 signal.signal(signal.SIGUSR1, save_and_exit)
+print("begins at", done, flush=True)
 while not (saved.exists() and pathlib.Path("enough").exists()):
     done += 1
     time.sleep(0.05)
@@ -340,9 +336,7 @@ def test_training_is_preempted_and_resumed(installed: Environment, tmp_path: Pat
         return user.run("kornel-local", "--state", str(tmp_path / "s"), *words)
 
     def wait_for_log(job: str, text: str) -> None:
-        end = time.monotonic() + 60
-        while text not in local("logs", job):
-            assert time.monotonic() < end, f"{text!r} is not in the log of {job}"
+        wait_until(lambda: text in local("logs", job), f"{text!r} to be in the log of {job}")
 
     try:
         assert local("up", "--vcore", "2").startswith("up\n")

@@ -12,9 +12,9 @@ from kornel.core.config.comparison import share_equal_parts
 from kornel.core.config.loader import load
 from kornel.core.config.model import Configuration, PartitionConfig
 from kornel.core.config.problems import ConfigError
-from kornel.core.partition.configuration import configure
-from kornel.core.partition.state import PartitionState
+from kornel.core.engine.configuration import configure
 from kornel.core.policies.queue_order import find_fair_max
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.configuration import setting_changes
 from kornel.core.telling.configuration.setting_changes import Terms
 from tests.examples import scale_examples

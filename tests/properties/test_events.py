@@ -13,7 +13,7 @@ from kornel.core.domain.commands import AllocationSpec, AttachCallbacks, Command
 from kornel.core.domain.effects import Effect, EventRecorded
 from kornel.core.domain.event_records import unpack_effects
 from kornel.core.domain.events import STATE_DETAILS, EventChange, EventDetail, EventType
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from tests.examples import mark_rest_long, scale_examples
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.shim import RM, WIDTH, Operation, random_history

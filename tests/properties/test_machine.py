@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from kornel.core.domain.commands import RegisterManager
+from kornel.core.engine import lifecycle
+from kornel.core.engine.gangs import pools
+from kornel.core.engine.intake import allocation_intake, application_intake, node_intake
+from kornel.core.engine.scheduling import vetting
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.claims import Claims
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.users import Account
-from kornel.core.partition import lifecycle
-from kornel.core.partition.asks import moves, questions
-from kornel.core.partition.books import ledger
-from kornel.core.partition.gangs import pools
-from kornel.core.partition.intake import allocation_intake, application_intake, node_intake
-from kornel.core.partition.scheduling import vetting
-from kornel.core.partition.waiting import admission, inquiries, places, waking
 from kornel.core.preemption import eviction, slices
 from kornel.core.preemption.guarantee.attempts import gang_drive
+from kornel.core.state.asks import moves, questions
+from kornel.core.state.books import ledger
+from kornel.core.state.waiting import admission, inquiries, places, waking
 from tests.examples import mark_rest_long, scale_examples
 from tests.properties.machine import driver, journal
 from tests.properties.machine.cluster import VARIANTS, configuration

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from kornel.core.partition.waiting import waking
+from kornel.core.state.waiting import waking
 from tests.examples import mark_rest_long
 from tests.properties import waking_worlds
 from tests.properties.claims.random_worlds import random_world

@@ -22,9 +22,9 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Allocated, Effect
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.domain.resources import Resources
+from kornel.core.engine.engine import Engine
 from kornel.core.model.queues import Queue
-from kornel.core.partition.books import audit
-from kornel.core.partition.engine import Engine
+from kornel.core.state.books import audit
 from tests.examples import mark_rest_long
 from tests.oracles.priority_order import HIGHEST, LOWEST, Ask, Owner, Place, PriorityOracle
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.guarantee.attempts.changes import Changes
 from kornel.core.preemption.guarantee.attempts.refusals import Refusals
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import Refusal
+from kornel.core.state.partition_state import PartitionState
 from tests.examples import mark_rest_long
 from tests.scenarios.language import RM
 from tests.scenarios.stage import Stage

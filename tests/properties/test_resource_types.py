@@ -35,11 +35,11 @@ from kornel.core.domain.effects import (
     NodeRejected,
 )
 from kornel.core.domain.resources import Resources
+from kornel.core.engine.configuration import offered_types
+from kornel.core.engine.configuration.configure import CLEANER_INTERVAL_NS
+from kornel.core.engine.engine import Engine
 from kornel.core.model import shapes
-from kornel.core.partition.books import audit
-from kornel.core.partition.configuration import offered_types
-from kornel.core.partition.configuration.configure import CLEANER_INTERVAL_NS
-from kornel.core.partition.engine import Engine
+from kornel.core.state.books import audit
 from tests.examples import mark_rest_long
 
 RM: Final = "rm"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations import allocation_views
 from kornel.core.telling.applications import application_views
 from kornel.core.telling.encoding.yunikorn import applications, nodes, usage

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.snapshot.engines import has_work_under_way, restore_engine, write_engine
 from kornel.v1 import snapshot_pb2
 from tests.scenarios.language import load

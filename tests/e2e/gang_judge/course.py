@@ -42,6 +42,7 @@ from tests.e2e.gang_judge.random_worlds import GangDraft, World, configure
 from tests.e2e.gang_judge.shim_books import Application, Books, Node, Task, add_up, path_of
 from tests.e2e.harness import Core, create, resource, running_core
 from tests.e2e.rest.shim import TRUSTING_NOBODY
+from tests.patience import PATIENCE_S
 
 ASKER = re.compile(
     r"for ask (?P<ask>[^\s,]+)(?P<unit>, one of a gang,)? of application (?P<application>\S+)( \(plan (?P<plan>\d+)\))?"
@@ -844,7 +845,9 @@ async def running_course(seed: int) -> AsyncIterator[Course]:
     async with (
         running_core(rest_address="127.0.0.1:0", alone=False) as core,
         ShimClient(core.address, "rm-1") as client,
-        httpx.AsyncClient(base_url=f"http://{core.server.rest_address}", timeout=60, verify=TRUSTING_NOBODY) as http,
+        httpx.AsyncClient(
+            base_url=f"http://{core.server.rest_address}", timeout=PATIENCE_S, verify=TRUSTING_NOBODY
+        ) as http,
     ):
         course = Course(World(seed), core, client, http)
         await client.register(config=configure(course.world.levels, course.world.queues, course.world.delay_s))

@@ -119,7 +119,7 @@ class Local:
 
     def core_process(self) -> tuple[int, int]:
         """Returns the process ID of the core, and when it was started."""
-        pid, ticks = (self.folder / "core.pid").read_text().split()
+        pid, ticks = wait_until((self.folder / "core.pid").read_text, "the record of the core").split()
         return int(pid), int(ticks)
 
     def kill_core(self) -> None:

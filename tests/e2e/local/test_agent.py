@@ -72,6 +72,12 @@ class Machine:
         """Returns the folder of a live attempt."""
         return AttemptFolder(self.folder / "agent" / "live" / key)
 
+    async def wait_for_slot(self, key: str, slot: Slot) -> dict[str, Any]:
+        """Returns what is written in a slot of a live attempt, once it is: a command may be faster than the note of its
+        start."""
+        folder = self.attempt(key)
+        return dict(await asyncio.to_thread(wait_until, lambda: folder.read_slot(slot), f"{slot} of {key}"))
+
     async def wait_for_file(self, name: str) -> str:
         """Returns what a file of a job holds, once it does."""
         path = self.folder / name
@@ -109,6 +115,7 @@ async def test_a_new_agent_adopts_what_runs(machine: Machine) -> None:
     machine.start("2-1", "echo x > two; sleep 300")
     for name in ("begun", "two"):
         await machine.wait_for_file(name)
+    await machine.wait_for_slot("2-1", Slot.START)
     await machine.agent.close()
     (machine.folder / "go").touch()
     begin = machine.attempt("1-1").read_slot(Slot.BEGIN)
@@ -144,10 +151,8 @@ async def test_who_hides_the_mark_does_not_outlive_a_supervisor_either(machine: 
     machine.start("1-1", "exec env -i sh -c 'echo $$ > one; (echo x > two; exec sleep 300); true'")
     await machine.wait_for_file("two")
     main = int(await machine.wait_for_file("one"))
-    begin = machine.attempt("1-1").read_slot(Slot.BEGIN)
-    start = machine.attempt("1-1").read_slot(Slot.START)
-    assert begin is not None
-    assert start is not None
+    begin = await machine.wait_for_slot("1-1", Slot.BEGIN)
+    start = await machine.wait_for_slot("1-1", Slot.START)
     assert len(find_session(main, start["ticks"])) == 2
     os.kill(begin["pid"], signal.SIGKILL)
     message = await machine.reports.wait_for("ended", "1-1")

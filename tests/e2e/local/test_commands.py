@@ -133,7 +133,7 @@ def test_why_asks_about_ones_own_partition(local: Local, capfd: pytest.CaptureFi
         loop.run(neighbour.connect())
         try:
             loop.run(neighbour.register())
-            assert run(local, "why", job).exit_code == 0
+            wait_until(lambda: run(local, "why", job).exit_code == 0, "the core to know of the job")
             assert "vcore" in capfd.readouterr().out
             loop.run(neighbour.unregister())
         finally:

@@ -13,7 +13,7 @@ from tests.e2e.local.harness import Local, running_local
 from tests.waiting import wait_until
 
 TABLE = "0, NVIDIA A100-SXM4-80GB, 81920\n1, NVIDIA A100-SXM4-80GB, 81920\n"
-SHOW = 'echo "<$CUDA_VISIBLE_DEVICES> $KORNEL_GPU_SHARE"; sleep 60'
+SHOW = 'echo "<$CUDA_VISIBLE_DEVICES> $KORNEL_GPU_SHARE"; sleep 300'
 
 
 @pytest.fixture

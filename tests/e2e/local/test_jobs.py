@@ -43,9 +43,13 @@ def test_a_job_gets_what_it_was_submitted_with(local: Local, tmp_path: Path) -> 
     assert local.read_log(job) == f"{tmp_path}\n0027\nhello an argument here {job}\nwrong\n"
 
 
-def test_a_job_sees_its_gpus(local: Local) -> None:
+def test_a_job_sees_its_gpus(local: Local, tmp_path: Path) -> None:
     """No two jobs see the same one at a time."""
-    jobs = [local.shell("echo $CUDA_VISIBLE_DEVICES; sleep 0.3", gpu=1, vcore=100) for _ in range(2)]
+    script = f"echo $CUDA_VISIBLE_DEVICES; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
+    jobs = [local.shell(script, gpu=1, vcore=100) for _ in range(2)]
+    for job in jobs:
+        wait_until(lambda job=job: local.read_log(job), "both to run")
+    (tmp_path / "go").touch()
     local.wait(*jobs)
     assert sorted(local.read_log(job) for job in jobs) == ["0\n", "1\n"]
     none = local.shell('echo "<$CUDA_VISIBLE_DEVICES>"')
@@ -63,13 +67,16 @@ def test_an_array_has_a_task_per_index(local: Local) -> None:
 
 def test_a_job_waits_for_those_before_it(local: Local, tmp_path: Path) -> None:
     """It runs when they are done, and is cancelled when they cannot be."""
-    first = local.shell(f"sleep 0.3; echo first >> {tmp_path}/order")
+    wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
+    first = local.shell(f"{wait}; echo first >> {tmp_path}/order")
     second = local.shell(f"echo second >> {tmp_path}/order", after=(int(first),))
+    bad = local.shell(f"{wait}; exit 1")
+    last = local.shell("true", after=(int(bad),))
     assert local.task(second)["state"] == "held"
+    (tmp_path / "go").touch()
     assert local.wait(second)[0]["state"] == "done"
     assert (tmp_path / "order").read_text() == "first\nsecond\n"
-    bad = local.shell("sleep 0.3; exit 1")
-    (dependent,) = local.wait(local.shell("true", after=(int(bad),)))
+    (dependent,) = local.wait(last)
     assert (dependent["state"], dependent["reason"]) == ("cancelled", f"job {bad} did not end well")
     with pytest.raises(RequestRefused, match="did not end well"):
         local.shell("true", after=(int(bad),))

@@ -74,6 +74,8 @@ def run_on_two_machines(tmp_path: Path, jobs: int, kills: int, seed: int) -> Non
             second.start()
             wait_until(lambda: count_connected(local) == 2, "the second machine")
             job = local.shell(SCRIPT.format(folder=traces), indexes=tuple(range(jobs)), vcore=1000)
+            # One that takes long to come back might find nothing left to run.
+            wait_until(lambda: find_starters(local, job) == {"first", "second"}, "both to run some")
             for _ in range(kills):
                 time.sleep(generator.uniform(0.05, 0.6))
                 victim = generator.choice(("server", "core", "agent", "agent"))
@@ -100,6 +102,11 @@ def run_on_two_machines(tmp_path: Path, jobs: int, kills: int, seed: int) -> Non
 def count_connected(local: Local) -> int:
     """Returns how many machines the server has now."""
     return sum(node["online"] for node in local.request("status")["nodes"])
+
+
+def find_starters(local: Local, job: str) -> set[str]:
+    """Returns the machines that have started tasks of a job."""
+    return {task["node"] for task in local.request("show", name=job)["tasks"] if task["started_s"]}
 
 
 def wait_for_server(local: Local) -> None:

@@ -99,13 +99,15 @@ def test_commands_are_answered_where_few_files_may_be_open(commands: Commands, t
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    assert command.wait(120) == 0
-    job = commands.local.shell(f"echo $KORNEL_INDEX >> {tmp_path}/runs; ulimit -n; sleep 1", indexes=tuple(range(100)))
+    assert command.wait(PATIENCE_S) == 0
+    script = f"echo $KORNEL_INDEX >> {tmp_path}/runs; ulimit -n; while [ ! -e {tmp_path}/go ]; do sleep 0.2; done"
+    job = commands.local.shell(script, indexes=tuple(range(100)))
     counts = wait_until(
         lambda: (found := commands.local.request("ps")["jobs"][0]["counts"]).get("running", 0) >= 20 and found,
         "jobs to run",
     )
     assert counts["running"] <= 100
+    (tmp_path / "go").touch()
     tasks = commands.local.wait(job)
     assert {task["state"] for task in tasks} == {"done"}
     assert sorted(map(int, (tmp_path / "runs").read_text().split())) == list(range(100))

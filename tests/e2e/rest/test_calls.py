@@ -14,6 +14,7 @@ from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.e2e.harness import CONFIG
 from tests.e2e.rest.shim import PREFIX, Cluster, P, rest_cluster
 from tests.e2e.security.site import Authority, bearer, secured
+from tests.patience import PATIENCE_S
 
 CALLS = f"{PREFIX}/calls"
 OTHER = CONFIG + "          - name: b\n"
@@ -185,7 +186,7 @@ async def test_from_afar_nothing_is_changed_where_nobody_is_asked_who_they_are()
         }
     async with rest_cluster(rest_address="0.0.0.0:0") as cluster:
         port = cluster.core.server.rest_address.rpartition(":")[2]
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as http:
             assert (await http.get(f"{PREFIX}/clusters")).status_code == 200
             assert "only this machine" in (await http.get(f"{PREFIX}/caller")).json()["refusal"]
             assert (await http.post(DRAIN, json={"nodeId": "n1"})).status_code == 403
@@ -202,7 +203,7 @@ async def test_permissions_are_those_of_the_calls(tmp_path: Path) -> None:
     server = authority.issue("core", file="server")
     async with (
         secured(tmp_path, ca=authority.file, server=server, policy=policy, rest_address="127.0.0.1:0") as site,
-        httpx.AsyncClient(base_url=f"https://{site.server.rest_address}", verify=False) as http,  # noqa: S501
+        httpx.AsyncClient(base_url=f"https://{site.server.rest_address}", timeout=PATIENCE_S, verify=False) as http,  # noqa: S501
     ):
         reader, admin = ({"Authorization": f"Bearer {tokens[name]}"} for name in ("reader", "admin"))
         assert (await http.post(DRAIN, json={"nodeId": "n1"})).status_code == 401
@@ -245,7 +246,7 @@ async def test_who_may_change_the_configuration_of_a_manager(tmp_path: Path) -> 
             policy=f"tokens: tokens.yaml\nrules: [{rules}]\n",
             rest_address="127.0.0.1:0",
         ) as site,
-        httpx.AsyncClient(base_url=f"https://{site.server.rest_address}", verify=False) as http,  # noqa: S501
+        httpx.AsyncClient(base_url=f"https://{site.server.rest_address}", timeout=PATIENCE_S, verify=False) as http,  # noqa: S501
         site.channel() as channel,
     ):
         await si_pb2_grpc.SchedulerStub(channel).RegisterResourceManager(

@@ -125,7 +125,7 @@ async def test_door_and_page(path: str, status: int, text: str) -> None:
 def test_command_serves_http(tmp_path: Path) -> None:
     address = f"127.0.0.1:{reserve_port()}"
     with serving(tmp_path, "--rest-address", address) as (process, _):
-        assert httpx.get(f"http://{address}{PREFIX}/clusters").json() == []
+        assert httpx.get(f"http://{address}{PREFIX}/clusters", timeout=PATIENCE_S).json() == []
         taken = kornel("serve", "--grpc", "127.0.0.1:0", "--rest-address", address)
         assert taken.returncode == 1
         assert address in taken.stderr
@@ -147,7 +147,7 @@ async def test_answers_do_not_hold_up_others(cluster: Cluster) -> None:
     """While a long list is made, other requests are answered."""
     for number in range(300):
         await cluster.nodes.send(node_request(create(f"n{number}")))
-    await cluster.core.settle()
+    await cluster.nodes.entries(300)
     long = [asyncio.create_task(cluster.http.get(f"{PREFIX}/partition/default/nodes")) for _ in range(5)]
     short = await asyncio.wait_for(cluster.http.get("/healthz/live"), PATIENCE_S)
     assert short.status_code == HTTPStatus.OK

@@ -437,7 +437,7 @@ async def test_events_have_the_names_of_upstream(cluster: Cluster) -> None:
 
 async def test_client_that_leaves_frees_its_place(quiet: Cluster) -> None:
     async with (
-        httpx.AsyncClient(base_url=quiet.http.base_url, verify=TRUSTING_NOBODY) as client,
+        httpx.AsyncClient(base_url=quiet.http.base_url, timeout=PATIENCE_S, verify=TRUSTING_NOBODY) as client,
         client.stream("GET", STREAM) as answer,
     ):
         assert answer.status_code == 200

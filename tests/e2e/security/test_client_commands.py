@@ -18,6 +18,7 @@ from kornel.shim_client.credentials import NO_CREDENTIALS
 from kornel.shim_mock.cli import app as mock
 from tests.e2e.security.test_commands import make_token, succeed
 from tests.e2e.test_command import serving
+from tests.patience import PATIENCE_S
 from tests.prepared import python
 
 ROOT = Path(__file__).parents[3]
@@ -33,10 +34,12 @@ name: small
 queues: {partitions: [{name: default, queues: [{name: root, submitacl: "*", queues: [{name: a}]}]}]}
 nodes: [{name: node, count: 1, resources: {vcore: 4}}]
 applications: [{id: one, queue: root.a, tasks: [{name: worker, count: 2, resources: {vcore: 1}, runtime: 1s}]}]
-expectations: [nothing lost, all pods placed within 20s]
+expectations: [nothing lost, all pods placed within 2m]
 duration: 60s
 speed: 20
 """
+WAITING = ["--deadline", f"{PATIENCE_S:g}"]
+START = ["--start", f"{PATIENCE_S:g}"]
 
 
 @dataclass(frozen=True)
@@ -95,14 +98,14 @@ def invoke(app: Typer, *arguments: str, **variables: str) -> Result:
 
 def test_the_kit_judges_a_core_that_wants_certificates(files: Files, mutual_core: str) -> None:
     """Cases with one and with two programs, and those that move the clock."""
-    few = ["--address", mutual_core, "--case", "1-12", "--group", "takeover"]
+    few = ["--address", mutual_core, *WAITING, "--case", "1-12", "--group", "takeover"]
     done = invoke(kit, *files.certificate, "core", *few)
     assert done.exit_code == 0, done.output
     assert "0 fail: conforms" in done.output
 
 
 def test_the_kit_judges_a_core_that_wants_a_token(files: Files, core: str) -> None:
-    few = ["--address", core, "--case", "1-6"]
+    few = ["--address", core, *WAITING, "--case", "1-6"]
     assert invoke(kit, "--ca", files["ca.pem"], "--token-file", str(files.token), "core", *few).exit_code == 0
     assert invoke(kit, "core", *few, **files.variables).exit_code == 0
     refused = invoke(kit, "--ca", files["ca.pem"], "core", *few)
@@ -155,7 +158,7 @@ asyncio.run(example.run(sys.argv[1], "rm-1", 1, 1.0))
 @pytest.mark.usefixtures("_in_the_repository")
 def test_the_scripted_core_asks_who_the_shim_is(files: Files) -> None:
     """The shim finds what it needs in its environment: certificate, token, or both."""
-    few = ["shim", *files.server, "--check", "S1", "--check", "S2"]
+    few = ["shim", *files.server, *START, *WAITING, "--check", "S1", "--check", "S2"]
     mutual = [*few, "--tls-client-ca", files["ca.pem"]]
     for credentials, checks in (
         (["--ca", files["ca.pem"], "--token-file", str(files.token)], few),
@@ -168,7 +171,7 @@ def test_the_scripted_core_asks_who_the_shim_is(files: Files) -> None:
 
 @pytest.mark.usefixtures("_in_the_repository")
 def test_a_shim_that_shows_no_token_does_not_conform(files: Files) -> None:
-    few = ["shim", *files.server, "--check", "S1", "--start", "20", "--json"]
+    few = ["shim", *files.server, *START, "--check", "S1", "--json"]
     done = invoke(kit, *few, "--", sys.executable, "-c", CARELESS, "{address}", **files.variables)
     assert done.exit_code == 1
     assert "UNAUTHENTICATED" in done.output

@@ -194,7 +194,7 @@ async def test_client_certificates_are_identities(tmp_path: Path, ca: Authority,
             pair = ca.issue(name)
             context = ssl.create_default_context(cafile=ca.file)
             context.load_cert_chain(pair.certificate, pair.key)
-            async with httpx.AsyncClient(verify=context, trust_env=False) as client:
+            async with httpx.AsyncClient(verify=context, trust_env=False, timeout=PATIENCE_S) as client:
                 assert (await client.get(f"https://{HOST}:{port}{CLUSTERS}")).status_code == status
         with pytest.raises(httpx.TransportError):
             await get(site, CLUSTERS)

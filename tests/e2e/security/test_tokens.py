@@ -240,7 +240,7 @@ async def test_a_stream_ends_with_its_token_and_may_come_back_with_a_new_one(sit
         async with Conversation.open(await open_nodes(channel, first)) as nodes:
             await nodes.send(node_request(create("n-1")))
             await nodes.receive()
-            site.clock.advance(640 * SECOND_NS)
+            site.clock.advance(900 * SECOND_NS)
             code, said = await nodes.end()
             assert code is grpc.StatusCode.UNAVAILABLE
             assert "expired" in said

@@ -18,7 +18,7 @@ in_session = pytest.mark.asyncio(loop_scope="session")
 
 REMEMBER = """
 from kornel.core.domain.commands import RegisterManager
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.preemption.lease.lease_record import LeaseRecord
 from kornel.core.snapshot.engines import restore_engine, write_engine
 engine, restored = Engine(), Engine()
@@ -60,7 +60,7 @@ async def test_everything_tells_of_it(core: ToyCore, evicted: str) -> None:
     assert "a lease ends" in waiting
     (line,) = core.logged("preemption decided")
     assert (line["kind"], line["outcome"], line["victims"], line["level"]) == ("lease", "TRIGGERED", ["k"], "info")
-    async with httpx.AsyncClient(base_url=core.rest) as http:
+    async with httpx.AsyncClient(base_url=core.rest, timeout=PATIENCE_S) as http:
         metrics = (await http.get("/ws/v1/metrics")).text
         assert 'kornel_preemption_victims_total{kind="lease",laws="2"} 1.0' in metrics
         assert 'kornel_preemption_attempts_total{kind="lease",law="",outcome="TRIGGERED"} 1.0' in metrics

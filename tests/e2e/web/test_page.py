@@ -204,7 +204,7 @@ async def test_a_lost_core_is_said_and_found_again(browser: Browser, demo: str) 
         await expect(shown.page.locator("#notice")).to_be_visible()
         await expect(shown.page.locator(".capacity-row").first).to_contain_text("32 of 32 cores")
         await shown.page.context.set_offline(False)
-        await expect(shown.page.locator("#connection")).to_have_text("Live", timeout=30_000)
+        await expect(shown.page.locator("#connection")).to_have_text("Live")
         await expect(shown.page.locator("#notice")).to_be_hidden()
 
 

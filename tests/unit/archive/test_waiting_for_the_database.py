@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 
 def test_database_out_of_reach_loses_nothing_and_says_so(postgres: Postgres, tmp_path: Path) -> None:
     """While the server is down records are stored in the spool; health knows since when; then all arrive, once."""
-    settings = settings_for(postgres.url, tmp_path, patience_s=2.0)
+    settings = settings_for(postgres.url, tmp_path, patience_s=PATIENCE_S)
     told: list[str] = []
     with writing(settings) as archive:
         archive.on_problem = told.append

@@ -154,7 +154,7 @@ async def test_nothing_passes_before_its_record_is_durable(tmp_path: Path, monke
     journal = open_journal(tmp_path / "journal.db")
 
     def append_later(self: JournalStore, block: Block, life: int) -> None:
-        asyncio.run_coroutine_threadsafe(committed.wait(), loop).result(20)
+        asyncio.run_coroutine_threadsafe(committed.wait(), loop).result(PATIENCE_S)
         append(self, block, life)
 
     monkeypatch.setattr(JournalStore, "append_block", append_later)

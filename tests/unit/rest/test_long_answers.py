@@ -10,6 +10,7 @@ from kornel.core.rest import long_answers
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.long_answers import COUNTED_FROM, MADE_AT_ONCE, MOST_BYTES, MOST_WAITING, LongAnswers
 from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 
 async def test_few_are_made_at_once_and_few_wait() -> None:
@@ -21,7 +22,7 @@ async def test_few_are_made_at_once_and_few_wait() -> None:
             await go.wait()
 
     making = [asyncio.create_task(make()) for _ in range(MADE_AT_ONCE + MOST_WAITING)]
-    await asyncio.sleep(0.01)
+    await until(lambda: made, "some to be made")
     assert len(made) == MADE_AT_ONCE
     with pytest.raises(RestError) as refused:
         await make()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -29,13 +30,13 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 class SmallCore(si_pb2_grpc.SchedulerServicer, health_pb2_grpc.HealthServicer, manager_pb2_grpc.ManagerServiceServicer):
     """A core that leads or stands by, as a test says. ``names``: the address that it gives while it stands by.
-    ``silent``: it takes calls without an answer, ``unanswered`` of them so far."""
+    ``silent``: it takes calls without an answer, ``unanswered`` of them so far, by their names."""
 
     def __init__(self, *, leads: bool, names: str = "") -> None:
         self.leads = leads
         self.names = names
         self.silent = False
-        self.unanswered = 0
+        self.unanswered: Counter[str] = Counter()
         self.checks = 0
         self.registrations = 0
         self.streams = 0
@@ -46,20 +47,20 @@ class SmallCore(si_pb2_grpc.SchedulerServicer, health_pb2_grpc.HealthServicer, m
     async def Check(self, request: Any, context: Any) -> health_pb2.HealthCheckResponse:
         assert request.service == SCHEDULER
         self.checks += 1
-        await self._keep_silent()
+        await self._keep_silent("Check")
         if self.leads:
             context.set_trailing_metadata(((EPOCH_KEY, str(self.epoch)),))
         return health_pb2.HealthCheckResponse(status=SERVING if self.leads else NOT_SERVING)
 
     async def RegisterResourceManager(self, request: Any, context: Any) -> si.RegisterResourceManagerResponse:
         await self._check(context)
-        await self._keep_silent()
+        await self._keep_silent("Register")
         self.registrations += 1
         await context.send_initial_metadata(((RESUME_KEY, f"epoch-{self.epoch}"),))
         return si.RegisterResourceManagerResponse()
 
     async def Acknowledge(self, request: Any, context: Any) -> manager_pb2.AcknowledgeResponse:
-        await self._keep_silent()
+        await self._keep_silent("Acknowledge")
         self.acknowledgements += 1
         return manager_pb2.AcknowledgeResponse()
 
@@ -79,8 +80,8 @@ class SmallCore(si_pb2_grpc.SchedulerServicer, health_pb2_grpc.HealthServicer, m
     async def UpdateApplication(self, requests: Any, context: Any) -> None:
         await self.UpdateAllocation(requests, context)
 
-    async def _keep_silent(self) -> None:
-        self.unanswered += self.silent
+    async def _keep_silent(self, call: str) -> None:
+        self.unanswered[call] += self.silent
         while self.silent:  # noqa: ASYNC110 - the test decides
             await asyncio.sleep(0.01)
 
@@ -201,7 +202,7 @@ async def test_a_search_goes_on_when_another_one_finds_the_leader(monkeypatch: p
         await channel.find_leader(PATIENCE_S)
         one.silent = True
         searching = asyncio.create_task(channel.find_leader(PATIENCE_S))
-        await until(lambda: one.unanswered, "the search to ask the core that is silent")
+        await until(lambda: one.unanswered["Check"], "the search to ask the core that is silent")
         before = two.checks
         await until(lambda: two.checks >= before + 3, "the other core to have said that it stands by")
         two.leads, two.epoch = True, 2
@@ -223,7 +224,7 @@ async def test_calls_fail_when_another_core_leads(monkeypatch: pytest.MonkeyPatc
             one.silent = True
             client._acknowledging.set()
             registering = asyncio.create_task(client.register())
-            await until(lambda: one.unanswered >= 2, "the core to have both calls")
+            await until(lambda: one.unanswered["Register"] and one.unanswered["Acknowledge"], "both calls")
             two.leads, two.epoch = True, 2
             await asyncio.wait([registering], timeout=PATIENCE_S)
             assert not registering.cancelled()

@@ -25,7 +25,7 @@ seed: 5
 speed: 100
 generation: g3
 settle: 300ms
-timeout: 20s
+timeout: 2m
 queues:
 {CONFIG}
 nodes:

@@ -363,18 +363,14 @@ async def test_an_overfull_node_is_noticed() -> None:
 async def test_a_stranded_queue_is_told_from_one_that_could_be_helped() -> None:
     """Only a wait that no other queue's tasks cause counts as beyond help."""
     scenario = small(("count: 2\n", "count: 1\n"), ("resources: {vcore: 1,", "resources: {vcore: 3,"))
-    core_places_one = [True]
-
     async with bench(small()) as at:
         await until(at.cluster, TaskState.RUNNING, 2)
         assert at.cluster.is_stranded("root.batch")
     core = FakeCore()
 
     def place_first(request: si.AllocationRequest) -> si.AllocationResponse | None:
-        if request.allocations and core_places_one.pop():
-            first = request.allocations[0]
-            return si.AllocationResponse(new=[si.Allocation(allocationKey=first.allocationKey, nodeID="node-0")])
-        return None
+        first = [ask.allocationKey for ask in request.allocations if ask.allocationKey == "job-worker-0"]
+        return si.AllocationResponse(new=[si.Allocation(allocationKey=key, nodeID="node-0") for key in first])
 
     core.decide = place_first
     async with serving(core) as address, ShimClient(address, "rm-1") as client:

@@ -37,7 +37,7 @@ async def test_a_run_passes_when_every_expectation_is_met() -> None:
     result = await played(core, PLACED)
     assert result.passed
     assert [verdict.met for verdict in result.verdicts] == [True, True]
-    assert result.took_s < small().timeout_s
+    assert not result.timed_out
     assert core.registrations[0].config.startswith("partitions:")
 
 
@@ -51,15 +51,17 @@ async def test_a_run_fails_when_time_runs_out() -> None:
 async def test_preempting_below_a_guarantee_is_caught() -> None:
     """A core that evicts a queue below its guarantee is caught by the cluster's own books."""
     core = FakeCore()
-    core.decide = place_everything
+
+    def evict_the_first(request: si.AllocationRequest) -> si.AllocationResponse | None:
+        # In one message with the placements: a run ends when nothing happens for a moment.
+        response = place_everything(request)
+        if response is not None and len(core.asks) == 2:
+            response.released.add(allocationKey="job-worker-0", terminationType=si.PREEMPTED_BY_SCHEDULER)
+        return response
+
+    core.decide = evict_the_first
     soon = ("releases:\n  delay: 10s", "releases:\n  delay: 1s")
-    async with serving(core) as address:
-        scenario = small(soon, ("- nothing lost", "- queue root.batch never below guaranteed"))
-        run = asyncio.create_task(run_scenario(scenario, address))
-        await core.until(lambda: len(core.asks) == 2)
-        release = si.AllocationRelease(allocationKey="job-worker-0", terminationType=si.PREEMPTED_BY_SCHEDULER)
-        await core.say("allocation", si.AllocationResponse(released=[release]))
-        result = await run
+    result = await played(core, soon, ("- nothing lost", "- queue root.batch never below guaranteed"))
     assert not result.passed
     assert result.verdicts[0].detail == "vcore 1.0 of 2.0 by preempting job-worker-0; once in all"
 
