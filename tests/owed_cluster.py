@@ -26,8 +26,8 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Allocated, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import TopologyRequest, Wish
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.state import PartitionState
+from kornel.core.engine.engine import Engine
+from kornel.core.state.partition_state import PartitionState
 
 RM: Final = "owed"
 PARTITION: Final = f"[{RM}]default"

@@ -12,9 +12,9 @@ from kornel.core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, DEFAU
 from kornel.core.cli.terminal import print_error
 from kornel.core.journal.snapshot_choices import DEFAULT_KEEP, DEFAULT_SNAPSHOT_MINUTES
 from kornel.core.journal.sync import JournalSync
-from kornel.core.partition.defaults import RESERVATION_PERCENT
 from kornel.core.service.logs.log_choices import LogFormat, LogLevel
 from kornel.core.service.resolvers.ldap_settings import DEFAULT_LDAP_SETTINGS
+from kornel.core.state.defaults import RESERVATION_PERCENT
 
 
 def serve(

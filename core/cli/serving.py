@@ -15,12 +15,11 @@ from kornel import __version__
 from kornel.core.cli.configuration_file import check_text, read_file
 from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
 from kornel.core.cli.terminal import print_error
+from kornel.core.engine.engine import Engine
 from kornel.core.journal.calls import Beginning
 from kornel.core.journal.settings import OFF, JournalSettingsError, journal_settings
 from kornel.core.journal.sync import JournalSync
 from kornel.core.journal.unusable import JournalUnusable
-from kornel.core.partition.defaults import RESERVATION_DELAY_NS
-from kornel.core.partition.engine import Engine
 from kornel.core.process import entry
 from kornel.core.process.allocator import bound_kept_memory
 from kornel.core.process.documentation import find_documentation
@@ -40,6 +39,7 @@ from kornel.core.service.logs.logs import LevelSwitch, LogFormat, LogLevel, buil
 from kornel.core.service.machine.clock import SECOND_NS, SystemClock
 from kornel.core.service.resolvers.ldap_settings import LdapSettingsError
 from kornel.core.service.resolvers.sources import find_sources
+from kornel.core.state.defaults import RESERVATION_DELAY_NS
 
 if TYPE_CHECKING:
     from kornel.core.journal.journal import Journal

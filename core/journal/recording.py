@@ -12,9 +12,9 @@ from typing import Protocol
 from kornel.core.config.problems import ConfigError
 from kornel.core.domain.commands import Command, CommandRefused, UpdateConfiguration
 from kornel.core.domain.effects import Effect
+from kornel.core.engine.engine import CycleResult, Engine
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, EngineCall
 from kornel.core.journal.refusing import refuse_entries
-from kornel.core.partition.engine import CycleResult, Engine
 from kornel.core.service.streams.resuming import Receipt
 from kornel.core.snapshot.engines import move_engine
 

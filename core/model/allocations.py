@@ -209,7 +209,7 @@ class Allocation:
         self.extras: dict[str, Any] | None = None
         """The values of the fields above, except those that have their defaults."""
         self.place: AskPlace = _NOWHERE
-        """The place that it is in. Only :func:`kornel.core.partition.waiting.places.move_ask` changes it."""
+        """The place that it is in. Only :func:`kornel.core.state.waiting.places.move_ask` changes it."""
         self.where: Any = None
         """The record that belongs to the place: its :class:`AskGroup`, the node that it is held on, the nodes that were
         refused, or the other half of a pair of placeholder and replacement."""

@@ -6,7 +6,7 @@ from heapq import heappush
 from typing import Final
 
 from kornel.core.model.allocations import Allocation
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 
 RETRY_NS: Final = 15 * 10**9
 """The time after which an ask may preempt again once its last victim has left, and the time between a failed attempt

@@ -18,17 +18,17 @@ from kornel.core.laws.verdict import Violation
 from kornel.core.model.allocations import NO_VICTIMS, NONE_STUCK, Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
-from kornel.core.partition.asks import moves, questions, reservations
-from kornel.core.partition.books import ledger
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import backoff
-from kornel.core.partition.waiting.places import wait_in_line
-from kornel.core.partition.waiting.rooms import look_again
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption import pacing
 from kornel.core.preemption.attempts import RETRY_NS, may_ever_preempt, set_due, watch
 from kornel.core.preemption.gang_losses import describe_torn, describe_whole, is_bound, members_of
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.state.asks import moves, questions, reservations
+from kornel.core.state.books import ledger
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting import backoff
+from kornel.core.state.waiting.places import wait_in_line
+from kornel.core.state.waiting.rooms import look_again
 
 REARM_MAX_NS: Final = 600 * 10**9
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from kornel.core.domain.effects import VictimRecord
 from kornel.core.model.not_placed import NotPlaced
-from kornel.core.preemption.victim_index import VictimIndex
+from kornel.core.state.records.victim_index import VictimIndex
 
 UNLISTED: Final = "preemption.policies"
 """The setting that lists the kinds of preemption, and so forbids every kind that it does not list."""

@@ -15,7 +15,7 @@ from kornel.core.domain.gangs import HARD
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
-from kornel.core.preemption.victim_index import age_of
+from kornel.core.state.records.victim_index import age_of
 
 _PREEMPTED: Final = AskPlace.PREEMPTED
 _RELEASED: Final = AskPlace.RELEASED

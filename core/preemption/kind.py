@@ -15,10 +15,10 @@ from kornel.core.laws.verdict import Violation
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
-from kornel.core.partition.gangs.gang_record import GangHold
-from kornel.core.partition.state import PartitionState
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.gang_record import GangHold
 
 
 class Level(StrEnum):

@@ -15,13 +15,13 @@ from kornel.core.domain.readable_amounts import format_count, format_quantity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.shapes import Pairs
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import failing
-from kornel.core.partition.waiting.rooms import UNSERVED, activate_group, look_again
 from kornel.core.preemption.governor import governing
-from kornel.core.preemption.governor.books import VICTIMS, Scope, Taken, Window
 from kornel.core.preemption.governor.bounds import SECOND_NS
 from kornel.core.preemption.plan import Refusal
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.governor_books import VICTIMS, Scope, Taken, Window
+from kornel.core.state.waiting import failing
+from kornel.core.state.waiting.rooms import UNSERVED, activate_group, look_again
 
 WAKES_PER_INTERVAL: Final = 10
 """The number of times within one interval that the asks held back are tried: the window moves with every decision in

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kornel.core.domain.settings import PriorityPolicy
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.giving_queues import Alike
+from kornel.core.state.records.giving_queues import Alike
 
 
 class Adjustment(NamedTuple):

@@ -10,10 +10,10 @@ from typing import Final
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
-from kornel.core.partition.gangs.gang_record import GangHold
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.kind import Driver
 from kornel.core.preemption.registry import KINDS
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.gang_record import GangHold
 
 _IDLE: Final = Driver()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.snapshot.kept import Kept
 from kornel.core.snapshot.reading import read_objects
 from kornel.core.snapshot.schema import SCHEMA

@@ -79,6 +79,10 @@ from kornel.core.domain.settings import (
     VictimBound,
 )
 from kornel.core.domain.topology import TopologyLevel, TopologyRequest, Wish
+from kornel.core.engine import lifecycle
+from kornel.core.engine.configuration import configure
+from kornel.core.engine.gangs import approval, gang_turns, gang_vetting, placeholders, shortfalls
+from kornel.core.engine.scheduling import autoscaling, lapsing, limit_savings, reserving, vetting
 from kornel.core.model import allocations, applications, domains, gang_units, group_order, task_groups, users
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, NodeRefusal, Reservation
 from kornel.core.model.applications import Application, SpentKind
@@ -100,30 +104,6 @@ from kornel.core.model.shapes import ResourceTypes, Shape, estimate_size
 from kornel.core.model.task_groups import GroupMembers, TaskGroup
 from kornel.core.model.users import Account, AccountKind, FreedSlot, Limit, QueueLimits
 from kornel.core.model.waiting_rooms import Branch, WaitingRoom
-from kornel.core.partition import lifecycle
-from kornel.core.partition import state as partition_state
-from kornel.core.partition.configuration import configure
-from kornel.core.partition.gangs import approval, placeholders, shortfalls
-from kornel.core.partition.gangs.gang_record import GangHold, GangRecord, GangRoom, Vetting
-from kornel.core.partition.history import past
-from kornel.core.partition.history.event_log import EventLog
-from kornel.core.partition.history.events import Recorder
-from kornel.core.partition.history.past import EndedApplication, EndedGroup, Past
-from kornel.core.partition.history.recent_victims import RecentVictim, RecentVictims
-from kornel.core.partition.kind_records import KindRecord, KindRecords
-from kornel.core.partition.scheduling import (
-    autoscaling,
-    gang_turns,
-    gang_vetting,
-    lapsing,
-    limit_savings,
-    reserving,
-    vetting,
-)
-from kornel.core.partition.scheduling.missing_shares import MissingShares
-from kornel.core.partition.scheduling.reserving_record import ReservingRecord
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import backoff, inquiries, pausing, rooms
 from kornel.core.policies import application_order, queue_order
 from kornel.core.policies.claim_order import place_in_line
 from kornel.core.policies.gang_nodes import Members
@@ -131,7 +111,6 @@ from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption import plan as preemption_plan
-from kornel.core.preemption.governor.books import GovernorBooks, Scope, Taken, Turn, Window
 from kornel.core.preemption.guarantee.attempts import consulting, gang_consulting, gang_drive
 from kornel.core.preemption.guarantee.attempts import drive as guarantee_drive
 from kornel.core.preemption.guarantee.attempts.changes import ChangeWatch
@@ -140,22 +119,35 @@ from kornel.core.preemption.guarantee.attempts.gang_consulting import UnitDialog
 from kornel.core.preemption.guarantee.attempts.gang_drive import UnitAttempt, UnitProposal
 from kornel.core.preemption.guarantee.attempts.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
+from kornel.core.preemption.guarantee.rules.allowances import Rules
 from kornel.core.preemption.guarantee.search.prospects import Band, KeptBounds, KnownProspects
 from kornel.core.preemption.guarantee.search.watched_nodes import WatchedNodes
 from kornel.core.preemption.monitor import drive as monitor_drive
-from kornel.core.preemption.monitor import notices
-from kornel.core.preemption.monitor.notices import Entry, Notice, Notices
 from kornel.core.preemption.monitor.plan import Place
 from kornel.core.preemption.monitor.settings import MonitorSettings
 from kornel.core.preemption.plan import NOBODY_SPARED, FreedAmounts, PreemptionPlan, Refusal, Spared, UnitPlan
 from kornel.core.preemption.priorities import Adjustment
 from kornel.core.preemption.quota import timers as quota_timers
-from kornel.core.preemption.quota.enforcement import Enforcement, Remainder, Standing
-from kornel.core.preemption.quota.plan import ProtectedBy, Protection
 from kornel.core.preemption.quota.timer_rules import Terms
 from kornel.core.preemption.registry import KINDS
-from kornel.core.preemption.victim_index import VictimIndex
 from kornel.core.snapshot.kept import Kept, Schema, named_of
+from kornel.core.state import partition_state
+from kornel.core.state.history import past
+from kornel.core.state.history.event_log import EventLog
+from kornel.core.state.history.events import Recorder
+from kornel.core.state.history.past import EndedApplication, EndedGroup, Past
+from kornel.core.state.history.recent_victims import RecentVictim, RecentVictims
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records import notices
+from kornel.core.state.records.enforcement import Enforcement, ProtectedBy, Protection, Remainder, Standing
+from kornel.core.state.records.gang_record import GangHold, GangRecord, GangRoom, Vetting
+from kornel.core.state.records.governor_books import GovernorBooks, Scope, Taken, Turn, Window
+from kornel.core.state.records.kind_records import KindRecord, KindRecords
+from kornel.core.state.records.missing_shares import MissingShares
+from kornel.core.state.records.notices import Entry, Notice, Notices
+from kornel.core.state.records.reserving_record import ReservingRecord
+from kornel.core.state.records.victim_index import VictimIndex
+from kornel.core.state.waiting import backoff, inquiries, pausing, rooms
 
 VERSION: Final = 1
 """The version of the tables, which every file names. It changes when files of the previous version have to be read in
@@ -538,6 +530,7 @@ PREEMPTION: Final = (
     Kept(Refusals, "_known _seen _not_before_ns _later_ns"),
     Kept(WatchedNodes, "slots nodes look _versions _free _changed_at", derived={"offers": _no_map}),
     Kept(Band, "cost slots is_sorted"),
+    Kept(Rules, "highest adjusted declared bounded"),
     Kept(KnownProspects, "_by_question _doubted _watched behind"),
     Kept(
         KeptBounds,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.allocation_views import KeptViews
 from kornel.core.telling.allocations.ask_report import ask_standing, explain_work
 from kornel.core.telling.allocations.explanation import AskReport, Report, add_absence

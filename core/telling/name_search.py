@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 
 _STEP: Final = 512
 """The number of names that are examined between two pauses for other tasks."""

@@ -16,8 +16,8 @@ from kornel.core.config.model import Configuration
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.manager import RegisteredManager
 from kornel.core.domain.names import bare_partition_name, full_partition_name
-from kornel.core.partition.state import PartitionState
 from kornel.core.policies.access import may_administer
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.allocation_views import AllocationView, KeptViews
 from kornel.core.telling.applications.application_views import (
     ApplicationParts,
@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 class ReadableEngine(Protocol):
-    """The part of an engine that a reader needs: :class:`kornel.core.partition.engine.Engine` has it."""
+    """The part of an engine that a reader needs: :class:`kornel.core.engine.engine.Engine` has it."""
 
     @property
     def rm_id(self) -> str:

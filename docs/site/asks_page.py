@@ -22,7 +22,7 @@ nowhere ── wait ──► waiting ── place ──► placed ── end �
 ```
 
 Everything else that can happen is below. An ask is in one place at a time.
-[`move_ask`](../core/partition/waiting/places.py) is the only function that moves it, and refuses a move that is not in
+[`move_ask`](../core/state/waiting/places.py) is the only function that moves it, and refuses a move that is not in
 the table; the audit reckons from the records of the partition where each ask is, and compares.
 `python -m docs.site.asks_page` writes this page from [`ask_places.py`](../core/domain/ask_places.py), and a test
 compares the two.

@@ -21,17 +21,21 @@ LAYERS = {
     "core.model": {"core.domain"},
     "core.laws": {"core.domain", "core.model", "core.policies.view", "core.preemption.plan"},
     "core.policies": {"core.domain", "core.model"},
-    "core.preemption": {"core.domain", "core.model", "core.laws", "core.partition", "core.policies"},
-    "core.partition": {"core.domain", "core.config", "core.model", "core.laws", "core.policies", "core.preemption"},
+    "core.state": {"core.domain", "core.config", "core.model", "core.policies"},
+    "core.preemption": {"core.domain", "core.model", "core.laws", "core.policies", "core.state"},
+    "core.engine": {"core.domain", "core.config", "core.model", "core.policies", "core.preemption", "core.state"},
     "core.telling": {
-        "core.domain", "core.config", "core.model", "core.laws", "core.policies", "core.partition", "core.preemption",
+        "core.domain", "core.config", "core.engine", "core.model", "core.laws", "core.policies", "core.preemption",
+        "core.state",
     },
     "core.service": {"core.domain", "core.config", "core.preemption", "core.telling"},
     "core.client": {"core.service"},
     "core.load": set(),
     "core.archive": {"core.config", "core.domain", "core.preemption", "core.service"},
-    "core.snapshot": {"core.domain", "core.config", "core.model", "core.partition", "core.policies", "core.preemption"},
-    "core.journal": {"core.archive", "core.config", "core.domain", "core.partition", "core.service", "core.snapshot"},
+    "core.snapshot": {
+        "core.domain", "core.config", "core.engine", "core.model", "core.policies", "core.preemption", "core.state",
+    },
+    "core.journal": {"core.archive", "core.config", "core.domain", "core.engine", "core.service", "core.snapshot"},
     "core.security": {"core.domain", "core.config", "core.service"},
     "core.tracing": {"core.domain"},
     "core.metrics": {"core.domain", "core.preemption", "core.service", "core.telling"},
@@ -46,7 +50,8 @@ LAYERS = {
     },
     "core.cli": {
         "core.archive.defaults", "core.client", "core.config", "core.domain.readable_amounts", "core.journal",
-        "core.load", "core.partition", "core.process", "core.security", "core.service", "core.telling",
+        "core.engine", "core.load", "core.process", "core.security", "core.service", "core.telling",
+        "core.state.defaults",
     },
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""

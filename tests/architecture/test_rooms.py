@@ -1,5 +1,5 @@
-"""The structure inside core/partition, core/preemption and core/service as a test: which room may import which, and no
-circles."""
+"""The structure inside core/state, core/preemption, core/engine and core/service as a test: which room may import
+which, and no circles."""
 
 from __future__ import annotations
 
@@ -13,16 +13,25 @@ import pytest
 from tests.architecture.test_imports import ROOT, imports, modules, within
 from tests.architecture.trees import list_nodes
 
-PARTITION = "core.partition"
-
 _KINDS = ("guarantee", "required_node", "quota", "monitor")
 
+FLOORS = ("state", "preemption", "engine")
+"""The floors of what decides, from the lowest to the highest: each room lies on one of them."""
+
 MODULES = {
+    "records": ("state.defaults", "state.history", "state.records"),
+    "state": ("state.partition_state",),
+    "books": ("state.books",),
+    "waiting": ("state.waiting",),
+    "asks": ("state.asks",),
+    "audit": (
+        "state.books.audit", "state.books.device_audit", "state.books.domain_audit", "state.books.findings",
+        "state.books.gang_audit",
+    ),
     "plans": ("preemption.plan", "preemption.monitor.plan", "preemption.quota.plan"),
     "laws": ("preemption.guarantee.gang_laws", *(f"preemption.{kind}.laws" for kind in _KINDS)),
     "planners": (
-        "preemption.entitlement", "preemption.gang_losses", "preemption.giving_queues", "preemption.priorities",
-        "preemption.victim_index", "preemption.walk",
+        "preemption.entitlement", "preemption.gang_losses", "preemption.priorities", "preemption.walk",
         *(f"preemption.{kind}.planner" for kind in _KINDS),
         *(f"preemption.guarantee.{room}" for room in ("gangs", "rules", "search")),
         *(f"preemption.quota.{name}" for name in ("gang_choice", "shares", "timer_rules", "victims")),
@@ -34,56 +43,47 @@ MODULES = {
             )
         ),
     ),
-    "records": (
-        "defaults", "history", "preemption.guarantee.attempts.changes", "preemption.quota.enforcement",
-        "preemption.governor.books", "preemption.guarantee.attempts.refusals",
-        "preemption.guarantee.guarantee_record",
-        "preemption.monitor.notices", "gangs.gang_record", "preemption.foresight", "scheduling.missing_shares",
-        "kind_records", "scheduling.reserving_record",
-    ),
-    "state": ("state",),
-    "books": ("books",),
-    "waiting": ("waiting",),
-    "asks": ("asks",),
     "preemption": ("preemption",),
-    "gangs": ("gangs",),
-    "lifecycle": ("lifecycle", "withdrawing"),
-    "configuration": ("configuration",),
     "kinds": (
         "preemption.governor.source", "preemption.judging", "preemption.kind", "preemption.registry",
         "preemption.slices",
         *(f"preemption.{kind}.{name}" for kind in _KINDS for name in ("foresight", "kind")),
     ),
-    "scheduling": ("scheduling", "gangs.timeouts"),
-    "cycles": ("scheduling.cycle", "scheduling.rounds"),
-    "intake": ("intake",),
-    "audit": ("books.audit", "books.device_audit", "books.domain_audit", "books.findings", "gangs.audit"),
-    "engine": ("dissolving", "engine"),
+    "gangs": ("engine.gangs",),
+    "lifecycle": ("engine.lifecycle", "engine.withdrawing"),
+    "configuration": ("engine.configuration",),
+    "scheduling": (
+        "engine.scheduling",
+        *(f"engine.gangs.gang_{name}" for name in ("holds", "places", "savings", "turns", "vetting")),
+        "engine.gangs.timeouts",
+    ),
+    "cycles": ("engine.scheduling.cycle", "engine.scheduling.rounds"),
+    "intake": ("engine.intake",),
+    "engine": ("engine.dissolving", "engine.engine"),
 }  # fmt: skip
 """The rooms and what belongs to each: the longest beginning of a module's name decides."""
 
-_BOOKED = {"plans", "planners", "records", "state", "books"}
-_MOVED = _BOOKED | {"waiting", "asks"}
-_DECIDED = _MOVED | {"preemption", "gangs"}
+_STATE = {"records", "state", "books", "waiting", "asks"}
+_DECIDED = _STATE | {"plans", "planners", "preemption", "gangs"}
 
 ROOMS: dict[str, set[str]] = {
-    "plans": set(),
-    "laws": {"plans"},
-    "planners": {"plans"},
-    "records": {"plans", "planners"},
-    "state": {"planners", "records"},
+    "records": set(),
+    "state": {"records"},
     "books": {"records", "state"},
     "waiting": {"records", "state"},
-    "asks": _BOOKED | {"waiting"},
-    "preemption": _MOVED | {"laws"},
-    "gangs": _MOVED | {"preemption"},
+    "asks": {"records", "state", "books", "waiting"},
+    "audit": {"state", "waiting"},
+    "plans": {"records"},
+    "laws": {"plans"},
+    "planners": {"records", "plans"},
+    "preemption": _STATE | {"plans", "laws", "planners"},
+    "kinds": _STATE | {"plans", "laws", "planners", "preemption"},
+    "gangs": _DECIDED - {"gangs"},
     "lifecycle": _DECIDED,
     "configuration": _DECIDED,
-    "kinds": _DECIDED | {"laws"},
     "scheduling": _DECIDED | {"lifecycle", "kinds"},
     "cycles": _DECIDED | {"lifecycle", "kinds", "scheduling"},
     "intake": _DECIDED | {"lifecycle", "configuration", "kinds", "scheduling"},
-    "audit": {"state", "waiting"},
     "engine": set(MODULES),
 }
 """Which rooms each one may import besides itself, from the lowest to the highest."""
@@ -123,19 +123,19 @@ CROWDED = {
     "core/domain": 23,
     "core/journal": 32,
     "core/model": 22,
-    "core/preemption/monitor": 23,
+    "core/preemption/monitor": 22,
     "core/rest": 33,
 }
 """The folders of core with more than :data:`MOST_FILES` files, and how many each may have: none joins them, and one
 leaves them as soon as it can."""
 MOST_FILES = 20
 
-ALL = {**dict(modules("core/partition")), **dict(modules("core/preemption"))}
+ALL = {module: path for floor in FLOORS for module, path in modules(f"core/{floor}")}
 
 
 def room_of(module: str) -> str | None:
     """The room that *module* belongs to; the package itself belongs to none."""
-    name = module.removeprefix(f"{PARTITION}.").removeprefix("core.")
+    name = module.removeprefix("core.")
     found = [(len(known), room) for room, named in MODULES.items() for known in named if within(name, known)]
     return max(found)[1] if found else None
 
@@ -199,6 +199,13 @@ def test_rooms_are_in_order() -> None:
     for number, room in enumerate(order[:-1]):
         later = ROOMS[room] & set(order[number:])
         assert not later, f"{room} may import {later}"
+
+
+def test_floors_lie_on_one_another() -> None:
+    """The state is below preemption, and the engine above it: no arrow points back up."""
+    found = [floor for named in MODULES.values() for floor in dict.fromkeys(name.split(".")[0] for name in named)]
+    assert found == sorted(found, key=FLOORS.index)
+    assert set(found) == set(FLOORS)
 
 
 def test_a_circle_is_found() -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from kornel.core.domain.commands import Command
 from kornel.core.domain.effects import Effect
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.service.machine.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD
 from kornel.core.service.runner.runner import SHORTEST_WAIT_NS, SLICE_BUDGET
 

@@ -36,7 +36,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import Allocated, AllocationRejected, ApplicationRejected, Effect
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.asks import finding
+from kornel.core.state.asks import finding
 from tests.bench.clocked import SECOND_NS, ClockedEngine, settle_garbage
 from tests.bench.core_process import RM
 from tests.bench.opcodes import counted_by_function

@@ -22,7 +22,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import Allocated, Released
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.service.runner.runner import SLICE_BUDGET
 from tests.bench.report import Figure, show
 

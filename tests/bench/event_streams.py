@@ -22,8 +22,8 @@ import grpc.aio
 
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.resources import Resources
+from kornel.core.engine.engine import Engine
 from kornel.core.load.sending import CHANNEL_OPTIONS
-from kornel.core.partition.engine import Engine
 from kornel.core.process.server import KornelServer
 from kornel.core.process.server_settings import ServerSettings
 from kornel.core.service.events.event_streams import Budget

@@ -25,7 +25,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Allocated, Effect, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import TopologyRequest, Wish
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from tests.bench.core_process import RM
 from tests.bench.report import Figure, show
 

@@ -23,7 +23,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import Allocated
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from tests.bench import core_process
 from tests.bench.core_process import RM
 

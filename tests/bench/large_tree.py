@@ -28,7 +28,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import Allocated
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.service.machine.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD, GarbageKeeper
 from kornel.core.service.runner.runner import SLICE_BUDGET
 from tests.bench.core_process import RM

@@ -16,7 +16,7 @@ from kornel.core.domain.commands import (
     UpdateNodes,
 )
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.service.machine.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD
 from tests.bench.report import Figure, show
 

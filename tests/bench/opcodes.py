@@ -18,8 +18,8 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from kornel.core.domain.effects import Allocated, AllocationEffect
+from kornel.core.engine.engine import Engine
 from kornel.core.load.workload import Workload
-from kornel.core.partition.engine import Engine
 from kornel.core.service.runner.runner import SLICE_BUDGET
 from kornel.core.service.wire.scheduler_wire import Encoder
 from tests.bench.core_process import RM

@@ -14,9 +14,9 @@ import grpc.aio
 
 from kornel.core.domain.commands import RegisterManager, UpdateAllocations
 from kornel.core.domain.effects import Allocated
+from kornel.core.engine.engine import Engine
 from kornel.core.load.sending import CHANNEL_OPTIONS, Placed, Sender
 from kornel.core.load.workload import Workload
-from kornel.core.partition.engine import Engine
 from kornel.core.process.event_loop import loop_factory
 from kornel.core.service.machine.garbage import GarbageKeeper
 from kornel.core.service.runner.intake_queue import ENTRIES_PER_TURN

@@ -19,7 +19,7 @@ from kornel.core.domain.commands import (
     UpdateNodes,
 )
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.telling.explain import Named
 from kornel.core.telling.reader import Reader
 from kornel.core.telling.what_if.supposition import SupposeAsk, SupposeNodeLost, SupposePriority, SupposeQuota

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+from kornel.core.engine.engine import Engine
 from kornel.core.load.workload import Workload
-from kornel.core.partition.engine import Engine
 from kornel.core.service.runner.runner import SLICE_BUDGET
 from tests.bench.core_process import running_core
 from tests.bench.placing import commands, ready_engine

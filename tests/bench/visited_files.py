@@ -19,7 +19,7 @@ from typing import Any, Final
 import kornel.core
 from kornel.core.domain.commands import RegisterManager, TerminationType
 from kornel.core.domain.effects import Allocated, Released
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.service.calls.plain_asks import PlainReader
 from kornel.core.service.wire.scheduler_wire import Decoder, Encoder
 from kornel.si.v1 import si_pb2 as si

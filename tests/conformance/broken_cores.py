@@ -28,7 +28,7 @@ from kornel.core.domain.effects import (
     NodeAccepted,
     Released,
 )
-from kornel.core.partition.engine import CycleResult, Engine
+from kornel.core.engine.engine import CycleResult, Engine
 
 WELL_FORMED = "submitacl"
 

@@ -17,9 +17,9 @@ import grpc.aio
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
+from kornel.core.engine.engine import Engine
 from kornel.core.journal.journal import Journal
 from kornel.core.journal.standby import Standby
-from kornel.core.partition.engine import Engine
 from kornel.core.process.server import KornelServer
 from kornel.core.process.server_settings import ServerSettings
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger

@@ -12,7 +12,7 @@ from kornel.core.domain.application_states import AppEvent
 from kornel.core.domain.commands import Command, RegisterManager, TerminationType, UpdateConfiguration
 from kornel.core.domain.devices import GIVEN_TAG
 from kornel.core.domain.effects import Effect
-from kornel.core.partition.engine import CycleResult, Engine
+from kornel.core.engine.engine import CycleResult, Engine
 from kornel.core.service.machine.clock import ManualClock
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc

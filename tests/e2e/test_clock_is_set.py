@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.security.static_tokens import digest_of, new_token
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si

@@ -10,7 +10,7 @@ import pytest
 
 from kornel.core.domain.commands import Command, UpdateApplications
 from kornel.core.domain.effects import Effect
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.service.resolvers.source import Unresolved
 from kornel.core.service.resolvers.sources import Sources
 from kornel.si.v1 import si_pb2 as si

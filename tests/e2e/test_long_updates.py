@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from kornel.core.domain.commands import UpdateConfiguration
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.service.runner import runner
 from kornel.v1 import admin_pb2, configuration_pb2, explain_pb2, manager_pb2
 from kornel.v1.admin_pb2_grpc import AdminServiceStub

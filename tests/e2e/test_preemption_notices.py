@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shim_client import (
     Ask,

@@ -13,8 +13,8 @@ from kornel.core.domain import reasons
 from kornel.core.domain.application_states import AppEvent
 from kornel.core.domain.names import LONGEST_NAME, LONGEST_TAGS
 from kornel.core.domain.reasons import Rejection
-from kornel.core.partition import lifecycle
-from kornel.core.partition.engine import Engine
+from kornel.core.engine import lifecycle
+from kornel.core.engine.engine import Engine
 from kornel.core.service.wire.scheduler_wire import REQUIRED_NODE_TAG
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import status_pb2, status_pb2_grpc

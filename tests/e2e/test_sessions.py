@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shim_client import (
     ApplicationAccepted,

@@ -20,14 +20,14 @@ from unittest import mock
 from weakref import WeakKeyDictionary
 
 from kornel.core.domain.ask_places import AskMove
+from kornel.core.engine.scheduling import cycle
 from kornel.core.model.allocations import AskGroup
 from kornel.core.model.queues import Queue
 from kornel.core.model.users import Account
-from kornel.core.partition.scheduling import cycle
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import admission, turns, waking
-from kornel.core.partition.waiting.places import move_ask, refused_asks, resume_waiting
-from kornel.core.partition.waiting.rooms import activate_group, look_again, offer_application
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting import admission, turns, waking
+from kornel.core.state.waiting.places import move_ask, refused_asks, resume_waiting
+from kornel.core.state.waiting.rooms import activate_group, look_again, offer_application
 
 AT_A_GAIN: Final = ("wake_for_node", "wake_for_queue", "wake_for_account", "wake_for_turn", "wake_for_domains")
 """The functions of the engine that are called when something was gained; ``wake_waiting`` is called otherwise, too."""

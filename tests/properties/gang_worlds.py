@@ -39,7 +39,7 @@ from kornel.core.domain.effects import (
 )
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import read_request
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from tests.oracles.rules import gang_units
 from tests.oracles.rules.gang_units import RunningGang, Together, Unit
 from tests.oracles.rules.unit_devices import Device, UnitDevices, Wish

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from tests.properties.lending import may_use
 
 

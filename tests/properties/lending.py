@@ -11,7 +11,7 @@ from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
 from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
 

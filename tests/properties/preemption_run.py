@@ -31,7 +31,7 @@ from kornel.core.domain.effects import (
 )
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from tests.oracles.rules import guarantee
 from tests.oracles.rules.arithmetic import fits
 from tests.oracles.rules.world import Books, Task, ancestors

@@ -37,10 +37,10 @@ from kornel.core.domain.effects import (
     Released,
 )
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.books import audit
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.gangs import replacement
-from kornel.core.partition.state import PartitionState
+from kornel.core.engine.engine import Engine
+from kornel.core.engine.gangs import replacement
+from kornel.core.state.books import audit
+from kornel.core.state.partition_state import PartitionState
 from tests.properties.held_room import has_room
 from tests.properties.lending import is_kept_below
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kornel.core.model.allocations import Allocation
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from tests.examples import scale_examples
 from tests.properties.held_room import holders, lacking
 from tests.properties.lending import may_use

@@ -9,15 +9,15 @@ import pytest
 
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
-from kornel.core.partition.asks import moves
-from kornel.core.partition.books import ledger
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota import drive as quota_preemption
-from kornel.core.preemption.quota.enforcement import QuotaRun
 from kornel.core.preemption.quota.plan import QuotaPlan
+from kornel.core.preemption.quota.run import QuotaRun
 from kornel.core.preemption.registry import kind_called
+from kornel.core.state.asks import moves
+from kornel.core.state.books import ledger
+from kornel.core.state.partition_state import PartitionState
 from tests.oracles.aftermath import check_applied, remember_state
 from tests.properties.shim import Shim, random_history
 from tests.scenarios.stage import Stage

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
+from kornel.core.engine.intake import allocation_intake, node_intake
+from kornel.core.engine.scheduling import loans
 from kornel.core.model import queues as model_queues
 from kornel.core.model.claims import Claims
 from kornel.core.model.users import Account
-from kornel.core.partition.asks import reservations
-from kornel.core.partition.intake import allocation_intake, node_intake
-from kornel.core.partition.scheduling import loans
-from kornel.core.partition.waiting import waking
 from kornel.core.policies import claim_order
+from kornel.core.state.asks import reservations
+from kornel.core.state.waiting import waking
 from tests.examples import mark_rest_long
 from tests.oracles.claims import built, checks
 from tests.oracles.claims.checks import Finding
@@ -254,7 +254,7 @@ def small() -> list[World]:
     return small_worlds(PARTS * PART, NUMBERS)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", mark_rest_long(range(PARTS)))
 def test_small_worlds_are_played_by_the_rule(part: int, small: list[World]) -> None:
     found = [finding for world in small[part * PART : (part + 1) * PART] for finding in Course(world).play().findings]
     assert not found, "\n".join(map(str, found))

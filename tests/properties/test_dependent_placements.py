@@ -31,9 +31,9 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import Allocated, PlacementVoid, PredicatesAsked, Released
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.books import audit
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.waiting import pausing
+from kornel.core.engine.engine import Engine
+from kornel.core.state.books import audit
+from kornel.core.state.waiting import pausing
 from tests.examples import scale_examples
 from tests.kubernetes_rules import (
     AntiAffinity,

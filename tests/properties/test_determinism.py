@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kornel.core.domain.commands import NodeAction, NodeSpec
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from tests.examples import scale_examples
 from tests.patience import PATIENCE_S
 from tests.properties.limited_shim import LimitedShim

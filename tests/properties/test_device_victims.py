@@ -22,8 +22,8 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.devices import DEVICES_ATTRIBUTE, read_wants, want_tags
 from kornel.core.domain.effects import Allocated, PreemptionDecided, Released
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.books import audit
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
+from kornel.core.state.books import audit
 from tests.properties.machine.device_rules import DEVICES, GIB
 from tests.request_texts import write_devices
 

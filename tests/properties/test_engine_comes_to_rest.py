@@ -31,8 +31,8 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.books import audit
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
+from kornel.core.state.books import audit
 from tests.examples import scale_examples
 
 RM: Final = "rm"

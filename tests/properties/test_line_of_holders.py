@@ -8,8 +8,8 @@ import random
 import pytest
 
 from kornel.core.model.allocations import Allocation, Reservation
-from kornel.core.partition.state import PartitionState
 from kornel.core.policies.claim_order import importance_of, in_line
+from kornel.core.state.partition_state import PartitionState
 from tests.properties.lending import is_ahead
 from tests.scenarios.stage import Stage
 

@@ -12,11 +12,11 @@ import pytest
 
 from kornel.core.domain.commands import AllocationSpec
 from kornel.core.domain.resources import Resources
+from kornel.core.engine.gangs import gang_savings
 from kornel.core.model.claim_clocks import sum_missing
 from kornel.core.model.gang_units import UnitId
-from kornel.core.partition.gangs.gang_record import GangHold
-from kornel.core.partition.scheduling import gang_savings
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.gang_record import GangHold
 from tests.properties.virtual_cluster import PARTITION, VirtualCluster
 
 HOUR_S: Final = 3_600

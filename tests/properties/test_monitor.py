@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kornel.core.domain.commands import AnswerCallbacks, PreemptionNoticeAnswer
 from kornel.core.domain.effects import Effect, PreemptionNotice, PreemptionNoticeWithdrawn, Released
-from kornel.core.partition.books import audit
+from kornel.core.state.books import audit
 from tests.examples import scale_examples
 from tests.scenarios.preemption.monitor_stage import START_NS, Stage
 

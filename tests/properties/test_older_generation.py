@@ -22,8 +22,8 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import Allocated, Effect, Released
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.books import audit
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
+from kornel.core.state.books import audit
 
 PARTITION = "[rm]default"
 CONFIG = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]"

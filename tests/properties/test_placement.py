@@ -18,10 +18,10 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import ApplicationAccepted, ApplicationRejected
 from kornel.core.domain.names import RECOVERY_QUEUE, is_queue_name
+from kornel.core.engine.engine import Engine
 from kornel.core.model.queues import Queue
-from kornel.core.partition.books import audit
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.books import audit
+from kornel.core.state.partition_state import PartitionState
 from tests.examples import scale_examples
 
 PARTITION = "[rm]default"

@@ -18,9 +18,9 @@ from kornel.core.domain.commands import (
     PreemptionPredicatesAnswer,
 )
 from kornel.core.domain.effects import Allocated, Effect, PredicatesAsked, PreemptionPredicatesAsked
+from kornel.core.engine.engine import Engine
 from kornel.core.model.allocations import Allocation
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from tests.examples import scale_examples
 from tests.properties.shim import RM, SECOND, WIDTH, Operation, Shim, check_books, check_nothing_left, random_history
 

@@ -15,7 +15,7 @@ from kornel.core.preemption import judging as laws
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
-from kornel.core.preemption.victim_index import VictimIndex
+from kornel.core.state.records.victim_index import VictimIndex
 from tests.examples import scale_examples
 from tests.oracles.other_plans import check_exhaustive
 from tests.oracles.preemption import Oracle

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.preemption.guarantee.search import prospects
 from tests.examples import scale_examples
 from tests.oracles.rules.world import Node, Queue, Task, World

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.queues import Queue
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.quota import planner as quota
+from kornel.core.state.partition_state import PartitionState
 from tests.examples import scale_examples
 from tests.scenarios.stage import Stage
 

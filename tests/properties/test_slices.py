@@ -22,7 +22,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import Allocated
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from tests.examples import scale_examples
 from tests.oracles.plain_scheduler import PlainApplication, PlainAsk, PlainNode, PlainQueue, PlainScheduler
 from tests.properties.shim import PARTITION, RM, SECOND, WIDTH, Operation, Shim, random_history

@@ -29,8 +29,8 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Allocated, PreemptionDecided
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.state import PartitionState
+from kornel.core.engine.engine import Engine
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.explain import Named
 from kornel.core.telling.reader import Reader
 from kornel.core.telling.what_if.supposition import (

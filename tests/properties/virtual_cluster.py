@@ -10,7 +10,7 @@ from typing import Final
 from kornel.core.domain import commands, effects
 from kornel.core.domain.commands import AllocationSpec, NodeAction, NodeSpec, TerminationType, UpdateAllocations
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 
 RM: Final = "rm"
 PARTITION: Final = "[rm]default"

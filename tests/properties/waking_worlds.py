@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from kornel.core.domain import effects
 from kornel.core.domain.effects import Effect, PreemptionDecided
-from kornel.core.partition.engine import CycleResult, Engine
+from kornel.core.engine.engine import CycleResult, Engine
 from tests.oracles.claims.scene import Scene
 from tests.oracles.plain_waking import waking_everybody
 from tests.properties.claims.course import Course

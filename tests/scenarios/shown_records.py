@@ -13,8 +13,8 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Vector
 from kornel.core.model.users import Account
-from kornel.core.partition.state import PartitionState
 from kornel.core.service.wire.scheduler_wire import PARTITION_ATTRIBUTE
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.partitions.partition_status import partition_status
 from kornel.core.telling.queues.above_max import above_max_of
 from tests.scenarios.language import shown

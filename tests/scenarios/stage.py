@@ -39,10 +39,10 @@ from kornel.core.domain.event_records import unpack_effects
 from kornel.core.domain.gangs import MINIMUM_TAG
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import read_request
+from kornel.core.engine.engine import Engine
 from kornel.core.model.allocations import identity_of
-from kornel.core.partition.books import audit
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.books import audit
+from kornel.core.state.partition_state import PartitionState
 from tests.reading import status_of
 from tests.scenarios.answers import describe
 from tests.scenarios.configuration_lines import Configuration

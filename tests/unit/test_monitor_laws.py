@@ -11,9 +11,9 @@ import pytest
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
-from kornel.core.partition.asks import reservations
 from kornel.core.preemption.monitor import laws as monitor_laws
 from kornel.core.preemption.monitor.plan import DuePlace, DueVictim, MonitorPlan, Place
+from kornel.core.state.asks import reservations
 from tests.scenarios.preemption.monitor_stage import Stage
 
 SECOND_NS = 10**9

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from kornel.core.domain.readable_amounts import format_count, format_quantity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GovernorSettings
-from kornel.core.preemption.governor.books import VICTIMS, GovernorBooks, Loss, Scope
+from kornel.core.state.records.governor_books import VICTIMS, GovernorBooks, Loss, Scope
 
 NAME: Final = "governor"
 """The name of the governor in decisions, where other decisions have the name of their kind."""

@@ -10,7 +10,6 @@ from typing import Final
 
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.foresight import (
     LIMITED,
@@ -27,6 +26,7 @@ from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.protection import tally_protection
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared
+from kornel.core.state.partition_state import PartitionState
 
 _NOBODY: Final = frozenset({Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.NO_VICTIM_REQUIRED_NODE})
 

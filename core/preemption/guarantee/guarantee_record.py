@@ -8,10 +8,10 @@ from typing import Final
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.partition.kind_records import KindRecord
 from kornel.core.preemption.guarantee.attempts.changes import ChangeWatch
 from kornel.core.preemption.guarantee.attempts.refusals import Refusals
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects
+from kornel.core.state.records.kind_records import KindRecord
 
 
 class GuaranteeRecord(KindRecord):

@@ -7,7 +7,6 @@ from typing import Final
 
 from kornel.core.domain.reasons import Outcome
 from kornel.core.laws.verdict import Violation
-from kornel.core.partition.state import PartitionState
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.governor.source import BOUNDS
 from kornel.core.preemption.guarantee import gang_laws, laws, rounds
@@ -18,6 +17,7 @@ from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.kind import Colour, Driver, Ending, Kind, Level, Tone
 from kornel.core.preemption.plan import PreemptionPlan, UnitPlan
+from kornel.core.state.partition_state import PartitionState
 
 
 def _check(view: PartitionView, plan: PreemptionPlan | UnitPlan) -> tuple[Violation, ...]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.entitlement import find_entitlement
 from kornel.core.preemption.foresight import LawTally
 from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
@@ -15,7 +14,8 @@ from kornel.core.preemption.guarantee.rules.candidates import leaves_below
 from kornel.core.preemption.guarantee.rules.fences import fence_root
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.plan import Refusal
-from kornel.core.preemption.victim_index import VictimIndex
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.victim_index import VictimIndex
 
 OWN_QUEUE = "own queue"
 LAW_7 = "law 7 (fence)"

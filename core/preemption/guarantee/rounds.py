@@ -10,13 +10,13 @@ from typing import Final
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.not_placed import NotPlaced
-from kornel.core.partition.asks import finding
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies.ask_order import line_up
 from kornel.core.preemption.guarantee.attempts import cycle_limit
 from kornel.core.preemption.guarantee.attempts import drive as guarantee_drive
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
+from kornel.core.state.asks import finding
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting.rooms import UNSERVED
 
 SEARCHES: Final = 4
 """The most searches for victims in one round, because each takes milliseconds. The other asks stay due, so the slices

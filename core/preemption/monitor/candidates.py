@@ -11,7 +11,7 @@ from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
 from kornel.core.preemption.monitor.figures import QueueFigures
-from kornel.core.preemption.victim_index import reluctance_of
+from kornel.core.state.records.victim_index import reluctance_of
 
 Lack = dict[int, int]
 """The amounts that are lacking, by type."""

@@ -13,9 +13,9 @@ from typing import Final
 
 from kornel.core.model.callbacks import Inquiry
 from kornel.core.model.nodes import Node
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import inquiries, pausing
 from kornel.core.preemption.monitor.plan import Place, Selection
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting import inquiries, pausing
 
 QUESTIONS_A_PIECE: Final = 256
 

@@ -20,21 +20,21 @@ from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import UnitId, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.partition.asks import reservations
-from kornel.core.partition.books import device_books, ledger
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.gang_losses import SpareMembers, can_leave_whole, find_whole_gangs
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.monitor import consulting, noticing
 from kornel.core.preemption.monitor import laws as monitor_laws
-from kornel.core.preemption.monitor.notices import Taken
 from kornel.core.preemption.monitor.plan import KIND, DuePlace, DueVictim, MonitorPlan, Place, ProposedUnit, Selection
 from kornel.core.preemption.monitor.round import Memory
 from kornel.core.preemption.monitor.selection import select_victims
 from kornel.core.preemption.monitor.settings import MonitorSettings, settings_of
 from kornel.core.preemption.plan import UnitPlan
 from kornel.core.preemption.priorities import adjustment_of
+from kornel.core.state.asks import reservations
+from kornel.core.state.books import device_books, ledger
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.notices import Taken
 
 LOOKS_PER_DECISION: Final = 16
 """The number of allocations that can be looked at in the time of one placement."""

@@ -8,14 +8,14 @@ from typing import Final
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.foresight import (
     Circumstances,
     PreemptionOutlook,
     PreemptionVerdict,
 )  # fmt: skip
-from kornel.core.preemption.monitor.notices import Entry
 from kornel.core.preemption.monitor.plan import Place
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.notices import Entry
 
 _MOST_NAMED: Final = 5
 _DOMAIN: Final = "its group waits for a domain"

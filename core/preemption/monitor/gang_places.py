@@ -19,7 +19,7 @@ from kornel.core.preemption.monitor.candidates import Candidate, GangCandidate, 
 from kornel.core.preemption.monitor.figures import QueueFigures
 from kornel.core.preemption.monitor.places import Planner
 from kornel.core.preemption.monitor.round import Round
-from kornel.core.preemption.victim_index import age_of, reluctance_of
+from kornel.core.state.records.victim_index import age_of, reluctance_of
 
 MOST_GANGS: Final = 64
 """The most gangs that are looked at for one ask, in their order."""

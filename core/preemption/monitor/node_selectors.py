@@ -11,7 +11,7 @@ from kornel.core.preemption.monitor.candidates import Candidate, Whom
 from kornel.core.preemption.monitor.figures import QueueFigures, shown_by
 from kornel.core.preemption.monitor.places import Planner
 from kornel.core.preemption.monitor.round import Round
-from kornel.core.preemption.victim_index import age_of, reluctance_of
+from kornel.core.state.records.victim_index import age_of, reluctance_of
 
 
 def serve_reserved(run: Round, planner: Planner) -> Generator[int, None, None]:

@@ -14,9 +14,9 @@ from kornel.core.domain.settings import MonitorContract
 from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.applications import Application
 from kornel.core.model.shapes import Pairs
-from kornel.core.partition.state import PartitionState
-from kornel.core.preemption.monitor.notices import Entry, Notice
 from kornel.core.preemption.monitor.plan import KIND
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.notices import Entry, Notice
 
 KEYS_A_NOTICE: Final = 1_000
 

@@ -24,7 +24,7 @@ from kornel.core.preemption.monitor.plan import Judge, Selection
 from kornel.core.preemption.monitor.round import Memory, Round, Targets, is_positive
 from kornel.core.preemption.monitor.settings import BALANCE_WAIT_NS, MonitorSettings
 from kornel.core.preemption.monitor.unit_turns import plan_units
-from kornel.core.preemption.victim_index import CLASSES, reluctance_of
+from kornel.core.state.records.victim_index import CLASSES, reluctance_of
 
 LOOKS_A_PIECE: Final = 1_000
 TRIES_A_PIECE: Final = 200

@@ -14,10 +14,11 @@ from typing import Final
 from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.model.allocations import sum_amounts
 from kornel.core.model.queues import Queue
-from kornel.core.partition.state import PartitionState
-from kornel.core.preemption.quota.enforcement import Numbers, QuotaRun, Remainder, Standing
-from kornel.core.preemption.quota.plan import ProtectedBy, Protection, QuotaPlan
+from kornel.core.preemption.quota.plan import QuotaPlan
+from kornel.core.preemption.quota.run import QuotaRun
 from kornel.core.preemption.quota.shares import Amounts, find_attainable, find_excess, leaf_shares, net_usage
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.enforcement import Numbers, ProtectedBy, Protection, Remainder, Standing
 
 FIRST_PAUSE_NS: Final = 10**9
 MOST_PAUSE_NS: Final = 60 * 10**9

@@ -14,19 +14,19 @@ from kornel.core.domain.readable_amounts import format_count, format_quantities
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.gang_losses import describe_whole, is_bound
 from kornel.core.preemption.governor import governing
-from kornel.core.preemption.governor.books import CLUSTER, VICTIMS, Scope
 from kornel.core.preemption.governor.bounds import SECOND_NS, Denial
 from kornel.core.preemption.plan import Refusal
 from kornel.core.preemption.quota import above_max, laws
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota import timers as quota_timers
-from kornel.core.preemption.quota.enforcement import QuotaRun
 from kornel.core.preemption.quota.plan import KIND, QuotaPlan
+from kornel.core.preemption.quota.run import QuotaRun, run_of
 from kornel.core.preemption.quota.shares import Amounts, find_excess
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.governor_books import CLUSTER, VICTIMS, Scope
 
 LOOKS_PER_DECISION: Final = 16
 """The number of allocations that can be ranked or compared in the time of one placement."""
@@ -59,13 +59,14 @@ def advance_enforcement(state: PartitionState, now_ns: int, budget: int) -> int:
     enforcement = state.enforcement
     spent = 0
     while spent < budget:
-        if enforcement.run is None:
+        run = run_of(state)
+        if run is None:
             if not enforcement.due:
                 break
-            enforcement.run = _begin_run(state, enforcement.due.pop(0))
-            enforcement.served[enforcement.run.queue] = None
+            run = enforcement.run = _begin_run(state, enforcement.due.pop(0))
+            enforcement.served[run.queue] = None
             state.preemption_attempts += 1
-        spent += _step_run(state, enforcement.run, now_ns)
+        spent += _step_run(state, run, now_ns)
     return spent
 
 

@@ -15,7 +15,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.gang_losses import can_leave_whole, find_whole_gangs, is_bound, members_of
 from kornel.core.preemption.quota.victims import LOOKS_PER_VICTIM, RUN_LENGTH, Choice, Rank, VictimOrder, rank_of
-from kornel.core.preemption.victim_index import age_of
+from kornel.core.state.records.victim_index import age_of
 
 
 class Gang(NamedTuple):

@@ -9,7 +9,6 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.preemption.kind import Colour, Driver, Ending, Kind, Level, Tone
 from kornel.core.preemption.quota import drive, laws, timers
 from kornel.core.preemption.quota import planner as quota
-from kornel.core.preemption.quota.enforcement import Enforcement
 from kornel.core.preemption.quota.plan import KIND
 
 _PART: Final = Ending(leaves=True, level=Level.INFO)
@@ -51,5 +50,4 @@ QUOTA: Final = Kind(
         }
     ),
     colour=Colour.AMBER,
-    records=(Enforcement,),
 )

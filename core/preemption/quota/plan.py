@@ -4,45 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 from kornel.core.domain.preemption_kinds import QUOTA
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
+from kornel.core.state.records.enforcement import Protection
 
 KIND: Final = QUOTA.name
-
-
-class ProtectedBy(StrEnum):
-    """The reasons why work stays in a queue above its max."""
-
-    GUARANTEE = "guarantee"
-    REQUIRED_NODE = "required-node"
-    """Tasks that must run on their node are never victims."""
-    ENDING = "ending"
-    """Tasks that are being ended for another reason."""
-    GANG = "gang"
-    """Members of a gang that would be left with too few to be of use."""
-
-
-@dataclass(frozen=True, slots=True)
-class Protection:
-    """The reason why *amount* of type index *t* stays in a queue above its max.
-
-    For a guarantee, ``queue`` is guaranteed ``guaranteed`` and holds ``held`` of type index ``of``, which the tasks use
-    too; ``smallest`` is the least that one of the tasks holds of it.
-    """
-
-    reason: ProtectedBy
-    t: int
-    amount: int
-    queue: Queue
-    of: int = 0
-    guaranteed: int = 0
-    held: int = 0
-    smallest: int = 0
 
 
 @dataclass(frozen=True, slots=True)

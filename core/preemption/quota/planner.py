@@ -18,7 +18,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.gang_losses import SpareMembers, is_bound, members_of
 from kornel.core.preemption.quota.gang_choice import give_back, join_gangs, take_gangs
-from kornel.core.preemption.quota.plan import ProtectedBy, Protection, QuotaPlan
+from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.quota.shares import (
     NONE_STAYING,
     Amounts,
@@ -29,6 +29,7 @@ from kornel.core.preemption.quota.shares import (
 )
 from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, Rank, VictimOrder, rank_of
 from kornel.core.preemption.walk import list_firsts
+from kornel.core.state.records.enforcement import ProtectedBy, Protection
 
 MOST_PROTECTIONS: Final = 32
 """The most reasons in a plan why something stays above a max, those with the largest amounts of each type. Tasks that

@@ -17,14 +17,15 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import QuotaTimer
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.partition.books import ledger
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.quota import above_max
 from kornel.core.preemption.quota.above_max import is_enforceable
 from kornel.core.preemption.quota.plan import KIND
+from kornel.core.preemption.quota.run import run_of
 from kornel.core.preemption.quota.shares import find_excess
 from kornel.core.preemption.quota.timer_rules import Terms, next_start, over_max
+from kornel.core.state.books import ledger
+from kornel.core.state.partition_state import PartitionState
 
 TICK_NS: Final = 10**9
 MOST_POSTPONED: Final = 3
@@ -62,9 +63,10 @@ def take_follow_steps(
         if not is_enforceable(state, queue):
             continue
         old = before[queue] if enabled_before else Terms(queue.max, 0)
-        if enforcement.run is not None and queue is enforcement.run.queue:
-            if queue.properties.quota_preemption_timer is QuotaTimer.RESET and enforcement.run.changed is None:
-                enforcement.run.changed = old
+        run = run_of(state)
+        if run is not None and queue is run.queue:
+            if queue.properties.quota_preemption_timer is QuotaTimer.RESET and run.changed is None:
+                run.changed = old
             continue
         before_ns = enforcement.armed.get(queue)
         _set(state, queue, next_start(queue, old, before_ns, now_ns), now_ns)
@@ -116,9 +118,10 @@ def note_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> 
             _tick_soon(state, now_ns)
     if not state.preemption.quota_enabled:
         return
+    run = run_of(state)
     for queue in leaf.lineage():
-        if enforcement.run is not None and queue is enforcement.run.queue:
-            enforcement.run.grew = True
+        if run is not None and queue is run.queue:
+            run.grew = True
         elif queue not in enforcement.armed:
             _arm_if_over(state, queue, now_ns)
 

@@ -19,7 +19,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.preemption.gang_losses import SpareMembers
 from kornel.core.preemption.quota.shares import Amounts, net_usage
-from kornel.core.preemption.victim_index import age_of
+from kornel.core.state.records.victim_index import age_of
 
 Kind = tuple[float, tuple[float, ...]]
 Rank = tuple[bool, int, bool]

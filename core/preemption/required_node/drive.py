@@ -11,17 +11,17 @@ from typing import Final
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.not_placed import NotPlaced
-from kornel.core.partition.asks import moves
-from kornel.core.partition.books import device_books, ledger
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import failing
-from kornel.core.partition.waiting.rooms import look_again
-from kornel.core.partition.waiting.waking import wake_borrowers
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.required_node import laws
 from kornel.core.preemption.required_node import planner as required_node
+from kornel.core.state.asks import moves
+from kornel.core.state.books import device_books, ledger
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting import failing
+from kornel.core.state.waiting.rooms import look_again
+from kornel.core.state.waiting.waking import wake_borrowers
 
 ATTEMPT_COST: Final = 10
 """The cost of one such search in a slice's budget, in decisions."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.foresight import (
     LIMITED,
@@ -18,6 +17,7 @@ from kornel.core.preemption.governor.source import BOUNDS
 from kornel.core.preemption.plan import Refusal
 from kornel.core.preemption.required_node import planner as required_node
 from kornel.core.preemption.required_node.drive import hold_back
+from kornel.core.state.partition_state import PartitionState
 
 
 def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances) -> PreemptionOutlook | None:

@@ -20,8 +20,8 @@ from kornel.core.model.shapes import Vector
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.gang_losses import SpareMembers
 from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, Refusal
-from kornel.core.preemption.victim_index import age_of, reluctance_of
 from kornel.core.preemption.walk import Candidate, Effects, Walk
+from kornel.core.state.records.victim_index import age_of, reluctance_of
 
 KIND: Final = REQUIRED_NODE.name
 

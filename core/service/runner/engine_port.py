@@ -1,4 +1,4 @@
-"""The interface of an engine to the service, which :class:`kornel.core.partition.engine.Engine` and fakes in tests
+"""The interface of an engine to the service, which :class:`kornel.core.engine.engine.Engine` and fakes in tests
 have."""
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import ForeignLoad, Node
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import failing
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting import failing
 
 Tags = tuple[tuple[str, str], ...]
 

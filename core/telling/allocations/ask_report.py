@@ -8,14 +8,14 @@ from typing import Final
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation, together_of
 from kornel.core.model.applications import Application
-from kornel.core.partition.asks import finding
-from kornel.core.partition.history.recent_victims import RecentVictim
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import failing
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.queue_order import queue_key
 from kornel.core.preemption.foresight import PreemptionOutlook, PreemptionVerdict
 from kornel.core.preemption.registry import allowed_by
+from kornel.core.state.asks import finding
+from kornel.core.state.history.recent_victims import RecentVictim
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting import failing
 from kornel.core.telling.allocations.blockers import find_blockers
 from kornel.core.telling.allocations.explanation import (
     ApplicationReport,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace, WaitsFor
 from kornel.core.domain.readable_amounts import format_count
+from kornel.core.engine.gangs.gang_places import add_up, demand_of
 from kornel.core.model.allocations import Allocation, Reservation, together_of
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
@@ -21,17 +22,16 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account, AccountKind
-from kornel.core.partition.scheduling.gang_places import add_up, demand_of
-from kornel.core.partition.scheduling.missing_shares import missing_share
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.gathering import find_least, minimum_members, minimum_of
-from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies import user_limits
 from kornel.core.policies.application_order import newcomer_key
 from kornel.core.policies.claim_order import find_savers
 from kornel.core.policies.gang_domains import choose_nodes
 from kornel.core.policies.gang_nodes import Candidates, Shortfall
 from kornel.core.preemption.gang_losses import is_leaving_whole
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.missing_shares import missing_share
+from kornel.core.state.waiting.gathering import find_least, minimum_members, minimum_of
+from kornel.core.state.waiting.rooms import UNSERVED
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage
 from kornel.core.telling.claims.claim_views import describe_claim, describe_own_claim
 from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack

@@ -12,10 +12,10 @@ from kornel.core.domain.names import bare_partition_name
 from kornel.core.domain.priorities import PRIORITY_MIN, as_reported
 from kornel.core.domain.resources import NOTHING, Resources
 from kornel.core.model.applications import Application, SpentKind
-from kornel.core.partition.history.past import MOST as MOST_ENDED
-from kornel.core.partition.history.past import EndedApplication
-from kornel.core.partition.state import PartitionState
 from kornel.core.policies.owners import groups_of
+from kornel.core.state.history.past import MOST as MOST_ENDED
+from kornel.core.state.history.past import EndedApplication
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.allocation_views import (
     AllocationView,
     AskView,

@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.resources import Resources
+from kornel.core.engine.scheduling import lapsing
 from kornel.core.model.allocations import Allocation, LimitClaim, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.users import Account
-from kornel.core.partition.asks.limit_claims import find_lacking
-from kornel.core.partition.scheduling import lapsing
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.asks.limit_claims import find_lacking
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.encoding.values import write_second
 
 STALLED_NS: Final = 600 * 10**9

@@ -16,11 +16,11 @@ from kornel.core.config.model import Configuration, PartitionConfig, QueueConfig
 from kornel.core.domain.commands import ApplicationSpec
 from kornel.core.domain.effects import Effect
 from kornel.core.domain.names import full_partition_name
+from kornel.core.engine.configuration import configure
 from kornel.core.model.queues import Queue
-from kornel.core.partition.configuration import configure
-from kornel.core.partition.state import PartitionState
 from kornel.core.policies.placement.applicant import applicant_of
 from kornel.core.policies.placement.decide import Unplaced, place_applicant
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.configuration import enforcement_trial, limit_usage, setting_changes
 from kornel.core.telling.configuration.impact import (
     Impact,

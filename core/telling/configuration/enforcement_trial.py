@@ -14,11 +14,12 @@ from kornel.core.domain.effects import PreemptionDecided, VictimRecord
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.model.queues import Queue
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.gathering import bind_members
 from kornel.core.preemption.quota import above_max, drive, timers
-from kornel.core.preemption.quota.enforcement import Remainder
+from kornel.core.preemption.quota.run import run_of
 from kornel.core.preemption.quota.shares import find_excess
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.enforcement import Remainder
+from kornel.core.state.waiting.gathering import bind_members
 from kornel.core.telling.queues.above_max import above_max_of
 
 MOST_TICKS: Final = 1_000
@@ -90,7 +91,7 @@ def try_enforcement(state: PartitionState, now_ns: int) -> list[Trial]:
         timers.line_up_due(state, at_ns)
         while state.enforcement.busy:
             drive.advance_enforcement(state, at_ns, 1)
-            run = state.enforcement.run
+            run = run_of(state)
             if run is not None and run.plan is not None:
                 targets.setdefault(run.queue, run.target)
     decided: dict[str, list[PreemptionDecided]] = {}

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from kornel.core.config.model import LimitConfig, QueueConfig
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.configuration.configure import walk_queues
+from kornel.core.engine.configuration.configure import walk_queues
 from kornel.core.telling.configuration.impact import LimitExcess
 
 _EVERYBODY: Final = "*"

@@ -19,9 +19,9 @@ from kornel.core.model.applications import Application
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.shapes import KnownTypes
 from kornel.core.model.users import NO_LIMITS, QueueLimits
-from kornel.core.partition.state import PartitionState
 from kornel.core.policies.owners import groups_of
 from kornel.core.policies.placement.rules import compile_rules
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.configuration.enforcement_trial import Remainders, remainders_of, restore_remainders
 from kornel.core.telling.configuration.limit_usage import Holder
 from kornel.core.telling.configuration.task_moment import TaskMoments, restore_tasks, tasks_of

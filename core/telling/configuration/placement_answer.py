@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kornel.core.partition.state import PartitionState
 from kornel.core.policies.placement.applicant import Applicant
 from kornel.core.policies.placement.decide import Unplaced, place_applicant
+from kornel.core.state.partition_state import PartitionState
 
 
 class PlacementAnswer(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from kornel.core.domain.names import RECOVERY_PATH, looks_like_regex
 from kornel.core.domain.settings import FilterConfig, PlacementRuleConfig
-from kornel.core.partition.state import PartitionState
 from kornel.core.policies.placement.queue_paths import is_qualified
+from kornel.core.state.partition_state import PartitionState
 
 
 class FilterView(NamedTuple):

@@ -11,7 +11,7 @@ from kornel.core.config.model import LimitConfig, PartitionConfig, QueueConfig
 from kornel.core.domain.access import AccessList
 from kornel.core.domain.settings import PlacementRuleConfig, QueueProperties
 from kornel.core.model.queues import DynamicTerms, Queue
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.configuration.impact import QueueChange, QueueChangeKind, SettingChange
 
 _PROPERTIES: Final[Mapping[str, str]] = {

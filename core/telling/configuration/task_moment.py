@@ -15,7 +15,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.task_groups import TaskGroup
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 
 MOST_TASKS: Final = 20_000
 """The most tasks of a partition that are written down, which takes about 50 ms."""

@@ -10,8 +10,8 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.domains import Domain
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
-from kornel.core.partition.asks import group_domains
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.asks import group_domains
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level
 
 MOST_NAMED: Final = 3

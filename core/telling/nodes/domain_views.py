@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 
 
 class LevelView(NamedTuple):

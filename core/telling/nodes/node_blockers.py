@@ -8,8 +8,8 @@ from kornel.core.domain.readable_amounts import format_count
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
-from kornel.core.partition.scheduling.missing_shares import missing_share
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.missing_shares import missing_share
 from kornel.core.telling.allocations.explanation import PERMANENT, Blocker, BlockerKind, Level, Shortage
 from kornel.core.telling.claims.claim_views import describe_claim
 from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack

@@ -9,9 +9,9 @@ from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import Allocation, together_of
 from kornel.core.model.nodes import Node
-from kornel.core.partition.asks import finding
-from kornel.core.partition.scheduling.missing_shares import missing_share
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.asks import finding
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.missing_shares import missing_share
 from kornel.core.telling.allocations.blockers import find_blockers
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level
 from kornel.core.telling.nodes.domain_blockers import blocker_of_domain, requires_domain

@@ -11,7 +11,7 @@ from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.resources import Resources
 from kornel.core.model.domains import Domain
 from kornel.core.model.nodes import Node
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.allocation_views import AllocationView, ForeignView, KeptViews, Tags, foreign_view
 from kornel.core.telling.nodes.device_views import DeviceView, device_views
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from kornel.core.domain.names import bare_partition_name
 from kornel.core.domain.resources import Resources
 from kornel.core.model.nodes import Node
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 
 _PAUSE_AFTER: Final = 200
 """The number of allocations checked between two pauses."""

@@ -13,8 +13,8 @@ from kornel.core.domain.settings import Budget
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.partition.state import PartitionState
-from kornel.core.preemption.governor.books import Scope, Window
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.governor_books import Scope, Window
 from kornel.core.telling.claims.claim_views import CLAIM_SORTS, ClaimKind, ClaimReason, claims_progress
 from kornel.core.telling.partitions.device_gauges import DeviceCount, DeviceGauges
 

@@ -11,9 +11,9 @@ from kornel.core.domain.resources import Resources
 from kornel.core.domain.settings import Budget
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
-from kornel.core.partition.books import audit
-from kornel.core.partition.state import PartitionState
-from kornel.core.preemption.governor.books import CLUSTER, Scope
+from kornel.core.state.books import audit
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.governor_books import CLUSTER, Scope
 
 
 class QueueStatus(NamedTuple):

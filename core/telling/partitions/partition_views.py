@@ -10,7 +10,7 @@ from kornel.core.config.model import NodeSortConfig
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.names import bare_partition_name
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 
 
 class PartitionView(NamedTuple):

@@ -17,14 +17,14 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.kind import Kind
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.registry import KINDS
-from kornel.core.preemption.victim_index import RankedLeaf, VictimIndex
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.victim_index import RankedLeaf, VictimIndex
 
 _NO_HELP: Final = frozenset({PreemptionVerdict.FORBIDDEN, PreemptionVerdict.NO_VICTIMS})
 _NO_KIND: Final = PreemptionOutlook(PreemptionVerdict.FORBIDDEN, "preemption.policies", "", "no kind serves this ask")

@@ -10,11 +10,10 @@ from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.model.queues import Queue
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.quota.above_max import say_protection
-from kornel.core.preemption.quota.enforcement import Standing
-from kornel.core.preemption.quota.plan import ProtectedBy, Protection
 from kornel.core.preemption.quota.shares import Amounts, net_usage
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.enforcement import ProtectedBy, Protection, Standing
 
 
 class AboveMax(NamedTuple):

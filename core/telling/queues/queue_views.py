@@ -12,9 +12,9 @@ from kornel.core.domain.names import RECOVERY_PATH
 from kornel.core.domain.priorities import as_reported
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy, SortPolicy
+from kornel.core.engine.configuration.configure import walk_queues
 from kornel.core.model.queues import Queue
-from kornel.core.partition.configuration.configure import walk_queues
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.queues.above_max import AboveMax, above_max_of
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kornel.core.domain.resources import Resources
 from kornel.core.model.queues import Queue
 from kornel.core.model.users import AccountKind, Limit
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.queues.headroom import Bound, part_left
 
 

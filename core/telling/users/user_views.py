@@ -16,7 +16,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Vector
 from kornel.core.model.users import WILDCARD, AccountKind, Limit
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 
 
 class UsageView(NamedTuple):

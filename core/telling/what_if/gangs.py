@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Unschedulable
+from kornel.core.engine.gangs.gang_places import choose_places, exceeded_limit
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
-from kornel.core.partition.scheduling.gang_places import choose_places, exceeded_limit
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.plan import Refusal, UnitPlan
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.blockers import find_gang_lack
 from kornel.core.telling.allocations.explanation import BlockerKind
 from kornel.core.telling.preemption.outlook import ReadingIndex, victim_records

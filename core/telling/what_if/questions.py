@@ -14,20 +14,20 @@ from typing import Final
 from kornel.core.domain.effects import VictimRecord
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.domain.resources import NOTHING
+from kornel.core.engine.scheduling.reserving import Turns
 from kornel.core.model.allocations import Allocation, Together, together_of
 from kornel.core.model.applications import Application
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
-from kornel.core.partition.scheduling.reserving import Turns
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies.ask_order import line_up
 from kornel.core.policies.claim_order import line_key
 from kornel.core.preemption import attempts, eviction
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.shares import find_excess as above_max
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting.rooms import UNSERVED
 from kornel.core.telling.allocations.ask_report import find_position
 from kornel.core.telling.preemption.outlook import ReadingIndex, victim_records
 from kornel.core.telling.queues.above_max import switched_off_by

@@ -1,8 +1,8 @@
 """Runs the engine's own functions on the live records of a partition, which a journal restores afterwards.
 
 Asks are added, tried, placed, set aside, given reservations and woken, victims are marked and nodes are lost by the
-same functions as in the engine: those of :mod:`kornel.core.partition.asks`, :mod:`kornel.core.partition.waiting` and
-:mod:`kornel.core.partition.scheduling`, and the drivers of preemption. So a forecast has no rules of its own. This
+same functions as in the engine: those of :mod:`kornel.core.state.asks`, :mod:`kornel.core.state.waiting` and
+:mod:`kornel.core.engine.scheduling`, and the drivers of preemption. So a forecast has no rules of its own. This
 module only knows which records such a function may change, so that they are kept before it is called:
 
 - of an ask that moves: the ask, its size, the group of its equals, its reservation with its node, and its application;
@@ -26,6 +26,12 @@ from typing import Final, Self
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome, Unschedulable
+from kornel.core.engine import lifecycle
+from kornel.core.engine.gangs import gang_turns
+from kornel.core.engine.gangs.gang_places import Places, find_places
+from kornel.core.engine.scheduling import limit_savings, loans, placement, reserved, vetting
+from kornel.core.engine.scheduling.cycle import set_aside
+from kornel.core.engine.scheduling.reserving import Turns
 from kornel.core.model.allocations import Allocation, AskGroup, standing_of, together_of
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit, unit_of
@@ -33,22 +39,6 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.model.waiting_rooms import WaitingRoom
-from kornel.core.partition import lifecycle
-from kornel.core.partition.asks import finding, moves, savings
-from kornel.core.partition.asks.reservations import end_reservation, reserve_node
-from kornel.core.partition.books import ledger
-from kornel.core.partition.books.fair_terms import refresh_fair_terms, refresh_fair_terms_below
-from kornel.core.partition.scheduling import gang_turns, limit_savings, loans, placement, reserved, vetting
-from kornel.core.partition.scheduling.cycle import set_aside
-from kornel.core.partition.scheduling.gang_places import Places, find_places
-from kornel.core.partition.scheduling.missing_shares import MissingShares
-from kornel.core.partition.scheduling.reserving import Turns
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.gathering import minimum_members
-from kornel.core.partition.waiting.places import refused_asks
-from kornel.core.partition.waiting.rooms import Gate, note_lost_capacity
-from kornel.core.partition.waiting.turns import first_group
-from kornel.core.partition.waiting.waking import wake_for_queue, wake_waiting
 from kornel.core.preemption import attempts, eviction
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.guarantee import gang_laws
@@ -59,6 +49,17 @@ from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.search.prospects import NoProspects
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 from kornel.core.preemption.required_node import drive as required_node
+from kornel.core.state.asks import finding, moves, savings
+from kornel.core.state.asks.reservations import end_reservation, reserve_node
+from kornel.core.state.books import ledger
+from kornel.core.state.books.fair_terms import refresh_fair_terms, refresh_fair_terms_below
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.missing_shares import MissingShares
+from kornel.core.state.waiting.gathering import minimum_members
+from kornel.core.state.waiting.places import refused_asks
+from kornel.core.state.waiting.rooms import Gate, note_lost_capacity
+from kornel.core.state.waiting.turns import first_group
+from kornel.core.state.waiting.waking import wake_for_queue, wake_waiting
 from kornel.core.telling.nodes.node_blockers import fits_on
 from kornel.core.telling.preemption.outlook import ReadingIndex
 from kornel.core.telling.what_if.undo_journal import Journal

@@ -11,10 +11,10 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies.owners import groups_of
 from kornel.core.policies.user_limits import binding_limits, choose_group
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting.rooms import UNSERVED
 from kornel.core.telling.configuration.placement_answer import find_placement
 from kornel.core.telling.what_if.supposition import SupposeAsk
 

@@ -27,15 +27,16 @@ from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.node_order import NodeGroup, NodeOrder
 from kornel.core.model.task_groups import GroupMembers, TaskGroup
 from kornel.core.model.waiting_rooms import Branch, WaitingRoom
-from kornel.core.partition.gangs.gang_record import GangHold, GangRecord, GangRoom, Vetting
-from kornel.core.partition.kind_records import KindRecords
-from kornel.core.partition.scheduling.reserving_record import ReservingRecord
-from kornel.core.preemption.governor.books import GovernorBooks, Window
 from kornel.core.preemption.registry import KINDS
+from kornel.core.state.records.enforcement import Enforcement
+from kornel.core.state.records.gang_record import GangHold, GangRecord, GangRoom, Vetting
+from kornel.core.state.records.governor_books import GovernorBooks, Window
+from kornel.core.state.records.kind_records import KindRecords
+from kornel.core.state.records.reserving_record import ReservingRecord
 
 PARTS: Final = frozenset(
     {
-        Branch, Callbacks, ClaimClock, Claims, Device, GangHold, GangRecord, GangRoom, GovernorBooks,
+        Branch, Callbacks, ClaimClock, Claims, Device, Enforcement, GangHold, GangRecord, GangRoom, GovernorBooks,
         GroupMembers, GroupOrder, KeyedHeap, LimitClaim, NodeDevices, NodeGroup, NodeOrder,
         ReservingRecord, TaskGroup, Vetting, WaitingRoom, Window,
         *(record for kind in KINDS for record in kind.records),

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.rest.handlers.dump import MOST_DUMPS
 from kornel.core.service.logs.logs import LevelSwitch, LogLevel
 from kornel.v1 import callback_pb2 as pb

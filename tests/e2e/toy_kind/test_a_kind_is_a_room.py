@@ -18,7 +18,7 @@ in_session = pytest.mark.asyncio(loop_scope="session")
 
 REMEMBER = """
 from kornel.core.domain.commands import RegisterManager
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.preemption.lease.lease_record import LeaseRecord
 from kornel.core.snapshot.engines import restore_engine, write_engine
 engine, restored = Engine(), Engine()

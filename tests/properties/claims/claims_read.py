@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kornel.core.engine.engine import Engine
 from kornel.core.model.queues import Queue
 from kornel.core.model.users import Account
-from kornel.core.partition.engine import Engine
 from tests.oracles.claims.scene import Claim
 
 

@@ -11,7 +11,7 @@ from kornel.core.domain import commands, effects
 from kornel.core.domain.commands import AllocationSpec, NodeAction, NodeSpec, TerminationType, UpdateAllocations
 from kornel.core.domain.effects import PredicatesAsked, PreemptionDecided, PreemptionPredicatesAsked, Released
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from tests.oracles.claims import checks
 from tests.oracles.claims.checks import Finding
 from tests.oracles.claims.limits import amounts_refused, applications_refused

@@ -1,6 +1,6 @@
 """The books, reckoned again from what the shim was told, and compared with the engine's (scheduling.md 3, 21).
 
-:mod:`kornel.core.partition.books.audit` adds up the engine's own records; this adds up the view's, so that a record
+:mod:`kornel.core.state.books.audit` adds up the engine's own records; this adds up the view's, so that a record
 which is wrong or missing shows too. While a replacement is on its way only the core knows which real ask it is for
 and which node that one occupies already, and while it asks about a placement, for which ask: those totals are bounds
 then.
@@ -12,8 +12,8 @@ from typing import Literal
 
 from kornel.core.domain.resources import Resources
 from kornel.core.model.shapes import Vector
-from kornel.core.partition.books import audit
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.books import audit
+from kornel.core.state.partition_state import PartitionState
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, add, without_zeros
 
 _SAID = (

@@ -14,10 +14,10 @@ from kornel.core.domain.effects import Allocated, Effect, PredicatesAsked, Preem
 from kornel.core.domain.gangs import read_minimum, survives_losses
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import Wish
+from kornel.core.engine.gangs.gang_places import add_up
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
-from kornel.core.partition.scheduling.gang_places import add_up
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from tests.properties.lending import is_kept_below
 from tests.properties.machine.devices import find_devices_together
 from tests.properties.machine.quotas import Quotas

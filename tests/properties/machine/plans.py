@@ -23,7 +23,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Allocated, ApplicationUpdated, Effect, PreemptionDecided
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.nodes import Node
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from tests.properties.held_room import lacking
 from tests.properties.machine.view import ContractBroken
 

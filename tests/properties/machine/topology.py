@@ -8,7 +8,7 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from tests.properties.machine.quotas import written
 from tests.properties.machine.shim_view import ShimView
 from tests.properties.machine.view import ContractBroken, PartitionView, RequestView

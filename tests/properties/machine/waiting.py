@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from kornel.core.domain.effects import Effect, PredicatesAsked
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
-from kornel.core.partition.asks import finding
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.asks import finding
+from kornel.core.state.partition_state import PartitionState
 from tests.properties.held_room import has_room
 from tests.properties.lending import is_kept_below
 from tests.properties.machine import topology

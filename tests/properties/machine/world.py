@@ -28,9 +28,9 @@ from kornel.core.domain.effects import (
     PreemptionDecided,
     Released,
 )
+from kornel.core.engine.engine import Engine
 from kornel.core.model.allocations import Allocation, Reservation
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from tests.properties.lending import may_use, stands_for
 from tests.properties.machine import books, gangs, plans, waiting
 from tests.properties.machine.contract import Contract

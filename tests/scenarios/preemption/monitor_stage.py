@@ -24,9 +24,9 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Allocated, Effect, PreemptionDecided, Released
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.books import audit
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.state import PartitionState
+from kornel.core.engine.engine import Engine
+from kornel.core.state.books import audit
+from kornel.core.state.partition_state import PartitionState
 
 PARTITION: Final = "[rm]default"
 SECOND_NS: Final = 10**9

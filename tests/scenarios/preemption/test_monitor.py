@@ -19,7 +19,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Effect, PreemptionDecided, PreemptionNotice, PreemptionNoticeWithdrawn, Released
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.asks import reservations
+from kornel.core.state.asks import reservations
 from tests.scenarios.preemption.monitor_stage import PARTITION, START_NS, Stage, decided, killed, placed
 
 AT_ONCE: dict[str, Any] = {"per_round": 1, "natural_factor": 1}

@@ -12,9 +12,9 @@ import pytest
 from kornel.core.domain.commands import AnswerCallbacks, PreemptionNoticeAnswer
 from kornel.core.domain.effects import PreemptionDecided, Released
 from kornel.core.domain.reasons import Outcome
-from kornel.core.partition.asks import reservations
-from kornel.core.partition.waiting import pausing
 from kornel.core.preemption.monitor.victim_choice import VictimChoice
+from kornel.core.state.asks import reservations
+from kornel.core.state.waiting import pausing
 from kornel.core.telling.allocations.explanation import AskReport
 from kornel.core.telling.explain import Named
 from tests.reading import read

@@ -25,10 +25,10 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import Effect, PreemptionDecided, Released
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.asks import moves, reservations
-from kornel.core.partition.books import audit, ledger
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.state import PartitionState
+from kornel.core.engine.engine import Engine
+from kornel.core.state.asks import moves, reservations
+from kornel.core.state.books import audit, ledger
+from kornel.core.state.partition_state import PartitionState
 from tests.preemption_notation import Case, Expected, QueueCase, TaskCase, parse
 
 CASES: Final = parse(Path(__file__).with_name("guarantee.cases").read_text(encoding="utf-8"))

@@ -24,7 +24,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Allocated, ApplicationRejected, Effect, PreemptionDecided, Released
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 
 GUIDE = Path(__file__).parent / "guide"
 PARTITION = "[rm]default"

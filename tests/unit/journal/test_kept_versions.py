@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from kornel import __version__
+from kornel.core.engine.engine import Engine
 from kornel.core.journal.export import write_line
 from kornel.core.journal.journal import Journal
 from kornel.core.journal.reading import read_records, verify_store
 from kornel.core.journal.replay import Replay
 from kornel.core.journal.snapshots import SnapshotUnusable, restore_snapshot
-from kornel.core.partition.books.audit import check
-from kornel.core.partition.engine import Engine
 from kornel.core.snapshot.schema import VERSION
+from kornel.core.state.books.audit import check
 from tests.patience import PATIENCE_S
 from tests.unit.journal.keep_version import HOME, summarize
 from tests.unit.journal.made import BEGINNING, LOGGER, asks, decide, open_store, settings_for

@@ -10,9 +10,9 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import identity_of
 from kornel.core.model.users import Account, AccountKind
-from kornel.core.partition.books import audit
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.rooms import hold_back, park_below
+from kornel.core.state.books import audit
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting.rooms import hold_back, park_below
 from tests.scenarios.stage import Stage
 
 Damage = Callable[[PartitionState], object]

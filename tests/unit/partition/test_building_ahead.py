@@ -6,7 +6,7 @@ from typing import Any
 
 from kornel.core.config.loader import load
 from kornel.core.domain.commands import RegisterManager, UnregisterManager, UpdateConfiguration
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.telling.reader import Reader
 
 TEXT = """

@@ -8,9 +8,9 @@ from kornel.core.config.comparison import share_equal_parts
 from kornel.core.config.loader import load
 from kornel.core.config.model import PartitionConfig
 from kornel.core.domain.commands import AllocationSpec, UpdateAllocations
+from kornel.core.engine.configuration import configure
 from kornel.core.model.queues import Queue
-from kornel.core.partition.configuration import configure
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from tests.unit.config.reading import only, partition_text, queue, root
 from tests.unit.telling.test_what_if import PARTITION, SECOND, Core, amounts
 

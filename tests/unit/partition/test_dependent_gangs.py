@@ -11,8 +11,8 @@ from kornel.core.domain.commands import (
     UpdateAllocations,
 )
 from kornel.core.domain.effects import Effect, PredicatesAsked, Released
-from kornel.core.partition.books import audit
-from kornel.core.partition.waiting.dependence import LONGEST_LINE
+from kornel.core.state.books import audit
+from kornel.core.state.waiting.dependence import LONGEST_LINE
 from tests.scenarios.stage import Stage
 
 RM, PARTITION = "rm-1", "[rm-1]default"

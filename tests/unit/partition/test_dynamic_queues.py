@@ -9,12 +9,12 @@ import pytest
 from kornel.core.domain.commands import ApplicationSpec, RegisterManager, UpdateApplications
 from kornel.core.domain.effects import ApplicationAccepted
 from kornel.core.domain.resources import MAX_TYPES
+from kornel.core.engine.configuration import dynamic_queues
+from kornel.core.engine.engine import Engine
 from kornel.core.model.queues import Queue
-from kornel.core.partition.books import audit
-from kornel.core.partition.configuration import dynamic_queues
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.state import PartitionState
 from kornel.core.policies.queue_order import find_fair_max
+from kornel.core.state.books import audit
+from kornel.core.state.partition_state import PartitionState
 from tests.reading import status_of
 
 PARTITION = "[rm]default"

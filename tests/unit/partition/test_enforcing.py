@@ -8,13 +8,14 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
-from kornel.core.partition.state import PartitionState
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota import drive
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.plan import QuotaPlan
+from kornel.core.preemption.quota.run import run_of
 from kornel.core.preemption.required_node import planner as required_node
+from kornel.core.state.partition_state import PartitionState
 from tests.scenarios.stage import Stage
 
 DELAYED = "quota.preemption.delay=1"
@@ -46,7 +47,7 @@ def begin(stage: Stage) -> None:
     """As far as who is to go has been worked out, and nobody has been told."""
     state = state_of(stage)
     assert stage.play(["cycle once budget=1 at=1s"]) == ["no answer"]
-    while state.enforcement.run is None or state.enforcement.run.plan is None:
+    while (run := run_of(state)) is None or run.plan is None:
         assert stage.play(["cycle once budget=1"]) == ["no answer"]
 
 
@@ -157,7 +158,7 @@ def test_a_stuck_victim_that_leaves_after_all_is_not_replaced(stage: Stage) -> N
     stage.play(["cycles until=300s every=1s"])
     state = state_of(stage)
     stage.play(["cycle once budget=1 at=301s"])
-    while state.enforcement.run is None or state.enforcement.run.plan is None:
+    while (run := run_of(state)) is None or run.plan is None:
         stage.play(["cycle once budget=1 at=301s"])
     assert len(state.stuck) == 5
     stage.play([f"release k{number} app=Q type=PREEMPTED_BY_SCHEDULER" for number in range(5)])

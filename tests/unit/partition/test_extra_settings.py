@@ -6,7 +6,7 @@ import pytest
 
 from kornel.core.config.problems import ConfigError
 from kornel.core.domain.commands import CommandRefused, RegisterManager, UnregisterManager, UpdateConfiguration
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 
 CONFIG = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]"
 OTHER = CONFIG.replace("name: a}", "name: b}")

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from tests.scenarios.stage import Stage
 
 SECOND = 10**9

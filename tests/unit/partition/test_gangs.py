@@ -9,12 +9,12 @@ from __future__ import annotations
 import pytest
 
 from kornel.core.domain.commands import ApplicationSpec
+from kornel.core.engine.gangs import replacement
+from kornel.core.engine.gangs.placeholders import timeout_ns
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
-from kornel.core.partition.books import audit
-from kornel.core.partition.gangs import replacement
-from kornel.core.partition.gangs.placeholders import timeout_ns
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.books import audit
+from kornel.core.state.partition_state import PartitionState
 from tests.scenarios.stage import Stage
 
 SECOND = 10**9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kornel.core.domain.commands import ApplicationSpec
-from kornel.core.partition.intake.application_intake import _refuse_lengths
+from kornel.core.engine.intake.application_intake import _refuse_lengths
 
 
 @pytest.mark.parametrize(("groups", "refused"), [(2_000, False), (2_001, True)])

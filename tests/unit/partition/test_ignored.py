@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kornel.core.domain.reasons import Ignored
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from tests.reading import status_of
 from tests.scenarios.stage import Stage
 

@@ -7,9 +7,9 @@ import pytest
 from kornel.core.domain.application_states import AppEvent, AppState
 from kornel.core.domain.commands import Command
 from kornel.core.domain.effects import ApplicationRemoved, Effect
-from kornel.core.partition import lifecycle
-from kornel.core.partition.books import audit
-from kornel.core.partition.state import PartitionState
+from kornel.core.engine import lifecycle
+from kornel.core.state.books import audit
+from kornel.core.state.partition_state import PartitionState
 from tests.scenarios.stage import Stage
 
 

@@ -17,7 +17,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import Allocated
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from tests.properties.test_snapshots import restore
 
 PARTITION = "[rm]default"

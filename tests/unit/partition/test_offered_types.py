@@ -29,12 +29,12 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Allocated, AllocationRejected, ApplicationAccepted, NodeAccepted, NodeRejected
 from kornel.core.domain.reasons import Ignored
 from kornel.core.domain.resources import MAX_TYPES, Resources
+from kornel.core.engine.configuration import offered_types
+from kornel.core.engine.configuration.configure import CLEANER_INTERVAL_NS
+from kornel.core.engine.engine import Engine
 from kornel.core.model.shapes import ASKED_TYPES, OTHER_TYPES, ResourceTypes, Shape
-from kornel.core.partition.books import audit
-from kornel.core.partition.configuration import offered_types
-from kornel.core.partition.configuration.configure import CLEANER_INTERVAL_NS
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.books import audit
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.reader import Reader
 
 PARTITION: Final = "[rm]default"

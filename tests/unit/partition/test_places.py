@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kornel.core.domain.ask_places import AskMove, AskPlace, IllegalMove
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.places import move_ask
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting.places import move_ask
 from tests.scenarios.stage import Stage
 
 ROOT = Path(__file__).parents[3]
@@ -56,9 +56,9 @@ def test_nobody_else_changes_a_place() -> None:
     """Only :func:`move_ask` assigns the place of an ask, and its record where it begins."""
     assigning = {
         path.relative_to(ROOT).as_posix()
-        for folder in ("domain", "laws", "model", "partition", "policies")
+        for folder in ("domain", "engine", "laws", "model", "policies", "state")
         for path in (ROOT / "core" / folder).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Attribute) and node.attr == "place" and isinstance(node.ctx, ast.Store)
     }
-    assert assigning == {"core/model/allocations.py", "core/partition/waiting/places.py"}
+    assert assigning == {"core/model/allocations.py", "core/state/waiting/places.py"}

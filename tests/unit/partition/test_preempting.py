@@ -7,9 +7,9 @@ import pytest
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.state.partition_state import PartitionState
 from tests.scenarios.stage import Stage
 
 ARRANGED = [

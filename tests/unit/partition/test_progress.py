@@ -8,9 +8,9 @@ from heapq import heappush
 import pytest
 
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import slices
 from kornel.core.preemption.kind import Driver
+from kornel.core.state.partition_state import PartitionState
 from tests.owed_cluster import BUDGET, OwedCluster
 
 SIZE = Resources({"vcore": 1_000})

@@ -8,7 +8,7 @@ import pytest
 
 from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.readable_amounts import format_quantities
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.partitions.partition_status import partition_status
 from tests.scenarios.stage import Stage
 

@@ -20,9 +20,9 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Effect, EventRecorded
 from kornel.core.domain.events import EventChange, EventType
 from kornel.core.domain.resources import Resources
+from kornel.core.engine.engine import Engine
 from kornel.core.model.callbacks import Callbacks
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.history.event_log import EventLog
+from kornel.core.state.history.event_log import EventLog
 
 CONFIG = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]"
 PARTITION = "[rm-1]default"

@@ -17,15 +17,15 @@ from kornel.core.domain.commands import (
     UpdateNodes,
 )
 from kornel.core.domain.resources import Resources
+from kornel.core.engine.engine import Engine
+from kornel.core.engine.scheduling.reserved import serve
+from kornel.core.engine.scheduling.reserving import PAUSE_NS
 from kornel.core.model.keyed_heap import SORTED_AT_ONCE
 from kornel.core.model.nodes import Node
-from kornel.core.partition.asks.reservations import reserve_node
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.scheduling import missing_shares
-from kornel.core.partition.scheduling.missing_shares import MissingShares, missing_share
-from kornel.core.partition.scheduling.reserved import serve
-from kornel.core.partition.scheduling.reserving import PAUSE_NS
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.asks.reservations import reserve_node
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records import missing_shares
+from kornel.core.state.records.missing_shares import MissingShares, missing_share
 from tests.scenarios.stage import Stage
 
 AMOUNTS = st.tuples(st.integers(1, 12), st.integers(1, 12))

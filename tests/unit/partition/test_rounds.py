@@ -10,11 +10,10 @@ from kornel.core.config.loader import load
 from kornel.core.config.problems import ConfigError
 from kornel.core.domain.preemption_kinds import NAMES
 from kornel.core.domain.reasons import Outcome
+from kornel.core.engine import lifecycle
+from kornel.core.engine.scheduling import rounds
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.partition import lifecycle
-from kornel.core.partition.scheduling import rounds
-from kornel.core.partition.state import PartitionState
 from kornel.core.policies import ask_order
 from kornel.core.policies.queue_order import QueueKey, queue_turn_key
 from kornel.core.preemption.guarantee.kind import GUARANTEE
@@ -23,6 +22,7 @@ from kornel.core.preemption.guarantee.rules import victim_orders as registry
 from kornel.core.preemption.guarantee.rules.cost import by_comparison, by_cost
 from kornel.core.preemption.kind import Kind
 from kornel.core.preemption.registry import KINDS
+from kornel.core.state.partition_state import PartitionState
 from tests.scenarios.stage import Stage
 
 J_B27 = [

@@ -19,7 +19,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import AllocationRejected
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from tests.reading import status_of
 
 PARTITION = "[rm-1]default"

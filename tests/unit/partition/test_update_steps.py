@@ -25,9 +25,9 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import Effect
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.configuration import configure
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.scheduling import cycle
+from kornel.core.engine.configuration import configure
+from kornel.core.engine.engine import Engine
+from kornel.core.engine.scheduling import cycle
 from kornel.core.telling.reader import Reader
 from tests.paced import paced_time
 

@@ -6,11 +6,11 @@ import pytest
 
 from kornel.core.domain.ask_places import WaitsFor
 from kornel.core.model.allocations import AskGroup
-from kornel.core.partition.asks import moves
-from kornel.core.partition.books import ledger
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.turns import first_group
-from kornel.core.partition.waiting.waking import wake_waiting
+from kornel.core.state.asks import moves
+from kornel.core.state.books import ledger
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting.turns import first_group
+from kornel.core.state.waiting.waking import wake_waiting
 from tests.scenarios.stage import Stage
 
 

@@ -12,8 +12,8 @@ from kornel.core.domain.commands import (
     UpdateApplications,
     UpdateConfiguration,
 )
-from kornel.core.partition.engine import Engine
-from kornel.core.partition.state import PartitionState
+from kornel.core.engine.engine import Engine
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.reader import Reader
 
 BEFORE = """

@@ -29,11 +29,11 @@ from kornel.core.domain.devices import (
 )
 from kornel.core.domain.effects import Released
 from kornel.core.domain.resources import Resources
+from kornel.core.engine.engine import Engine
 from kornel.core.laws import freed_devices
 from kornel.core.model.devices import NodeDevices
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
-from kornel.core.partition.engine import Engine
 from kornel.core.policies.device_sharing import Sharing, Wanting
 from kornel.core.preemption.guarantee.gangs import search as gang_search
 from tests.bench.opcodes import counted

@@ -20,7 +20,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.devices import DEVICES_ATTRIBUTE, GIVEN_TAG, DeviceSpec, read_wants, want_tags
 from kornel.core.domain.effects import Allocated, Released
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from tests.request_texts import write_devices
 
 PARTITION: Final = "[rm]default"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kornel.core.partition.asks.reservations import reserve_node
 from kornel.core.preemption.guarantee.gangs import search as gang_search
+from kornel.core.state.asks.reservations import reserve_node
 from tests.scenarios.stage import Stage
 
 RACKS = 4

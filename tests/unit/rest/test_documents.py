@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.asks import moves
+from kornel.core.state.asks import moves
 from kornel.core.telling.encoding import values
 from kornel.core.telling.encoding.yunikorn import applications, cluster, nodes, queues, usage
 from kornel.core.telling.reader import PartitionReader, Reader

@@ -28,7 +28,7 @@ from kornel.core.domain.effects import Allocated, ApplicationAccepted, Effect, N
 from kornel.core.domain.manager import RegisteredManager
 from kornel.core.domain.reasons import Ignored
 from kornel.core.domain.resources import NOTHING
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 
 
 @dataclass

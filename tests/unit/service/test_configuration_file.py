@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kornel.core.domain.commands import RegisterManager, UpdateConfiguration
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.service.configuration.configuration_file import ConfigurationFile
 from kornel.core.service.configuration.configuration_history import Origin
 from kornel.core.service.configuration.configuring import Configurator

@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 
 from kornel.core.domain.commands import RegisterManager
+from kornel.core.engine.engine import Engine
 from kornel.core.model.allocations import NO_VICTIMS
-from kornel.core.partition.engine import Engine
 from kornel.core.snapshot.engines import ENGINE, has_work_under_way, write_engine
 from kornel.core.snapshot.kept import Kept, Schema, declared_fields
 from kornel.core.snapshot.reading import SnapshotUnreadable, read_objects
@@ -23,7 +23,7 @@ from tests.properties.test_snapshots import RUNS
 
 SHARED_VALUES = {
     "kornel.core.domain.access.NOBODY", "kornel.core.domain.settings.DEFAULT_GOVERNOR",
-    "kornel.core.policies.gang_nodes.NONE_REFUSED", "kornel.core.preemption.governor.books.CLUSTER",
+    "kornel.core.policies.gang_nodes.NONE_REFUSED", "kornel.core.state.records.governor_books.CLUSTER",
     "kornel.core.preemption.quota.shares.NONE_STAYING", "kornel.core.domain.preemption_kinds.NAMES",
 }  # fmt: skip
 """Objects of modules that are values only: nobody asks whether something is one of them, so copies do as well."""

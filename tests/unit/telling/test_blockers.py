@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from kornel.core.domain.effects import PreemptionDecided
-from kornel.core.partition.history.recent_victims import KEPT, RecentVictims
 from kornel.core.preemption.foresight import PreemptionVerdict
+from kornel.core.state.history.recent_victims import KEPT, RecentVictims
 from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
     AskReport,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kornel.core.domain.reasons import Outcome
-from kornel.core.partition.asks import group_domains, reservations
 from kornel.core.preemption.foresight import PreemptionVerdict
+from kornel.core.state.asks import group_domains, reservations
 from kornel.core.telling.allocations.explanation import ApplicationReport, AskReport
 from kornel.core.telling.explain import Named, NamedOnNode
 from tests.reading import read

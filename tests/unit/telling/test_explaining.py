@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kornel.core.domain.commands import AnswerCallbacks, AttachCallbacks, PredicatesAnswer
 from kornel.core.domain.effects import PredicatesAsked
-from kornel.core.partition.asks import reservations
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
+from kornel.core.state.asks import reservations
 from kornel.core.telling.allocations.explanation import AskFailure, AskReport
 from kornel.core.telling.explain import AskStanding, Named
 from kornel.core.telling.reader import Reader

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kornel.core.config.loader import load
-from kornel.core.partition.configuration import configure
-from kornel.core.partition.state import PartitionState
+from kornel.core.engine.configuration import configure
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.queues.headroom import Bound, explain_queue
 from tests.unit.config.reading import only, partition_text, queue, root
 

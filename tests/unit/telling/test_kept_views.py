@@ -10,7 +10,7 @@ import pytest
 from kornel.core.domain.commands import RegisterManager, UnregisterManager
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
-from kornel.core.partition.state import PartitionState
+from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations import allocation_views
 from kornel.core.telling.allocations.allocation_views import AllocationView, KeptViews
 from kornel.core.telling.reader import PartitionReader, Reader

@@ -21,7 +21,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.devices import DEVICES_ATTRIBUTE, DeviceSpec, read_wants, want_tags
 from kornel.core.domain.effects import Allocated, Effect, Released
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk
 from tests.reading import read
 from tests.request_texts import write_devices

@@ -18,7 +18,7 @@ from kornel.core.domain.commands import (
     UpdateNodes,
 )
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.preemption.guarantee.gangs import packing as gang_packing
 from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk
 from tests.reading import read

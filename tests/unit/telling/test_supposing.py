@@ -13,7 +13,7 @@ from kornel.core.domain.commands import (
     UpdateNodes,
 )
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.telling.what_if.supposition import Forecast, SupposeNodeLost, SupposeQuota
 from tests.reading import read
 

@@ -25,7 +25,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import ApplicationRejected, Effect
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.engine import Engine
+from kornel.core.engine.engine import Engine
 from kornel.core.service.configuration.configuration_wire import impact_message
 from kornel.core.service.configuration.judge_process import add_length, read_frame
 from kornel.core.service.configuration.preview_process import Untried, answer_request, read_answer, request_frames

@@ -14,10 +14,10 @@ from typing import Final
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.callbacks import Inquiry
 from kornel.core.model.nodes import Node
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import inquiries, pausing
-from kornel.core.partition.waiting.places import offer_attempt
 from kornel.core.preemption.plan import AnswerPending
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting import inquiries, pausing
+from kornel.core.state.waiting.places import offer_attempt
 
 MOST_ROUNDS: Final = 32
 """The most times that one attempt may ask the shim again before it is given up."""

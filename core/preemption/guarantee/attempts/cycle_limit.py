@@ -9,11 +9,11 @@ from __future__ import annotations
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.shapes import Pairs
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import pacing
 from kornel.core.preemption.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.search.planner import KIND
 from kornel.core.preemption.plan import Refusal
+from kornel.core.state.partition_state import PartitionState
 
 
 def hold_back(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:

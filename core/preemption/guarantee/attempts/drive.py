@@ -19,12 +19,6 @@ from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.users import Account
-from kornel.core.partition.asks import group_domains, reservations
-from kornel.core.partition.books import device_books
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import failing
-from kornel.core.partition.waiting.places import offer_attempt
-from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.attempts import RETRY_NS, set_due
 from kornel.core.preemption.entitlement import find_entitlement
@@ -39,6 +33,12 @@ from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.planner import Within
 from kornel.core.preemption.guarantee.search.prospects import Unprepared
 from kornel.core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
+from kornel.core.state.asks import group_domains, reservations
+from kornel.core.state.books import device_books
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting import failing
+from kornel.core.state.waiting.places import offer_attempt
+from kornel.core.state.waiting.rooms import UNSERVED
 
 ATTEMPT_COST: Final = 200
 """The number of decisions as which one search for victims counts in the budget of a slice."""

@@ -12,11 +12,11 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.callbacks import Inquiry
 from kornel.core.model.gang_units import UnitId
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import inquiries, pausing
-from kornel.core.partition.waiting.places import offer_attempt
 from kornel.core.preemption.guarantee.attempts.consulting import MOST_ROUNDS
 from kornel.core.preemption.plan import Refusal, UnitPlan
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting import inquiries, pausing
+from kornel.core.state.waiting.places import offer_attempt
 
 _Question = tuple[str, str, tuple[str, ...]]
 """The key of a member, the ID of a node, and the keys of the victims on that node."""

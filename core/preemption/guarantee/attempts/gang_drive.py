@@ -26,14 +26,6 @@ from kornel.core.model.gang_units import GangUnit, UnitId, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.users import Account
-from kornel.core.partition.asks import moves, questions, reservations
-from kornel.core.partition.asks.savings import give_back, lift_saved
-from kornel.core.partition.books import ledger
-from kornel.core.partition.gangs.gang_record import GangHold
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import failing
-from kornel.core.partition.waiting.gathering import describe_missing, forms_unit, minimum_by_group
-from kornel.core.partition.waiting.rooms import UNSERVED, activate_group, look_again
 from kornel.core.policies import user_limits
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption import eviction, pacing
@@ -49,6 +41,14 @@ from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.search.planner import KIND
 from kornel.core.preemption.guarantee.search.prospects import Unprepared
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
+from kornel.core.state.asks import moves, questions, reservations
+from kornel.core.state.asks.savings import give_back, lift_saved
+from kornel.core.state.books import ledger
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.gang_record import GangHold
+from kornel.core.state.waiting import failing
+from kornel.core.state.waiting.gathering import describe_missing, forms_unit, minimum_by_group
+from kornel.core.state.waiting.rooms import UNSERVED, activate_group, look_again
 
 MOST_RESTARTS: Final = 4
 """The most times that a search begins again because something has changed. After that, it continues in spite of

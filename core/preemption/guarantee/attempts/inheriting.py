@@ -13,10 +13,6 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import NO_VICTIMS, Allocation, Reservation
 from kornel.core.model.shapes import Pairs, book_amounts
-from kornel.core.partition.asks import finding, reservations
-from kornel.core.partition.books import ledger
-from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.admission import allocates_nothing
 from kornel.core.policies.claim_order import comes_before, owing_queues
 from kornel.core.preemption import eviction
 from kornel.core.preemption.attempts import may_ever_preempt
@@ -24,6 +20,10 @@ from kornel.core.preemption.guarantee.rules.fences import fence_root
 from kornel.core.preemption.guarantee.search.planner import KIND
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.walk import Candidate, Effects, Walk
+from kornel.core.state.asks import finding, reservations
+from kornel.core.state.books import ledger
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting.admission import allocates_nothing
 
 
 def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> Reservation | None:

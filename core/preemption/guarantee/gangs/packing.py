@@ -28,8 +28,8 @@ from kornel.core.preemption.guarantee.rules.candidates import Candidates
 from kornel.core.preemption.guarantee.rules.needs import Needs, can_take_claim
 from kornel.core.preemption.guarantee.search.planner import KIND
 from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, UnitPlan
-from kornel.core.preemption.victim_index import CLASSES, VictimIndex, age_of, reluctance_of
 from kornel.core.preemption.walk import Candidate, Effects, Walk, list_firsts
+from kornel.core.state.records.victim_index import CLASSES, VictimIndex, age_of, reluctance_of
 
 STEPS_AT_ONCE: Final = 200
 """The work that is done at once, which takes about two milliseconds."""

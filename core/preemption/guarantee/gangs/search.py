@@ -49,8 +49,8 @@ from kornel.core.preemption.guarantee.rules.victim_orders import COSTS
 from kornel.core.preemption.guarantee.search.planner import KIND, Within, plan_preemption
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
-from kornel.core.preemption.victim_index import VictimIndex, age_of, reluctance_of
 from kornel.core.preemption.walk import Candidate, walk_over
+from kornel.core.state.records.victim_index import VictimIndex, age_of, reluctance_of
 
 MOST_STEPS: Final = 20_000
 """More steps than a search takes."""

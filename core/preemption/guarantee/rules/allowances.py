@@ -2,8 +2,8 @@
 together.
 
 What the laws say depends only on the leaf, the victim's shape and its priority. Most of it is the same for all leaves
-that are alike (:mod:`kornel.core.preemption.giving_queues`), and the rest is computed once per leaf and shape, so that
-a walk over thousands of allocations only looks it up.
+that are alike (:class:`.giving_queues.Alike`), and the rest is computed once per leaf and shape, so that a walk over
+thousands of allocations only looks it up.
 
 Law 2 is kept as *rooms*: one number per queue and guaranteed type, the amount that may leave the queue before it
 falls below its guarantee. Taking a victim lowers the rooms on its path; none may become negative.
@@ -21,11 +21,11 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.entitlement import Entitlement
-from kornel.core.preemption.giving_queues import Alike, describe_leaf
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.priorities import Adjustment, adjust_within, adjustment_of
-from kornel.core.preemption.victim_index import VictimIndex
 from kornel.core.preemption.walk import Effects
+from kornel.core.state.records.giving_queues import Alike, describe_leaf
+from kornel.core.state.records.victim_index import VictimIndex
 
 
 class Rules(NamedTuple):

@@ -1,7 +1,7 @@
 """Finds the candidates for an ask: all allocations below the fence that neither a law nor their state protects
 (preemption.md B.4, B.5).
 
-Each leaf keeps its allocations in order (:mod:`kornel.core.preemption.victim_index`). They are merged into one order
+Each leaf keeps its allocations in order (:mod:`kornel.core.state.records.victim_index`). They are merged into one order
 per class, only as far as the caller reads, because the first few usually decide.
 """
 
@@ -22,8 +22,8 @@ from kornel.core.preemption.gang_losses import GangLosses
 from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.rules.cost import Pricing
 from kornel.core.preemption.plan import NOBODY_SPARED, Spared
-from kornel.core.preemption.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, age_of, reluctance_of
 from kornel.core.preemption.walk import Candidate, Effects
+from kornel.core.state.records.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, age_of, reluctance_of
 
 _REPLACING: Final = AskPlace.REPLACING
 """Kept as constants, this one and those below, because reading a member from its class costs as much as a call, and

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kornel.core.model.nodes import Node
-from kornel.core.preemption.victim_index import reluctance_of
 from kornel.core.preemption.walk import Candidate
+from kornel.core.state.records.victim_index import reluctance_of
 
 SolutionKey = tuple[bool, bool, int, int, int, int, str]
 """(any originator, any opted out, victims, highest adjusted priority, -created of the oldest, -depth of the shallowest

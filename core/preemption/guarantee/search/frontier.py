@@ -12,8 +12,8 @@ from kornel.core.preemption.guarantee.rules.candidates import Candidates
 from kornel.core.preemption.guarantee.rules.order import Solution, SolutionKey
 from kornel.core.preemption.guarantee.search.prospects import Prospects
 from kornel.core.preemption.guarantee.search.solve import Solver
-from kornel.core.preemption.victim_index import CLASSES, MILDEST
 from kornel.core.preemption.walk import Candidate
+from kornel.core.state.records.victim_index import CLASSES, MILDEST
 
 _LOWEST: Final = -(2**80)
 """A key below every priority and every age."""

@@ -22,8 +22,8 @@ from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.rules.candidates import Candidates
 from kornel.core.preemption.guarantee.rules.order import Solution, full_order
 from kornel.core.preemption.guarantee.search.solve import Solver
-from kornel.core.preemption.victim_index import age_of, reluctance_of
 from kornel.core.preemption.walk import Candidate
+from kornel.core.state.records.victim_index import age_of, reluctance_of
 
 MOST_GANGS: Final = 64
 """The most gangs that are looked at for one ask, the cheapest first."""

@@ -19,7 +19,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.rules.allowances import Terms
-from kornel.core.preemption.victim_index import CLASSES, MILDEST, age_of
+from kornel.core.state.records.victim_index import CLASSES, MILDEST, age_of
 
 _PREEMPTED: Final = AskPlace.PREEMPTED
 """Kept as a constant, because reading a member from its class costs as much as a call, and every allocation on a node

@@ -36,7 +36,7 @@ from kornel.core.preemption.plan import (
     Refusal,
     Spared,
 )
-from kornel.core.preemption.victim_index import CLASSES, VictimIndex
+from kornel.core.state.records.victim_index import CLASSES, VictimIndex
 
 KIND: Final = GUARANTEE.name
 

@@ -34,7 +34,7 @@ from kornel.core.preemption.guarantee.search.node_bounds import (
 )
 from kornel.core.preemption.guarantee.search.watched_nodes import WatchedNodes
 from kornel.core.preemption.priorities import Adjustment, adjustment_of
-from kornel.core.preemption.victim_index import MILDEST
+from kornel.core.state.records.victim_index import MILDEST
 
 Question = tuple[Queue, Queue, Adjustment, int, Shape, frozenset[int]]
 """The fence and the parent queue of an ask, the adjustment of priorities in its leaf, its priority and shape, and its

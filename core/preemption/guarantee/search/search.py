@@ -34,8 +34,8 @@ from kornel.core.preemption.guarantee.search.frontier import Frontier
 from kornel.core.preemption.guarantee.search.gang_victims import GangSearch
 from kornel.core.preemption.guarantee.search.prospects import Prospects
 from kornel.core.preemption.guarantee.search.solve import Solver
-from kornel.core.preemption.victim_index import CLASSES, MILDEST
 from kornel.core.preemption.walk import Candidate
+from kornel.core.state.records.victim_index import CLASSES, MILDEST
 
 FEW_LEAVES: Final = 32
 """The number of leaves that are asked first whether they can give up enough together."""

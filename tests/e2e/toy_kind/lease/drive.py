@@ -9,9 +9,9 @@ from kornel.core.preemption.lease.plan import NAME, plan
 from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
-from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
+from kornel.core.state.partition_state import PartitionState
 
 
 def has_leases(state: PartitionState) -> bool:

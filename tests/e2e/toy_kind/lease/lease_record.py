@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kornel.core.partition.kind_records import KindRecord
+from kornel.core.state.records.kind_records import KindRecord
 
 
 class LeaseRecord(KindRecord):

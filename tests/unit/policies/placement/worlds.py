@@ -6,10 +6,10 @@ from typing import Any
 
 from kornel.core.config.loader import load
 from kornel.core.domain.commands import ApplicationSpec
-from kornel.core.partition.configuration import configure
-from kornel.core.partition.state import PartitionState
+from kornel.core.engine.configuration import configure
 from kornel.core.policies.placement.applicant import applicant_of
 from kornel.core.policies.placement.decide import Placed, place_applicant
+from kornel.core.state.partition_state import PartitionState
 from tests.unit.config.reading import only, partition_text, root
 
 RECOVERY = "root.@recovery@"

@@ -6,8 +6,8 @@ import pytest
 
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import Budget, GovernorSettings
-from kornel.core.preemption.governor.books import CLUSTER, GovernorBooks, Loss, Scope
 from kornel.core.preemption.governor.bounds import Denial, judge_losses
+from kornel.core.state.records.governor_books import CLUSTER, GovernorBooks, Loss, Scope
 
 S = 10**9
 NAMES = ("f", "g")

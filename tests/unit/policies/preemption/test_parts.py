@@ -18,8 +18,8 @@ from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.solve import Solver
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.priorities import adjustment_of
-from kornel.core.preemption.victim_index import VictimIndex
 from kornel.core.preemption.walk import Candidate, Effects
+from kornel.core.state.records.victim_index import VictimIndex
 from tests.preemption_notation import Case, TaskCase, parse
 from tests.unit.policies.preemption.world import NOW_NS, World
 

@@ -1,0 +1,311 @@
+"""Lets waiters save what comes free below limits that refuse them (preemption.md B.7, "Limits fill up").
+
+A large ask under a full limit would never be placed while smaller ones come and go there: each takes the amount that
+the one before it leaves. So as soon as something of what an ask lacks is free, but too little of it, the ask may begin
+to save, before smaller ones are tried. One waiter at most saves at each limit, and either at all limits that refuse it
+or at none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from itertools import pairwise
+from typing import Final
+
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.settings import SortPolicy
+from kornel.core.engine.gangs.gang_places import add_up, choose_places, demand_of
+from kornel.core.engine.gangs.gang_savings import find_saved_places, may_have_places
+from kornel.core.engine.scheduling.lapsing import pause_of
+from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation
+from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import GangUnit
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs, Shape
+from kornel.core.model.users import Account
+from kornel.core.policies.application_order import usage_shares
+from kornel.core.policies.claim_order import comes_before, limits_of, line_key, rank_below, waits_since
+from kornel.core.policies.queue_order import fair_share
+from kornel.core.state.asks.limit_claims import end_saving_below, find_lacking, lapse_below, save_below, sum_missing
+from kornel.core.state.asks.savings import can_save, has_slot, saved_on
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting import admission, turns
+from kornel.core.state.waiting.gathering import find_least, minimum_members
+from kornel.core.state.waiting.rooms import UNSERVED, line_of
+from kornel.core.state.waiting.waking import wake_admitted
+
+WAITERS_PER_UNIT: Final = 20
+"""The number of waiters looked at that count as one decision in the budget of a slice."""
+PAUSE_PER_WAITER_NS: Final = 100_000
+"""The time to the next choice for each waiter looked at, so that choices take a small part of the time."""
+
+
+def is_due(state: PartitionState, now_ns: int) -> bool:
+    """Tells whether to choose now who may save below limits where too little came free."""
+    return now_ns >= state.reserving.choose_at_ns
+
+
+def choose_savers(state: PartitionState, now_ns: int) -> int:
+    """Lets those save for whom too little came free lately, in the line in which room is saved. Returns the cost in
+    decisions."""
+    round_, waiters = state.reserving, find_waiters(state, now_ns)
+    short, round_.short = round_.short, {}
+    if round_.delay_ns is None:
+        return 1
+    found: dict[Allocation, Pairs] = {}
+    looked, again_ns = len(waiters), 0
+    for limit, ask, pairs in waiters:
+        due_ns = waits_since(ask) + round_.delay_ns + 1
+        if now_ns >= due_ns:
+            found[ask] = pairs
+        else:
+            round_.short[limit] = short[limit]
+            again_ns = min(again_ns or due_ns, due_ns)
+    # Those at whose limit somebody before them in the line wants to save do not save anywhere meanwhile.
+    wanted: set[Queue | Account] = set()
+    for ask in sorted(found, key=line_key):
+        limits = _refusing(ask, found[ask])
+        if not wanted.isdisjoint(limits) or _save_in_turn(state, ask, found[ask], limits, now_ns):
+            wanted.update(limits)
+    round_.choose_not_before_ns = now_ns + PAUSE_PER_WAITER_NS * max(0, looked - WAITERS_PER_UNIT)
+    round_.choose_at_ns = max(again_ns, round_.choose_not_before_ns)
+    if again_ns or looked > WAITERS_PER_UNIT:
+        state.run_slice_at(round_.choose_at_ns)
+    return 1 + looked // WAITERS_PER_UNIT
+
+
+def find_waiters(state: PartitionState, now_ns: int) -> list[tuple[Queue | Account, Allocation, Pairs]]:
+    """Returns the asks that may begin to save because too little came free lately below a limit, each with this limit
+    and the amounts that it needs there, whether they have waited long enough or not."""
+    latest_ns = now_ns - (state.reserving.delay_ns or 0)
+    return [
+        (limit, *_stands_for(group, latest_ns))
+        for limit, shapes in state.reserving.short.items()
+        for shape in shapes
+        if not limit.admits(shape.pairs)
+        for group in _asleep(limit, shape)
+        if isinstance(group, AskGroup)
+    ]
+
+
+def _asleep(limit: Queue | Account, shape: Shape) -> Iterable[AskGroup | Reservation]:
+    """Returns who waits at *limit* for room for *shape* and has been tried since there was some."""
+    room = limit.parked.get(shape)
+    if room is None:
+        return ()
+    return room.at_once if room.awake else room
+
+
+def _stands_for(group: AskGroup, latest_ns: int) -> tuple[Allocation, Pairs]:
+    """Returns the ask of *group* that is first in the line among those that came by *latest_ns*, or the first of all;
+    of a gang the least important member, with the amounts of all."""
+    if isinstance(group, GangUnit):
+        members = minimum_members(group)
+        return find_least(members), add_up(members)
+    first = group.first_ask()
+    if waits_since(first) >= latest_ns:
+        aged = [ask for ask in group.unordered_asks() if waits_since(ask) < latest_ns]
+        first = min(aged or group.unordered_asks(), key=line_key)
+    return first, group.shape.pairs
+
+
+def _refusing(ask: Allocation, pairs: Pairs) -> tuple[Queue | Account, ...]:
+    """Returns the limits that let *ask* have no *pairs* now, whoever saves there, and those where it saves already."""
+    claim = ask.limit_claim
+    saves = () if claim is None else claim.limits
+    return tuple(limit for limit in limits_of(ask) if limit in saves or not limit.admits(pairs))
+
+
+def _save_in_turn(
+    state: PartitionState, ask: Allocation, pairs: Pairs, limits: tuple[Queue | Account, ...], now_ns: int
+) -> bool:
+    """Lets *ask* save *pairs* below *limits*, in the place of those behind it in the line. Returns false if it may not,
+    whoever saves there."""
+    own = ask.limit_claim
+    if own is not None and own.limits == limits:
+        return True
+    if any(state.reserving.has_lapsed(limit, find_lacking(limit, pairs)) for limit in limits):
+        return False
+    if not _can_come_true(state, ask, pairs, limits):
+        return False
+    there = {limit.saving: None for limit in limits if limit.saving is not None}
+    if any(line_key(claim.ask) < line_key(ask) for claim in there):
+        return True
+    begins = [limit for limit in limits if own is None or limit not in own.limits]
+    if not all(_is_in_turn(state, ask, pairs, limit) for limit in begins):
+        return False
+    for claim in there:
+        end_saving_below(state, claim.ask)
+    claim = save_below(state, ask, pairs, limits, now_ns)
+    if own is not None:
+        claim.clock.stalled_ns = own.clock.stalled_ns
+    _look_later(state, claim, now_ns)
+    return True
+
+
+def _can_come_true(state: PartitionState, ask: Allocation, pairs: Pairs, limits: tuple[Queue | Account, ...]) -> bool:
+    """Tells whether *limits* could hold *pairs* if everybody below had ended, no limit of applications keeps *ask*
+    back, and nodes could hold it and its gang."""
+    application = ask.application
+    if application.state in UNSERVED or application.backoff_until_ns or state.reserving.delay_ns is None:
+        return False
+    for limit in limits:
+        if any(amount > limit.max.get(t, amount) for t, amount in pairs):
+            return False
+    if application.state is AppState.ACCEPTED and admission.may_run(state, application, ask.spec.priority) is not None:
+        return False
+    return has_slot(state, ask) and _has_nodes(state, ask)
+
+
+def _has_nodes(state: PartitionState, ask: Allocation) -> bool:
+    """Tells whether nodes have or could have room for *ask*, or for all members together of the gang for which it
+    stands."""
+    if state.gangs.hold_of(ask) is not None:
+        return True  # Whoever keeps their places makes sure of that.
+    unit = ask.group
+    if not isinstance(unit, GangUnit):
+        return _has_node(state, ask)
+    members = minimum_members(unit)
+    if demand_of(members)[0] not in state.gangs.rooms and choose_places(state, members) is not None:
+        return True
+    return may_have_places(members) and find_saved_places(state, members, ask) is not None
+
+
+def _has_node(state: PartitionState, ask: Allocation) -> bool:
+    """Tells whether an open node has or could have room for *ask*, beside what those before it in the line save
+    there."""
+    required = ask.spec.required_node
+    if required:
+        node = state.nodes.get(required)
+        return node is not None and node.could_hold_shape(ask.shape)
+    refused = ask.refused or ()
+    saves = _is_within_bound(state, ask)
+    return any(
+        node.has_room_for(ask.shape) or (saves and can_save(node, ask, _saved_before(node, ask)))
+        for node in state.node_order
+        if node.node_id not in refused
+    )
+
+
+def _saved_before(node: Node, ask: Allocation) -> list[Reservation]:
+    return [claim for claim in saved_on(node) if line_key(claim.ask) < line_key(ask)]
+
+
+def _is_within_bound(state: PartitionState, ask: Allocation) -> bool:
+    """Tells whether the bound on claims by age lets *ask* save room on a node beside those before it in the line."""
+    key = line_key(ask)
+    before = [claim for claim in state.reserving.saved if claim.by_age and claim.least is None]
+    return sum(line_key(claim.ask) < key for claim in before) < state.reserving.most_saved(len(state.nodes))
+
+
+def _is_in_turn(state: PartitionState, ask: Allocation, pairs: Pairs, limit: Queue | Account) -> bool:
+    """Tells whether nobody whom *ask* does not come before, and who asks for less, is to be served first below *limit*
+    because of a smaller share.
+
+    Otherwise a queue with an old backlog of large asks would have the limit for itself, whatever the others have. This
+    matters only when it begins to save: from then on it keeps its turn.
+    """
+    if _comes_later(state, ask, limit):
+        return False
+    asked, seen = dict(pairs), set[tuple[Application, int]]()
+    for shape, room in limit.parked.items():
+        if shape.no_room or all(amount >= asked.get(t, 0) for t, amount in shape.pairs):
+            continue
+        for waiter in room:
+            other = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
+            key = other.application, other.spec.priority
+            if key not in seen and _has_less(other, ask) and not comes_before(ask, other):
+                return False
+            seen.add(key)
+    return True
+
+
+def _comes_later(state: PartitionState, ask: Allocation, limit: Queue | Account) -> bool:
+    """Tells whether the cycle is about to try asks below *limit* that are to be served before *ask* because of a
+    smaller share."""
+    leaf, application, rooms = ask.queue, ask.application, turns.open_rooms(state)
+    if leaf.properties.sort_policy is SortPolicy.FAIR:
+        share = usage_shares(application)
+        by_priority, rank = leaf.properties.sort_by_priority, ask.turn_priority
+        for other, other_rank in turns.offered_below(leaf, rooms):
+            if not (by_priority and rank > other_rank) and usage_shares(other) < share:
+                return True
+    top = limit if isinstance(limit, Queue) else limit.queue
+    for queue, parent in pairwise(leaf.lineage()):
+        if queue is top:
+            break
+        share_of_queue, rank = fair_share(queue), rank_below(ask, parent)
+        for sibling, sibling_rank in turns.offered_below(parent, rooms):
+            first = parent.properties.sort_by_priority and rank > sibling_rank
+            if not first and fair_share(sibling) < share_of_queue:
+                return True
+    return False
+
+
+def _has_less(ask: Allocation, other: Allocation) -> bool:
+    """Tells whether the queue of *ask* has a smaller share than that of *other* below their common queue, or its
+    application in a leaf that is sorted so."""
+    leaf, other_leaf = ask.queue, other.queue
+    if leaf is other_leaf:
+        fair = leaf.properties.sort_policy is SortPolicy.FAIR
+        return fair and usage_shares(ask.application) < usage_shares(other.application)
+    above, other_above = leaf.lineage(), other_leaf.lineage()
+    child = next(queue for queue in above if queue.parent in other_above)
+    other_child = next(queue for queue in other_above if queue.parent is child.parent)
+    return fair_share(child) < fair_share(other_child)
+
+
+def _look_later(state: PartitionState, claim: LimitClaim, now_ns: int) -> None:
+    state.run_at(now_ns + pause_of(claim.ask.queue), partial(_look_at, state, claim))
+
+
+def _look_at(state: PartitionState, claim: LimitClaim, now_ns: int) -> None:
+    if claim not in state.reserving.at_limits:
+        return
+    ask = claim.ask
+    if not _can_come_true(state, ask, claim.pairs, claim.limits):
+        end_saving_below(state, ask)
+        return
+    claim.clock.note_missing(sum_missing(claim.pairs, claim.limits), partial(_keeps_back, claim), now_ns)
+    if claim.clock.stalled_ns < ask.queue.properties.reservation_timeout_ns:
+        _look_later(state, claim, now_ns)
+        return
+    ask.lapsed_ns = now_ns
+    if ask.group is not None:
+        line_of(ask.group).mark_changed(ask.group)
+    lapse_below(state, ask)
+
+
+def _keeps_back(claim: LimitClaim) -> bool:
+    """Tells whether somebody else waits at a limit of *claim* for what is free there, who could be placed or save if
+    nothing were saved. While it collects on a node as well, the clock of that claim runs for both."""
+    if claim.ask.reservation is not None:
+        return False
+    group = claim.ask.group
+    for limit in claim.limits:
+        most = limit.max
+        for shape, room in limit.parked.items():
+            free = any(limit.used[t] < most.get(t, 0) for t, _ in shape.pairs)
+            if free and not shape.no_room and any(waiter is not group for waiter in room):
+                return True
+    return False
+
+
+def review_claims(state: PartitionState) -> int:
+    """Ends the claims below limits that cannot come true any more, and wakes those to whom what is saved has come to be
+    lent. Returns how many waiters were looked at."""
+    looked = 0
+    for claim in list(state.reserving.at_limits):
+        if claim not in state.reserving.at_limits:
+            continue
+        if not _can_come_true(state, claim.ask, claim.pairs, claim.limits):
+            end_saving_below(state, claim.ask)
+            continue
+        if isinstance(claim.ask.group, GangUnit):
+            looked += len(state.node_order)
+        for limit in claim.limits:
+            looked += sum(map(len, limit.parked.values()))
+            wake_admitted(state, limit)
+    return looked

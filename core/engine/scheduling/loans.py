@@ -1,0 +1,96 @@
+"""Lends room that is saved for others to those who come before them or are owed their guarantee (preemption.md B.7).
+
+Saved room lies idle until there is enough for its holder. Whoever may pass the holder uses it meanwhile, as much as it
+asks for, if no room serves it that nobody has saved; the holder keeps the rest, its place and its age.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kornel.core.domain.reasons import Unschedulable
+from kornel.core.engine.scheduling import limit_savings
+from kornel.core.engine.scheduling.reserving import NODES_PER_UNIT
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import Node
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.queues import Queue
+from kornel.core.policies.claim_order import rank_below
+from kornel.core.state.asks import group_domains
+from kornel.core.state.asks.savings import end_excess, review_savings
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting import turns
+from kornel.core.state.waiting.waking import lends_room, wake_borrowers
+
+_WITHOUT_ROOM: Final = frozenset({Unschedulable.NO_FITTING_NODE, Unschedulable.REFUSED_BY_PREDICATE})
+"""The reasons for which an ask may use room that is saved for others."""
+
+WAITERS_PER_UNIT: Final = 500
+"""The number of waiters on one node that cost as much to look at as one decision."""
+PAUSE_PER_UNIT_NS: Final = 2 * 10**6
+"""The time to the next look for each such cost, so that looks take a percentage of the time at most."""
+
+
+def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> Node | NotPlaced:
+    """Returns the first open node, in order, that has room for *ask*, which found none because of *why*, if it uses
+    room saved for those whom it may pass. If there is none, returns *why*, or that the shim has refused them all."""
+    if ask.spec.required_node or why.reason not in _WITHOUT_ROOM:
+        return why
+    found = [node for node in _nodes(state) if node in state.node_order and lends_room(state, node, ask)]
+    if ask.spec.topology is not None:
+        found = [node for node in found if group_domains.is_with_others(state, ask, node)]
+    allowed = [node for node in found if node.node_id not in (ask.refused or ())]
+    if found and not allowed:
+        return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
+    return min(allowed, key=lambda node: (node.score, node.node_id), default=None) or why
+
+
+def is_due(state: PartitionState, now_ns: int) -> bool:
+    """Tells whether to look again who may use saved room, because amounts have changed on which that depends."""
+    round_ = state.reserving
+    return (
+        bool(round_.saved or round_.at_limits) and round_.reviewed != _marks(state) and now_ns >= round_.review_after_ns
+    )
+
+
+def review_loans(state: PartitionState, now_ns: int) -> int:
+    """Ends saved claims that cannot come true now, and wakes those who may use saved room, because they have come to be
+    owed their guarantee, or a holder is owed none any more. Returns the cost in decisions."""
+    round_ = state.reserving
+    nodes = _nodes(state)
+    for node in nodes:
+        review_savings(state, node)
+    end_excess(state)
+    round_.reviewed = _marks(state)
+    for node in nodes:
+        wake_borrowers(state, node)
+    looked = len(nodes) * sum(map(len, state.no_room.values())) + limit_savings.review_claims(state)
+    cost = 1 + len(nodes) // NODES_PER_UNIT + looked // WAITERS_PER_UNIT
+    if cost > 1:
+        round_.review_after_ns = now_ns + PAUSE_PER_UNIT_NS * cost
+        state.run_slice_at(round_.review_after_ns)
+    return cost
+
+
+def _nodes(state: PartitionState) -> dict[Node, None]:
+    return {claim.node: None for claim in state.reserving.saved}
+
+
+def _marks(state: PartitionState) -> tuple[int, int, int]:
+    return state.changes, state.allocation_count, len(state.reserving.saved) + len(state.reserving.at_limits)
+
+
+def is_outranked(state: PartitionState, ask: Allocation, *, within_leaf: bool = False) -> bool:
+    """Tells whether the cycle is about to try somebody, *within_leaf* or anywhere, who comes before *ask*, so that it
+    has to wait for its turn."""
+    application, rooms = ask.application, turns.open_rooms(state)
+    if turns.rank_of(application, rooms) > ask.turn_priority:
+        return True
+    below: Application | Queue = application
+    for queue in ask.queue.lineage()[: 1 if within_leaf else None]:
+        first, rank = turns.first_offered(queue, rooms)
+        if queue.properties.sort_by_priority and first is not below and rank > rank_below(ask, queue):
+            return True
+        below = queue
+    return False

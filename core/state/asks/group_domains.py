@@ -1,0 +1,252 @@
+"""Chooses the nodes for one member after the other of a group that asks for a topology.
+
+The first member chooses for the whole group: while no member is placed, only domains with room for all members count.
+Later members follow a choice that includes those already placed, which are looked up in the records of the application,
+so that nothing is kept that could be wrong later. Rules: docs/topology.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kornel.core.domain.reasons import Unschedulable
+from kornel.core.domain.topology import TopologyRequest, Wish
+from kornel.core.model.allocations import Allocation, stand_together, together_of
+from kornel.core.model.domains import Domain, DomainPath, Topology, count_on_node
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Shape
+from kornel.core.policies.topology_choice import Room, Shares, Shortfall, choose_domains
+from kornel.core.state.partition_state import PartitionState
+
+
+def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
+    """Yields the nodes on which *ask* may be placed now, the best first; none: its group has to wait.
+
+    If no domain can fulfil a preference, it is ignored, and all nodes count in their order.
+    """
+    request, topology = ask.spec.topology, state.topology
+    assert request is not None, "the caller has checked"
+    found: Shares | Shortfall = Shortfall(None, 0, 1)
+    depth = topology.depth_of(request.level) if topology is not None else None
+    if topology is not None and depth is not None:
+        alone = _is_one_slice(request)
+        taken = count_taken(state, ask, depth, first_only=alone)
+        found = _choose(topology, ask, depth, taken)
+        # Members may be in other domains too, if some of them do not require one. Few groups are, so this comes second.
+        if isinstance(found, Shortfall) and alone and taken and len(every := count_taken(state, ask, depth)) > 1:
+            found = _choose(topology, ask, depth, every)
+    if not isinstance(found, Shortfall):
+        assert topology is not None, "there is no choice without domains"
+        yield from _in_order_within(topology, next(iter(found.items())), ask)
+    elif request.wish != Wish.REQUIRED:
+        refused = ask.refused or {}
+        for node in state.node_order.fitting_nodes(ask.shape.pairs):
+            if node.node_id not in refused and node.has_devices(ask.shape.devices):
+                yield node
+
+
+def _choose(topology: Topology, ask: Allocation, depth: int, taken: dict[DomainPath, int]) -> Shares | Shortfall:
+    """Chooses domains for all members of the group of *ask* that wait, or for some of them, beside those *taken*."""
+    request = ask.spec.topology
+    assert request is not None, "the caller has checked"
+    rooms = rooms_for(topology, ask, depth, taken)
+    missing = 1 if ask.group is None else count_missing(ask)
+    beside = 0 if taken or request.wish != Wish.REQUIRED else _count_waiting_beside(ask)
+    if request.slice_size:
+        beside = min(beside, request.slice_size - 1)
+    if beside and ask.reservation is not None:
+        own = tuple(domain.path for domain in ask.reservation.node.domains[depth - 1 : depth])
+        rooms = [room for room in rooms if room.path in own or room.room > beside]
+    found = choose_domains(rooms, missing, request)
+    if isinstance(found, Shortfall) and (some := _fewer_members(request, taken, found.room, missing)):
+        found = choose_domains(rooms, some, request)
+    return found
+
+
+def _fewer_members(request: TopologyRequest, taken: dict[DomainPath, int], room: int, missing: int) -> int:
+    """Returns for how many members to choose if there is no room for all *missing* ones; 0: for none.
+
+    A group with a requirement waits until there is room for all, unless some members are placed already; then each
+    slice counts by itself.
+    """
+    size = request.slice_size
+    if request.wish == Wish.PREFERRED:
+        return min(room, missing)
+    if request.wish == Wish.REQUIRED and not taken:
+        return 0
+    if not size or any(count % size for count in taken.values()):
+        return 1
+    return min(size, missing)
+
+
+def rooms_for(topology: Topology, ask: Allocation, depth: int, taken: dict[DomainPath, int]) -> list[Room]:
+    """Returns the room of each domain at *depth* for asks such as *ask*, with the members that are there already."""
+    request = ask.spec.topology
+    assert request is not None, "the caller has checked"
+    if taken and _is_one_slice(request):
+        # All members belong where one is placed, so the other domains need not be counted.
+        domains: Sequence[Domain] = [topology.domains[path] for path in taken]
+    else:
+        domains = list(topology.at_depth(depth))
+    return [Room(domain.path, room_in(domain, ask), taken.get(domain.path, 0)) for domain in domains]
+
+
+def room_in(domain: Domain, ask: Allocation) -> int:
+    """Returns how many asks such as *ask* fit into *domain* now, on nodes that the shim has not refused for it."""
+    refused, shape = ask.refused or {}, ask.shape
+    if not refused and shape.devices is None:
+        return domain.count_room(shape.pairs)
+    return sum(count_on_node(node, shape.pairs, shape.devices) for node in domain.nodes if node.node_id not in refused)
+
+
+def count_missing(ask: Allocation) -> int:
+    """Returns how many members of the group of *ask* wait for a place, itself included."""
+    group = ask.group
+    if group is None:
+        return 1 + _count_waiting_beside(ask)
+    if not group.is_unit:
+        return group.size
+    return sum(together_of(other.spec) == together_of(ask.spec) for other in group.unordered_asks())
+
+
+def _count_waiting_beside(ask: Allocation) -> int:
+    """Returns how many members wait with *ask* while it holds room and so stands in no group: it may move only within
+    its domain, or to one that has room for them too."""
+    if ask.group is not None:
+        return 0
+    for other in ask.application.asks.values():
+        if other.group is not None and other.shape is ask.shape and stand_together(other.spec, ask.spec):
+            return count_missing(other)
+    return 0
+
+
+def nodes_for_victims(state: PartitionState, ask: Allocation) -> list[Node] | None:
+    """Returns the nodes on which victims may make room for *ask*, which is placed by itself; ``None``: on any.
+
+    For a group that requires a domain they are those of the domains where members of it are, or else of the domains in
+    which all members find room once there is one more place. Otherwise a victim would leave for one member where the
+    others have no room.
+    """
+    return _nodes_of_domains(state, ask, count_missing(ask))
+
+
+def _nodes_of_domains(state: PartitionState, ask: Allocation, missing: int) -> list[Node] | None:
+    """Returns the nodes of the domains where members of the group of *ask* are, or else of those with room for one less
+    than *missing*; ``None``: the group requires no domain."""
+    request, topology = ask.spec.topology, state.topology
+    if request is None or request.wish != Wish.REQUIRED or ask.spec.required_node:
+        return None
+    depth = topology.depth_of(request.level) if topology is not None else None
+    if topology is None or depth is None:
+        return []
+    taken = count_taken(state, ask, depth)
+    size = request.slice_size
+    if size:
+        begun = {path for path, count in taken.items() if count % size}
+        wanted = 1 if begun else min(size, missing)
+    else:
+        begun = set(taken)
+        wanted = 1 if begun else missing
+    return [
+        node
+        for domain in topology.at_depth(depth)
+        if (domain.path in begun if begun else room_in(domain, ask) >= wanted - 1)
+        for node in domain.nodes
+    ]
+
+
+def count_taken(
+    state: PartitionState, ask: Allocation, depth: int, *, first_only: bool = False
+) -> dict[DomainPath, int]:
+    """Returns, by domain at *depth*, the number of other members of the group of *ask* that are placed there, or for
+    which room is held there because the group requires a domain.
+
+    *first_only*: stop at the first one, which shows where all belong. The cost is linear in the allocations of the
+    application.
+    """
+    application, spec = ask.application, ask.spec
+    placed = [(member, member.node) for member in application.allocations.values()]
+    if application.held_count:
+        placed += [(member, member.held_on) for member in application.asks.values()]
+    if state.reservations and spec.topology is not None and spec.topology.wish == Wish.REQUIRED:
+        kept = [
+            reservation for reservation in state.reservations.values() if reservation.ask.application is application
+        ]
+        placed += [(r.ask, r.node) for r in kept if r.ask is not ask and r.ask.held_on is None]
+    taken: dict[DomainPath, int] = {}
+    for member, node in placed:
+        if node is None or len(node.domains) < depth:
+            continue
+        if not stand_together(member.spec, spec):
+            continue
+        path = node.domains[depth - 1].path
+        taken[path] = taken.get(path, 0) + 1
+        if first_only:
+            break
+    return taken
+
+
+def is_with_others(state: PartitionState, ask: Allocation, node: Node) -> bool:
+    """Tells whether *node*, on which room is held for *ask*, is in a domain that its group still allows: others may
+    have been placed elsewhere since, or nodes may have changed their domains."""
+    among = _nodes_of_domains(state, ask, 1)
+    return among is None or node in among
+
+
+def name_lack(ask: Allocation) -> Unschedulable:
+    """Returns why *ask*, for which :func:`nodes_for` has found nothing, is not placed."""
+    if ask.refused:
+        return Unschedulable.REFUSED_BY_PREDICATE
+    required = ask.spec.topology is not None and ask.spec.topology.wish == Wish.REQUIRED
+    return Unschedulable.NO_FITTING_DOMAIN if required else Unschedulable.NO_FITTING_NODE
+
+
+def may_move(state: PartitionState, request: TopologyRequest | None, own: Node, node: Node) -> bool:
+    """Tells whether a member that takes a place on *own*, in a group with *request*, may take one on *node* instead."""
+    topology = state.topology
+    if request is None or request.wish != Wish.REQUIRED or topology is None:
+        return True
+    depth = topology.depth_of(request.level)
+    if depth is None or len(own.domains) < depth:
+        return True
+    return len(node.domains) >= depth and node.domains[depth - 1] is own.domains[depth - 1]
+
+
+def _is_one_slice(request: TopologyRequest) -> bool:
+    return request.wish == Wish.REQUIRED and not request.slice_size
+
+
+def _in_order_within(topology: Topology, share: tuple[DomainPath, int], ask: Allocation) -> Iterator[Node]:
+    """Yields the nodes of a domain that have room for *ask*: first those in the inner domains that suit the members of
+    *share* best, then the others."""
+    path, members = share
+    shape = ask.shape
+    refused = ask.refused or {}
+    seen: set[Node] = set()
+    for domain in reversed(_narrow_down(topology, path, members, shape)):
+        fitting = [n for n in domain.nodes if n not in seen and n.has_room_for(shape) and n.node_id not in refused]
+        seen.update(fitting)
+        yield from sorted([node for node in fitting if node.schedulable], key=_place_of)
+
+
+def _narrow_down(topology: Topology, path: DomainPath, members: int, shape: Shape) -> list[Domain]:
+    """Returns the domain at *path* and, level by level, the inner one in which the first of *members* is placed."""
+    found = [topology.domains[path]]
+    for level in topology.levels[len(path) :]:
+        rooms = [Room(inner.path, _count_room(inner, shape)) for inner in found[-1].below.values()]
+        shares = choose_domains(rooms, members, TopologyRequest(Wish.PREFERRED, level.name))
+        if isinstance(shares, Shortfall):
+            break
+        path, members = next(iter(shares.items()))
+        found.append(topology.domains[path])
+    return found
+
+
+def _count_room(domain: Domain, shape: Shape) -> int:
+    if shape.devices is None:
+        return domain.count_room(shape.pairs)
+    return sum(count_on_node(node, shape.pairs, shape.devices) for node in domain.nodes)
+
+
+def _place_of(node: Node) -> tuple[float, str]:
+    return (node.score, node.node_id)

@@ -1,0 +1,220 @@
+"""Decides where room may be saved for an ask that has waited long, and ends saved claims whose conditions fail
+(preemption.md B.7, "Made only for what can come true").
+
+A claim that cannot come true keeps room idle and helps nobody, so the conditions are examined when it is made and again
+whenever one of them may have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.ask_places import AskPlace
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import UnitId
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs, Vector, unbook_amounts
+from kornel.core.model.users import Account
+from kornel.core.policies.claim_order import line_key
+from kornel.core.state.asks import finding, questions
+from kornel.core.state.asks.reservations import end_reservation
+from kornel.core.state.books import ledger
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting.rooms import UNSERVED, activate_group
+
+
+def may_save(state: PartitionState, ask: Allocation) -> bool:
+    """Tells whether all limits would let *ask* be placed now, beside everything that is saved for others of the same
+    queues, users and groups."""
+    if finding.exceeded_limit(state, ask) is not None or not ledger.saving_is_sound(ask, ask.shape.pairs):
+        return False
+    return has_slot(state, ask)
+
+
+def may_look_around(ask: Allocation) -> bool:
+    """Tells whether *ask*, refused by the shim on every node with room, waits for another one, and saves none yet."""
+    application, bound = ask.application, ask.spec.required_node or ask.spec.topology is not None
+    served = not application.backoff_until_ns and application.state not in UNSERVED
+    return ask.place is AskPlace.REFUSED and ask.reservation is None and served and not bound
+
+
+def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool:
+    """Tells whether *node* would have room for *ask* if everybody there ended who may end, beside the saved claims
+    *before*.
+
+    Load of other schedulers and pods that must run on the node stay. On a node where only members of its own gang run,
+    the ask would wait for these.
+    """
+    if not node.could_hold_shape(ask.shape):
+        return False
+    left = room_to_save(node, before)
+    if any(amount > left[t] for t, amount in ask.shape.pairs):
+        return False
+    return not ask.spec.task_group or not _is_of_own_gang(node, ask)
+
+
+def could_ever_hold(node: Node, ask: Allocation) -> bool:
+    """Tells whether *ask*, which must run on *node*, would have room there beside the load of other schedulers.
+
+    Others that must run there count as ending: an ask of a new version waits for the task of the old one.
+    """
+    left = {t: node.capacity[t] - node.occupied[t] for t, _ in ask.shape.pairs}
+    return node.could_hold_shape(ask.shape) and all(amount <= left[t] for t, amount in ask.shape.pairs)
+
+
+def room_to_save(node: Node, before: Iterable[Reservation]) -> Vector:
+    """Returns, by type, what *node* would have if everybody there ended who may end, beside the saved claims *before*:
+    load of other schedulers and pods that must run there stay."""
+    left = [capacity - occupied for capacity, occupied in zip(node.capacity, node.occupied, strict=True)]
+    for reservation in before:
+        unbook_amounts(left, reservation.pairs)
+    for reservation in node.reservations.values():
+        if reservation.ask.spec.required_node:
+            unbook_amounts(left, reservation.pairs)
+    for allocation in node.allocations.values():
+        if allocation.spec.required_node:
+            unbook_amounts(left, allocation.shape.pairs)
+    return left
+
+
+def review_savings(state: PartitionState, node: Node) -> None:
+    """Ends the saved claims on *node* for which it could not have room any more, or whose holders a limit keeps back
+    now; the asks wait with their equals."""
+    kept: list[Reservation] = []
+    for reservation in node.claims.in_order() if node.claims is not None else ():
+        if not reservation.comes_last:
+            continue
+        ask, by_age = reservation.ask, reservation.by_age
+        sound = can_save(node, ask, kept) if by_age else could_ever_hold(node, ask)
+        # While the shim is asked about the holder, it counts in its limits already.
+        if not sound or (ask.place is not AskPlace.HELD and finding.exceeded_limit(state, ask) is not None):
+            end_reservation(state, reservation, requeue=True)
+        elif by_age:
+            kept.append(reservation)
+
+
+def saved_on(node: Node) -> list[Reservation]:
+    """Returns the claims that are saved on *node* by age, the first to be served first."""
+    claims = node.claims
+    return [] if claims is None else [reservation for reservation in claims.in_order() if reservation.by_age]
+
+
+def _is_of_own_gang(node: Node, ask: Allocation) -> bool:
+    running = node.allocations.values()
+    return bool(running) and all(
+        a.application is ask.application and a.spec.task_group == ask.spec.task_group for a in running
+    )
+
+
+def has_slot(state: PartitionState, ask: Allocation) -> bool:
+    """Tells whether the application of *ask* runs, or could still start if all others started for which room is
+    saved."""
+    application = ask.application
+    if not _is_new(application):
+        return True
+    newcomers = _find_newcomers(state)
+    return all(
+        _count_applications(gate) + len(newcomers.get(gate, set()) - {application}) < gate.max_applications
+        for gate in _gates_of(application)
+    )
+
+
+def end_excess(state: PartitionState) -> None:
+    """Ends claims by age, the last in the line first, until what is saved for each queue, user and group is together
+    within its limits again, because others of it were placed meanwhile."""
+    aged = [claim for claim in state.reserving.saved if claim.by_age]
+    # What is held while the shim is asked counts as used already, so its claim would count twice.
+    if any(claim.ask.place is AskPlace.HELD for claim in aged):
+        return
+    full = _find_full_gates(state)
+    if not full and all(ledger.saving_is_sound(claim.ask, _nothing_of(claim)) for claim in aged):
+        return
+    for claim in sorted(aged, key=lambda claim: line_key(claim.waiter), reverse=True):
+        application = claim.ask.application
+        starts = full and _is_new(application) and not full.isdisjoint(_gates_of(application))
+        if starts or not ledger.saving_is_sound(claim.ask, _nothing_of(claim)):
+            end_reservation(state, claim, requeue=True)
+            full = full and _find_full_gates(state)
+
+
+def _nothing_of(claim: Reservation) -> Pairs:
+    """Returns no further amount of each type that *claim*, which is booked already, holds."""
+    return tuple([(t, 0) for t, _ in claim.pairs])
+
+
+def _find_newcomers(state: PartitionState) -> dict[Queue | Account, set[Application]]:
+    """Returns the applications for which room is saved by age and which have yet to start, by queue, user and group
+    that limits their number."""
+    found: dict[Queue | Account, set[Application]] = {}
+    for application in {claim.ask.application: None for claim in state.reserving.saved if claim.by_age}:
+        for gate in _gates_of(application) if _is_new(application) else ():
+            found.setdefault(gate, set()).add(application)
+    return found
+
+
+def _find_full_gates(state: PartitionState) -> set[Queue | Account]:
+    """Returns the queues, users and groups that could not let all start for which room is saved by age."""
+    newcomers = _find_newcomers(state)
+    return {gate for gate, new in newcomers.items() if _count_applications(gate) + len(new) > gate.max_applications}
+
+
+def _is_new(application: Application) -> bool:
+    return application.state is AppState.ACCEPTED and not application.allocating
+
+
+def _gates_of(application: Application) -> list[Queue | Account]:
+    """Returns the queues, users and groups that limit the number of applications, and do not count *application*
+    already."""
+    gates: list[Queue | Account] = [*application.queue.lineage()]
+    gates += [account for account in application.accounts if not account.is_used_by(application)]
+    return [gate for gate in gates if gate.max_applications]
+
+
+def _count_applications(gate: Queue | Account) -> int:
+    """Returns how many applications run or have a claim there."""
+    return gate.count_applications() if isinstance(gate, Account) else gate.running + len(gate.allocating)
+
+
+@contextmanager
+def lift_saved(state: PartitionState, members: Iterable[Allocation]) -> Iterator[Collection[Node]]:
+    """Takes what *members* of a gang save off the books for a while. Yields the nodes on which that changes something.
+
+    Who stands behind them keeps no more than he did beside them.
+    """
+    saved: dict[Node, list[Reservation]] = {}
+    for ask in members:
+        if ask.reservation is not None:
+            saved.setdefault(ask.reservation.node, []).append(ask.reservation)
+    former = {node: (node.claims, node.version) for node in saved}
+    for node, claims in saved.items():
+        node.lift_saved(claims)
+        state.node_order.room_changed(node)
+        for claim in claims:
+            claim.ask.reservation = None
+    try:
+        yield saved.keys()
+    finally:
+        for node, claims in saved.items():
+            node.take_claims_back(*former[node])
+            state.node_order.room_changed(node)
+            for claim in claims:
+                claim.ask.reservation = claim
+
+
+def give_back(state: PartitionState, unit_id: UnitId) -> None:
+    """Gives back all places that are saved for the gang *unit_id*, which waits as a unit again."""
+    hold = state.gangs.holds.pop(unit_id)
+    state.gangs.broken.pop(unit_id, None)
+    if unit_id in state.gangs.vetting:
+        questions.call_off_vetting(state, unit_id)
+    for ask in hold.members:
+        if ask.reservation is not None:
+            end_reservation(state, ask.reservation, requeue=True)
+    unit = unit_id.find_unit()
+    if unit is not None:
+        # Members that had lost their places were back in line before, and were to wait for the others there.
+        activate_group(unit)

@@ -1,0 +1,142 @@
+"""The accounts of users and groups. They are opened with an application, changed by the ledger, and opened again when
+limits change.
+
+Usage is booked only where a limit applies to it. Everything else about a user is the sum over its applications, which
+is computed on request (config.md 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kornel.core.config.model import LimitConfig
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.ask_places import AskPlace
+from kornel.core.model.applications import Application
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs, book_amounts
+from kornel.core.model.users import NO_LIMITS, Account, FreedSlot, Limit, QueueLimits
+from kornel.core.policies.owners import groups_of
+from kornel.core.policies.user_limits import binding_limits, choose_group
+from kornel.core.state.partition_state import PartitionState
+
+
+def open_accounts(state: PartitionState, application: Application) -> None:
+    """Chooses the group of *application*, which is new in its queue, and finds the limits that bind it."""
+    application.limit_group = choose_group(application.queue, groups_of(application.spec))
+    _join_accounts(state, application)
+
+
+def close_accounts(application: Application) -> None:
+    """Closes the accounts of *application*, which holds nothing and leaves its queue."""
+    for account in application.accounts:
+        del account.applications[application]
+        if not account.applications:
+            del account.queue.accounts[account.kind, account.name]
+    application.accounts = ()
+
+
+def charge_accounts(application: Application, pairs: Pairs) -> None:
+    """Books that *application* now holds *pairs* more, whatever its limits say."""
+    for account in application.accounts:
+        account.charge_pairs(pairs)
+        account.holders[application] = None
+
+
+def refund_accounts(state: PartitionState, application: Application, pairs: Pairs) -> None:
+    """Books that *application* holds *pairs* less; with its last allocation it no longer counts as holding
+    something."""
+    for account in application.accounts:
+        account.refund_pairs(pairs)
+        if account.parked:
+            state.gained.append(account)
+        if not application.allocations and not application.held_count:
+            del account.holders[application]
+            if account.held_back:
+                state.gained.append(FreedSlot(account))
+
+
+def offer_gain(state: PartitionState, account: Account) -> None:
+    """Notes that less is claimed at *account*, if that may help anybody."""
+    if account.parked:
+        state.gained.append(account)
+    if account.held_back:
+        state.gained.append(FreedSlot(account))
+
+
+def exchange_amounts(state: PartitionState, application: Application, before: Pairs, after: Pairs) -> None:
+    """Books that *application* holds *after* instead of *before*."""
+    for account in application.accounts:
+        account.refund_pairs(before)
+        account.charge_pairs(after)
+        if account.parked:
+            state.gained.append(account)
+
+
+def take_limit_steps(state: PartitionState, changed: Mapping[Queue, tuple[LimitConfig, ...]]) -> Iterator[None]:
+    """Gives the queues of *changed* other limits; usage stays with the applications. Yields after each application.
+
+    Afterwards the caller has to let :func:`kornel.core.state.waiting.waking.take_review_steps` examine all waiting
+    asks again.
+
+    An application chooses its group again if it had none, has asked for nothing yet, or lost a limit of that group on
+    its path; otherwise it stays with it (10.4, B23).
+    """
+    # The former limits are kept, because they show whether an application has lost a limit of its group.
+    before = {queue: queue.limits for queue in state.queues.values() if queue.limits is not NO_LIMITS}
+    for queue, limits in changed.items():
+        queue.limits = _build_limits(state, limits) if limits else NO_LIMITS
+        yield
+    for queue in state.queues.values():
+        queue.accounts.clear()
+    for application in state.applications.values():
+        if application.state is AppState.NEW or _lost_its_group(application, before):
+            group_before = application.limit_group
+            application.limit_group = choose_group(application.queue, groups_of(application.spec))
+            if state.recording:
+                state.events.group_chosen(application, group_before)
+        application.accounts = ()
+        _join_accounts(state, application)
+        yield
+
+
+def _lost_its_group(application: Application, before: Mapping[Queue, QueueLimits]) -> bool:
+    group = application.limit_group
+    if group is None:
+        return True
+    return any(
+        queue in before and group in before[queue].groups and group not in queue.limits.groups
+        for queue in application.queue.lineage()
+    )
+
+
+def _join_accounts(state: PartitionState, application: Application) -> None:
+    accounts: list[Account] = []
+    for queue, kind, name, limit in binding_limits(application.queue, application.user, application.limit_group):
+        account = queue.accounts.get((kind, name))
+        if account is None:
+            account = queue.accounts[kind, name] = Account(kind, name, queue, limit, len(state.types.names))
+        account.applications[application] = None
+        accounts.append(account)
+    application.accounts = tuple(accounts)
+    # An ask that the shim is asked about counts as placed, though it is no allocation yet.
+    held = [ask for ask in application.asks.values() if ask.place is AskPlace.HELD]
+    for allocation in (*application.allocations.values(), *held):
+        charge_accounts(application, allocation.shape.pairs)
+    for ask in application.asks.values():
+        saved = ask.reservation is not None and ask.reservation.by_age
+        for account in accounts:
+            if ask.triggered:
+                account.book_claim(application, ask.shape.pairs)
+            if saved:
+                book_amounts(account.saved, ask.shape.pairs)
+
+
+def _build_limits(state: PartitionState, configured: tuple[LimitConfig, ...]) -> QueueLimits:
+    users: dict[str, Limit] = {}
+    groups: dict[str, Limit] = {}
+    for config in configured:
+        limit = Limit(state.types.to_sparse(config.max_resources), config.max_applications)
+        users.update(dict.fromkeys(config.users, limit))
+        groups.update(dict.fromkeys(config.groups, limit))
+    return QueueLimits(users, groups)

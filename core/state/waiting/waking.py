@@ -1,0 +1,349 @@
+"""Wakes asks and applications that wait when something was gained that can help them: room, a slot, a higher limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from kornel.core.domain.settings import GuaranteeMode
+from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation, Room
+from kornel.core.model.applications import Application
+from kornel.core.model.claim_clocks import sum_missing
+from kornel.core.model.gang_units import GangUnit
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Shape
+from kornel.core.model.users import Account
+from kornel.core.model.waiting_rooms import WaitingRoom
+from kornel.core.policies.claim_order import admits_beside, comes_before, is_let_through, may_pass, rank_below
+from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting.gathering import find_least, minimum_members
+from kornel.core.state.waiting.places import resume_refused
+from kornel.core.state.waiting.rooms import (
+    activate_group,
+    leave_room,
+    look_again,
+    note_short,
+    offer_application,
+    offer_slots,
+)
+
+
+def wake_waiting(state: PartitionState) -> None:
+    """Wakes the waiters that can be helped by what the ledger noted as gained, in the order of its notes.
+
+    It has to be called after each booking, because no waiter is woken before.
+    """
+    gained = state.gained
+    if not gained:
+        return
+    for what in gained:
+        if isinstance(what, Node):
+            wake_for_node(state, what)
+        elif isinstance(what, Queue):
+            wake_for_queue(state, what)
+        elif isinstance(what, Account):
+            wake_for_account(state, what)
+        else:
+            offer_slots(what.account)
+    gained.clear()
+
+
+def take_review_steps(state: PartitionState) -> Iterator[None]:
+    """Tries again what a limit of a user or group may have kept back, because other limits apply now. Yields after each
+    application."""
+    for application in state.applications.values():
+        offer_application(application)
+        for group in application.groups.values():
+            if group.kept_back:
+                activate_group(group)
+        yield
+    for reservation in list(state.reservations.values()):
+        look_again(state, reservation)
+
+
+def wake_for_node(state: PartitionState, node: Node) -> None:
+    """Wakes the asks that *node* can hold now, after it was added, opened, enlarged or freed."""
+    # Asks that hold room here come first, because the free room may be theirs.
+    state.reserving.lapsed.pop(node, None)
+    if node.claims is not None:
+        for reservation in node.claims.to_wake(node.free):
+            look_again(state, reservation)
+    # This holds for a draining node as well: an ask that must run there is placed all the same (scheduling.md 9).
+    waiting = state.waiting_for_node.pop(node.node_id, None)
+    if waiting:
+        _wake_room(state, waiting)
+    if state.gangs.rooms:
+        wake_gangs(state, node)
+    if node not in state.node_order:
+        return
+    if state.refused:
+        _offer_to_refused(state, node)
+    if state.gangs.without_room:
+        state.gangs.to_match.update(state.gangs.without_room)
+        state.gangs.without_room.clear()
+    if state.waiting_for_domain:
+        _wake_for_domain(state, node)
+    # A node with more room may now be the one that lacks the least for an ask that has waited long.
+    waits = state.no_room or state.refused or state.gangs.rooms or state.gangs.holds
+    if waits and state.reserving.delay_ns is not None:
+        state.reserving.call_round()
+    if state.gangs.holds:
+        _wake_saver(state, node)
+    for shape in [shape for shape in state.no_room if node.has_room(shape.pairs) and node.has_devices(shape.devices)]:
+        shape.no_room = False
+        _wake_in_turn(state, None, state.no_room, shape)
+    if node.claims is not None:
+        wake_borrowers(state, node)
+
+
+def _wake_saver(state: PartitionState, node: Node) -> None:
+    """Wakes the gang for which places are saved if others have used some of that room, and a member would lack less on
+    *node* than where its place is."""
+    saver = state.gangs.find_saver()
+    clock = None if saver is None else state.gangs.holds[saver].clock
+    if saver is None or clock is None:
+        return
+    claims = state.gangs.holds[saver].claims()
+    if not clock.has_lost(sum_missing(claims)):
+        return
+    for claim in claims:
+        wanted = claim.node.more_than_has(claim) if claim.node is not node else ()
+        if wanted and node.has_room(wanted):
+            look_again(state, claim)
+            return
+
+
+def wake_borrowers(state: PartitionState, node: Node) -> bool:
+    """Wakes the asks that may use room saved on *node* for others, if there is enough of it now. Returns whether there
+    are any."""
+    claims = node.claims
+    saved = [] if claims is None else [claim for claim in claims.reservations.values() if claim.comes_last]
+    if claims is None or not saved or node not in state.node_order:
+        return False
+    most = claims.open_room(node.free, saved)
+    found = False
+    for shape, waiters in list(state.no_room.items()):
+        if any(most[t] < amount for t, amount in shape.pairs) or not node.has_devices(shape.devices):
+            continue
+        known: dict[tuple[Application, int], bool] = {}
+        for waiter in [*waiters.at_once, *_groups_that_may_pass(waiters, saved, state.guarantee_mode)]:
+            ask = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
+            rank = ask.application, ask.spec.priority
+            lends = known.get(rank)
+            if lends is None:
+                lends = known[rank] = lends_room(state, node, ask)
+            if not lends:
+                continue
+            found = True
+            _try_again(state, waiter)
+    for shape in [shape for shape in state.refused if all(most[t] >= amount for t, amount in shape.pairs)]:
+        elsewhere = [asks for nodes, asks in state.refused[shape].items() if node.node_id not in nodes]
+        for ask in [ask for asks in elsewhere for ask in asks if lends_room(state, node, ask)]:
+            resume_refused(state, ask)
+            found = True
+    return found
+
+
+def _groups_that_may_pass(room: WaitingRoom, claims: list[Reservation], mode: GuaranteeMode) -> list[AskGroup]:
+    """Returns the groups that take turns in *room*, without most of those that may pass none of *claims*: whole leaves
+    and subtrees in which nobody comes before a holder, and nobody is owed anything."""
+    one_each = {claim.waiter: claim for claim in claims}.values()  # A gang may have hundreds of claims.
+    leaves = dict.fromkeys(leaf for claim in one_each for leaf in _leaves_that_may_pass(room, claim, mode))
+    return [group for leaf in leaves for groups in room.branches[leaf].groups.values() for group in groups]
+
+
+def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation, mode: GuaranteeMode) -> Iterator[Queue]:
+    holder = claim.waiter
+    around = holder.queue.lineage()
+    left = [(queue, False, False) for queue in around[-1:] if queue in room.branches]
+    while left:
+        queue, comes_first, owes = left.pop()
+        branch = room.branches[queue]
+        if queue.leaf:
+            if queue is holder.queue:
+                comes_first = max(branch.counts) > holder.turn_priority
+            # Asks of one size are owed the same in all of a leaf.
+            if comes_first or may_pass(next(iter(branch.groups.values()))[0].first_ask(), claim, mode):
+                yield queue
+            continue
+        own = rank_below(holder, queue) if queue in around and queue.properties.sort_by_priority else math.inf
+        for child, rank in branch.ranks.items():
+            may_come_first = comes_first or rank > own
+            may_owe = owes or (child not in around and bool(child.counted))
+            if may_come_first or may_owe or child in around:
+                left.append((child, may_come_first, may_owe))
+
+
+def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
+    """Tells whether *node* has room for *ask* if it uses what is saved there for those whom it may pass, whatever the
+    shim has refused."""
+    claims = node.claims
+    if claims is None or any(node.free[t] < amount for t, amount in ask.shape.pairs):
+        return False
+    mode = state.guarantee_mode
+    saved = [claim for claim in claims.reservations.values() if claim.comes_last]
+    one_each = {claim.waiter: claim for claim in saved}.values()
+    passed = {claim.waiter for claim in one_each if may_pass(ask, claim, mode)}
+    lent = [claim for claim in saved if claim.ask is ask or claim.waiter in passed]
+    if all(claim.ask is ask for claim in lent):
+        return False
+    room = claims.open_room(node.free, lent)
+    return all(room[t] >= amount for t, amount in ask.shape.pairs) and node.has_devices(ask.shape.devices, ask)
+
+
+def _wake_for_domain(state: PartitionState, node: Node) -> None:
+    """Wakes the asks that wait for a domain with room and for which *node* has room."""
+    for waiter in list(state.waiting_for_domain):
+        shape = waiter.shape if isinstance(waiter, AskGroup) else waiter.ask.shape
+        if node.has_room_for(shape):
+            _try_again(state, waiter)
+
+
+def _offer_to_refused(state: PartitionState, node: Node) -> None:
+    """Wakes the asks in rooms of refused asks that the shim has not refused on *node*, which has room again."""
+    for shape in [shape for shape in state.refused if node.has_room_for(shape)]:
+        rooms = state.refused[shape]
+        for refused_on in [nodes for nodes in rooms if node.node_id not in nodes]:
+            for ask in list(rooms[refused_on]):
+                resume_refused(state, ask)
+
+
+def wake_for_queue(state: PartitionState, queue: Queue) -> None:
+    """Wakes the asks that *queue* kept back and now has room for under its max."""
+    if not queue.parked:
+        return
+    _wake_below(state, queue)
+    if queue.claims:
+        for shape in [shape for shape in queue.parked if queue.has_room(shape.pairs)]:
+            for waiter in list(queue.parked[shape]):
+                if isinstance(waiter, Reservation) and waiter.ask.triggered:
+                    look_again(state, waiter)  # Its own claim may be what keeps the others back.
+
+
+def wake_for_account(state: PartitionState, account: Account) -> None:
+    """Wakes the asks that the limit of *account* kept back and now has room for, because the user or group holds
+    less."""
+    if account.parked:
+        _wake_below(state, account)
+
+
+def _wake_below(state: PartitionState, limit: Queue | Account) -> None:
+    """Wakes the waiters that *limit* has room for now, and notes those for whom too little came free."""
+    wake_admitted(state, limit)
+    state.reserving.lapsed.pop(limit, None)
+    if limit.parked:
+        note_short(state, limit, tuple(limit.parked))
+
+
+def wake_admitted(state: PartitionState, limit: Queue | Account) -> None:
+    """Wakes the waiters that *limit* has room for now, but those that another one keeps back who saves there."""
+    rooms, claim = limit.parked, limit.saving
+    # Empty rooms are removed as well: an ask that leaves its room for another reason does not remove it.
+    for shape in [shape for shape, room in rooms.items() if not room or limit.admits(shape.pairs)]:
+        if claim is None or admits_beside(limit, shape.pairs, claim):
+            _wake_in_turn(state, limit, rooms, shape)
+            continue
+        _wake_let_through(state, rooms[shape], claim)
+
+
+def wake_others(state: PartitionState, limit: Queue | Account, shape: Shape) -> None:
+    """Wakes those who wait at *limit* for room for *shape* and are let through by whoever saves there, because one who
+    was tried in turn is not."""
+    claim = limit.saving
+    if claim is not None and limit.admits(shape.pairs):
+        _wake_let_through(state, limit.parked[shape], claim)
+
+
+def _wake_let_through(state: PartitionState, room: WaitingRoom, claim: LimitClaim) -> None:
+    for waiter in list(room):
+        ask = _stands_for(waiter)
+        if not is_let_through(ask, claim, state.guarantee_mode):
+            continue
+        if not comes_before(ask, claim.ask):
+            claim.clock.count_anew()  # The line goes on, so the holder does not stand still: its turn has not come.
+        _try_again(state, waiter)
+
+
+def _stands_for(waiter: AskGroup | Reservation) -> Allocation:
+    """Returns the ask by whose importance *waiter* is judged: of a gang, the least important member."""
+    if not isinstance(waiter, AskGroup):
+        return waiter.ask
+    return find_least(minimum_members(waiter)) if isinstance(waiter, GangUnit) else waiter.first_ask()
+
+
+def wake_for_turn(state: PartitionState) -> None:
+    """Wakes the asks that wait until the shim may be asked about them, in the order of scheduling."""
+    _wake_room(state, state.waiting_for_turn)
+    state.waiting_for_turn.clear()
+    state.gangs.to_match.update(state.gangs.waiting_for_turn)
+    state.gangs.waiting_for_turn.clear()
+
+
+def wake_gangs(state: PartitionState, node: Node) -> None:
+    """Wakes the gangs for which there may be enough room now that *node* has more."""
+    counts = node in state.node_order
+    for demand, room in list(state.gangs.rooms.items()):
+        if not room.waiters:
+            del state.gangs.rooms[demand]
+        elif not counts and not any(members.required_node == node.node_id for members in demand):
+            room.forget_node(node)
+        elif room.count_again(node):
+            del state.gangs.rooms[demand]
+            _wake_room(state, room.waiters)
+
+
+def wake_for_domains(state: PartitionState) -> None:
+    """Wakes all asks that wait for a domain, because nodes have changed their domains."""
+    for waiter in list(state.waiting_for_domain):
+        _try_again(state, waiter)
+    for demand, room in list(state.gangs.rooms.items()):
+        if any(members.together is not None for members in demand):
+            del state.gangs.rooms[demand]
+            _wake_room(state, room.waiters)
+    state.gangs.doubt_domains()
+
+
+def _wake_in_turn(
+    state: PartitionState, limit: Queue | Account | None, rooms: dict[Shape, WaitingRoom], shape: Shape
+) -> None:
+    """Wakes those of *rooms* who wait for *shape*, below *limit* or without a node: the first of them is tried, and the
+    next one as long as there is enough."""
+    room = rooms[shape]
+    _wake_room(state, room.at_once)
+    if not room.groups:
+        del rooms[shape]
+        return
+    room.awake = True
+    state.awake[room] = limit
+    if state.root.claims:
+        _wake_more_important(room)
+
+
+def _wake_more_important(room: WaitingRoom) -> None:
+    """Wakes those in *room* who come before one who has preempted in their leaf: they may take over the claim, and find
+    room where others find none."""
+    for leaf in [queue for queue in room.branches if queue.claimants]:
+        branch = room.branches[leaf]
+        least = min(holder.turn_priority for holder in leaf.claimants)
+        if max(branch.counts) <= least:
+            continue
+        for application in [application for application, rank in branch.ranks.items() if rank > least]:
+            for group in branch.groups[application]:
+                activate_group(group)
+
+
+def _try_again(state: PartitionState, waiter: AskGroup | Reservation) -> None:
+    if isinstance(waiter, AskGroup):
+        activate_group(waiter)
+    else:
+        look_again(state, waiter)
+
+
+def _wake_room(state: PartitionState, room: Room) -> None:
+    for waiter in list(room):
+        if isinstance(waiter, AskGroup):
+            activate_group(waiter)
+        else:
+            leave_room(waiter)
+            state.reserved_ready[waiter] = None
