@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 prefer_memory()
+prepared.prepare_helpers()
 
 # A shell makes its background jobs ignore SIGINT, and all that they start: a command of ours would not end with Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -57,7 +58,7 @@ COMMON = settings(
     suppress_health_check=[HealthCheck.too_slow],
     phases=(Phase.explicit, Phase.generate),
 )
-settings.register_profile(BRIEF, COMMON, max_examples=50)
+settings.register_profile(BRIEF, COMMON, max_examples=25)
 settings.register_profile(LONG, COMMON, max_examples=200)
 settings.load_profile(BRIEF)
 

@@ -10,11 +10,11 @@ from hypothesis import settings
 
 BRIEF: Final = "brief"
 LONG: Final = "long"
-PART: Final = 10
+PART: Final = 20
 
 
 def scale_examples(whole: int) -> int:
-    """Returns the number of examples for a property: *whole*, or a tenth of it where time is short."""
+    """Returns the number of examples for a property: *whole*, or a twentieth of it where time is short."""
     return max(2, whole // PART) if settings.get_current_profile_name() == BRIEF else whole
 
 

@@ -32,6 +32,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from kornel.core.service.machine import subprocesses
 from tests.waiting import wait_until
 
 ROOT: Final = Path(__file__).parents[1]
@@ -48,8 +49,10 @@ PROGRAMS: Final = (
     "kornel.shim_local",
     "kornel.conformance",
     "tests.conformance.broken_shims",
+    "tests.e2e.altered_core",
     "tests.e2e.local.kit_shim",
     "tests.e2e.rolling_shim",
+    "tests.unit.journal.killed_writers",
 )
 """The modules that are run with ``-m`` here."""
 
@@ -133,6 +136,18 @@ def begin() -> tuple[subprocess.Popen[bytes], str]:
     listener.close()
     _keepers.append(keeper)
     return keeper, str(command)
+
+
+class _Helpers:
+    """Stands for the module :mod:`sys` where a core within the tests' own process starts processes beside itself."""
+
+    path = property(lambda _: sys.path)
+    executable = property(lambda _: python())
+
+
+def prepare_helpers() -> None:
+    """Has cores within this process start the processes beside them from the one that has imported everything."""
+    subprocesses.sys = _Helpers()  # type: ignore[attr-defined, assignment]
 
 
 def pytest_unconfigure() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.architecture.trees import list_nodes
 
@@ -37,50 +35,40 @@ PROGRAMS = sorted(
 )
 
 
-def calls(path: Path) -> Iterator[tuple[ast.Call, str, ast.expr | None]]:
-    """Each call in *path*, with the name of what is called and whose it is."""
-    for node in list_nodes(path):
+def calls_in(paths: Iterable[Path]) -> Iterator[tuple[str, ast.Call, str, ast.expr | None]]:
+    """Yields each call in *paths*: its place, itself, the name of what is called and whose it is."""
+    for path, node in ((each, node) for each in paths for node in list_nodes(each)):
         if isinstance(node, ast.Call):
+            place = f"{path.relative_to(ROOT)}:{node.lineno}"
             if isinstance(node.func, ast.Name):
-                yield node, node.func.id, None
+                yield place, node, node.func.id, None
             elif isinstance(node.func, ast.Attribute):
-                yield node, node.func.attr, node.func.value
+                yield place, node, node.func.attr, node.func.value
 
 
-def place(path: Path, node: ast.AST) -> str:
-    return f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
-
-
-@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_commands_write_through_the_terminal_only(path: Path) -> None:
+def test_commands_write_through_the_terminal_only() -> None:
     """core.cli.terminal is the only one that writes."""
-    for node, name, owner in calls(path):
+    for place, _, name, owner in calls_in(COMMANDS):
         writes = name in WRITING and (
             owner is None or ast.unparse(owner).startswith(("typer", "click", "sys.stdout", "sys.stderr"))
         )
-        assert not writes, f"{place(path, node)}: core.cli.terminal writes"
-    assert "rich" not in path.read_text(encoding="utf-8").split("import"), path
+        assert not writes, f"{place}: core.cli.terminal writes"
+    assert not [path for path in COMMANDS if "rich" in path.read_text(encoding="utf-8").split("import")]
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "core/cli/text").glob("*.py")), ids=lambda path: str(path.relative_to(ROOT))
-)
-def test_lines_are_joined_in_one_place(path: Path) -> None:
+def test_lines_are_joined_in_one_place() -> None:
     """What joins lines writes each of them visibly first, so that a name within one has none of its own."""
-    if path == JOINER:
-        return
-    for node, name, owner in calls(path):
+    for place, _, name, owner in calls_in(path for path in (ROOT / "core/cli/text").glob("*.py") if path != JOINER):
         joins = name == "join" and isinstance(owner, ast.Constant) and "\n" in str(owner.value)
-        assert not joins, f"{place(path, node)}: core.cli.text.lines joins"
+        assert not joins, f"{place}: core.cli.text.lines joins"
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_other_programs_write_names_visibly(path: Path) -> None:
+def test_other_programs_write_names_visibly() -> None:
     """What they echo, and what they keep markup out of, is a name or a message of the core."""
-    for node, name, owner in calls(path):
+    for place, node, name, owner in calls_in(PROGRAMS):
         if (name == "escape" and owner is None) or (name == "echo" and owner is not None):
             argument = node.args[0]
-            assert isinstance(argument, ast.Call), f"{place(path, node)}: write_visibly it"
+            assert isinstance(argument, ast.Call), f"{place}: write_visibly it"
             called = argument.func
             by = called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")
-            assert by in VISIBLY, f"{place(path, node)}: write_visibly it"
+            assert by in VISIBLY, f"{place}: write_visibly it"

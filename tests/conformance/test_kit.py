@@ -67,6 +67,7 @@ def test_command_tells_of_failures_and_gaps(address: str, tmp_path: Path) -> Non
     assert "does NOT conform: failed 1" in done.stdout
 
 
+@pytest.mark.long
 def test_pytest_against_an_address(address: str, tmp_path: Path) -> None:
     """``pytest tests/conformance --core-address`` runs the cases against that core."""
     gaps = tmp_path / "gaps"

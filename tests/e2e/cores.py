@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,84 +23,16 @@ from tests.prepared import find_program, python
 from tests.waiting import until
 
 SCHEDULER = "si.v1.Scheduler"
-AHEAD = """
-import runpy, sys, time, types
-from kornel.core.service.machine import clock
-ahead_ns = int(sys.argv.pop(1)) * 10**9
-clock.time = types.SimpleNamespace(**{**vars(time), "time_ns": lambda: time.time_ns() + ahead_ns})
-sys.argv[0] = "kornel"
-runpy.run_module("kornel", run_name="__main__")
-"""
-"""A core on a machine whose clock is ahead, or back."""
-
-PLANTED = """
-import asyncio, runpy, sys
-from kornel.core.journal.restoring import EngineRestorer
-from kornel.core.engine.engine import Engine
-from kornel.core.engine.intake import allocation_intake, node_intake
-handle, drain, cycle = allocation_intake.handle, node_intake.handle, Engine.cycle
-update = Engine._take_update_steps
-
-def handle_entry(state, spec, now_ns):
-    refused = handle(state, spec, now_ns)
-    if spec.key.startswith("poison"):
-        state.nodes.clear()
-        raise RuntimeError("planted: " + spec.key)
-    return refused
-
-def handle_node(state, spec, now_ns):
-    drain(state, spec, now_ns)
-    if spec.node_id == "n2" and spec.action == 3:
-        raise RuntimeError("planted: drain")
-
-def run_slice(self, now_ns, budget):
-    if any(key.startswith("stuck") for state in self._partitions.values() for key in state.requests):
-        self._partitions.clear()
-        raise RuntimeError("planted: slice")
-    return cycle(self, now_ns, budget)
-
-def take_update(self, command, now_ns):
-    yield from update(self, command, now_ns)
-    if "poison" in command.config:
-        raise RuntimeError("planted: configuration")
-
-async def restore_and_wait(self, error, record):
-    await restore(self, error, record)
-    restored.append(record)
-    if str(error).endswith(f"held-{len(restored)}"):
-        print("held", flush=True)
-        await asyncio.Event().wait()
-
-restored, restore = [], EngineRestorer.restore_engine
-EngineRestorer.restore_engine = restore_and_wait
-allocation_intake.handle, node_intake.handle, Engine.cycle = handle_entry, handle_node, run_slice
-Engine._take_update_steps = take_update
-sys.argv[0] = "kornel"
-runpy.run_module("kornel", run_name="__main__")
-"""
-"""A core with bugs: on asks called poison and configurations with that word, on draining node n2, and in slices while
-an ask called stuck waits. Of an ask whose name ends with held-N, the core does nothing more after it was restored N
-times."""
-
-OTHER_VERSION = """
-import runpy, sys
-import kornel
-kornel.__version__ = sys.argv.pop(1)
-sys.argv[0] = "kornel"
-runpy.run_module("kornel", run_name="__main__")
-"""
-"""A core that says that it is another version."""
 
 
 @dataclass
 class CoreProcess:
-    """One ``kornel serve``. ``address``: of gRPC. ``prepared``: it was forked, and ``process`` stands for it."""
+    """One ``kornel serve``. ``address``: of gRPC. ``process`` stands for a prepared program."""
 
     process: subprocess.Popen[bytes]
     address: str
     log: Path
     channel: grpc.aio.Channel
-    prepared: bool = True
     signalled: list[int] = field(default_factory=list)
 
     async def serves(self, service: str = SCHEDULER, patience_s: float = PATIENCE_S) -> bool:
@@ -154,7 +85,7 @@ class CoreProcess:
 
     def find_program(self) -> int:
         """Returns the process ID of the program."""
-        return find_program(self.process.pid) if self.prepared else self.process.pid
+        return find_program(self.process.pid)
 
     async def ended(self) -> int:
         """Returns the exit status once the process has ended."""
@@ -177,28 +108,21 @@ class Cores:
         ahead_s: int = 0,
         version: str = "",
         bugs: bool = False,
-        forked: bool = True,
     ) -> CoreProcess:
         """Returns a core that has begun to serve, as the leader or standing by. *address*: of a core that has ended.
-        *ahead_s*: its machine's clock is.
-        *version*: that it says it is. *bugs*: it has the planted ones. *forked*: by a
-        process that has imported everything, so that its own processes are not its children."""
+        *ahead_s*, *version*, *bugs*: it is an altered one (:mod:`tests.e2e.altered_core`)."""
         number = len(self._started)
         address = address or f"127.0.0.1:{reserve_port()}"
         ready, log = self._home / f"ready-{number}", self._home / f"core-{number}.log"
-        module = ["-c", AHEAD, str(ahead_s)] if ahead_s else ["-m", "kornel"]
-        if version:
-            module = ["-c", OTHER_VERSION, version]
-        if bugs:
-            module = ["-c", PLANTED]
-        prepared = forked and module[0] == "-m"
+        altered = [f"ahead={ahead_s}"] * bool(ahead_s) + [f"version={version}"] * bool(version) + ["bugs"] * bugs
+        module = ["tests.e2e.altered_core", *altered] if altered else ["kornel"]
         command = [
-            python() if prepared else sys.executable, *module, "serve", "--grpc", address, "--ready-file", str(ready),
+            python(), "-m", *module, "serve", "--grpc", address, "--ready-file", str(ready),
             "--rest-address", "off", "--history", "off", "--journal", self._journal, *options,
         ]  # fmt: skip
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out)  # noqa: ASYNC220 - forks once
-        core = CoreProcess(process, "", log, None, prepared)  # type: ignore[arg-type]
+        core = CoreProcess(process, "", log, None)  # type: ignore[arg-type]
         self._started.append(core)
         await until(lambda: ready.exists() or process.poll() is not None, "the core to serve")
         assert ready.exists(), log.read_text()

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from kornel.core.service.machine.clock import SECOND_NS
-from kornel.shim_client import Allocated, Ask, AskRejected, CallbackHandler, Released, ShimClient, Topology, Update
+from kornel.shim_client import Allocated, Ask, AskRejected, CallbackHandler, Released, ShimClient, Update
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import Core, create, running_core
 
@@ -34,8 +34,6 @@ class GangCluster:
         """The keys of the victims, in the order in which they were asked to end."""
         self.slow = False
         """Tells whether victims go on until :meth:`let_end` is called."""
-        self.broken_starts: set[str] = set()
-        """Members that the cluster cannot start the next time."""
         self._asks: dict[str, Ask] = {}
         self._gangs: dict[str, dict[str, int]] = {}
         """By Hard gang, the minimum of each task group."""
@@ -43,26 +41,15 @@ class GangCluster:
         self._replaced: dict[tuple[str, str], list[str]] = {}
         """By application and task group, the placeholders whose real tasks have not been placed yet."""
 
-    async def create_nodes(self, nodes: Mapping[str, Sizes], racks: Mapping[str, str] | None = None) -> None:
-        infos = [create(name, None, **size) for name, size in nodes.items()]
-        for info in infos:
-            info.attributes.update({"rack": rack} if (rack := (racks or {}).get(info.nodeID)) else {})
-        await self.client.create_nodes(infos)
+    async def create_nodes(self, nodes: Mapping[str, Sizes]) -> None:
+        await self.client.create_nodes([create(name, None, **size) for name, size in nodes.items()])
         await self.settle()
 
     async def lose_node(self, name: str) -> None:
         await self.client.send_nodes([si.NodeInfo(nodeID=name, action=si.NodeInfo.DECOMISSION)])
         await self.settle()
 
-    async def submit_gang(
-        self,
-        name: str,
-        queue: str,
-        groups: Mapping[str, tuple[int, Sizes]],
-        *,
-        minimum: int | None = None,
-        topology: Topology | None = None,
-    ) -> None:
+    async def submit_gang(self, name: str, queue: str, groups: Mapping[str, tuple[int, Sizes]]) -> None:
         """Submits a Hard gang with *groups*: how many members each has, and of which size. All may preempt."""
         total: dict[str, int] = {}
         asks = []
@@ -72,12 +59,11 @@ class GangCluster:
             asks += [
                 Ask(
                     f"{name}-{group}{number}", name, dict(size), task_group=group, placeholder=True,
-                    allow_preempt_other=True, topology=topology,
-                    tags={} if minimum is None else {"kornel.gangMinimum": str(minimum)},
+                    allow_preempt_other=True,
                 )
                 for number in range(count)
             ]  # fmt: skip
-        self._gangs[name] = {group: count if minimum is None else minimum for group, (count, _) in groups.items()}
+        self._gangs[name] = {group: count for group, (count, _) in groups.items()}
         placeholders = si.Resource(resources={kind: si.Quantity(value=amount) for kind, amount in total.items()})
         await self._add(name, queue, placeholderAsk=placeholders, gangSchedulingStyle="Hard")
         await self._ask(asks)
@@ -86,14 +72,6 @@ class GangCluster:
         """Submits an application whose tasks need not run together."""
         await self._add(name, queue)
         await self._ask(Ask(f"{name}-{at}", name, dict(size), allow_preempt_other=True) for at in range(count))
-
-    async def end_application(self, name: str) -> None:
-        """Ends all tasks of *name* by itself."""
-        ended = [key for key in self.nodes if self._asks[key].application_id == name]
-        for key in ended:
-            del self.nodes[key]
-        await self.client.release(self.client.release_of(name, key, si.STOPPED_BY_RM) for key in ended)
-        await self.settle()
 
     async def let_end(self, *keys: str) -> None:
         """Ends the victims *keys*, or all of them."""
@@ -183,10 +161,6 @@ class GangCluster:
 
     async def _answer(self, update: Update) -> None:
         match update:
-            case Allocated(key=key, application_id=name) if key in self.broken_starts:
-                self.broken_starts.discard(key)
-                del self.nodes[key]
-                await self.client.release([self.client.release_of(name, key, si.SCHEDULING_FAILED_ON_RM)])
             case Allocated(key=key, application_id=name) if self._asks[key].placeholder:
                 ask = self._asks[key]
                 await self._send([Ask(f"task-{key}", name, ask.resources, task_group=ask.task_group)])

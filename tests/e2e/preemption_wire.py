@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pytest
 
@@ -20,8 +20,6 @@ from tests.e2e.harness import Core, create, resource, running_core
 from tests.monitor_notation import MonitorCase
 from tests.preemption_notation import Case, ReservationCase, TaskCase
 from tests.waiting import until
-
-ShimKind = TypeVar("ShimKind", bound="Shim")
 
 REQUIRED_NODE_TAG: Final = "yunikorn.apache.org/requiredNode"
 
@@ -125,13 +123,11 @@ class Shim:
 
 
 @asynccontextmanager
-async def running_shim(
-    config: str, handler: CallbackHandler | None = None, kind: type[ShimKind] = Shim, **settings: Any
-) -> AsyncIterator[ShimKind]:
-    """A shim of *kind* registered with *config*, and *handler* attached if there is one; *settings* of the core."""
+async def running_shim(config: str, handler: CallbackHandler | None = None, **settings: Any) -> AsyncIterator[Shim]:
+    """A shim registered with *config*, and *handler* attached if there is one; *settings* of the core."""
     async with running_core(**settings) as core, ShimClient(core.address, "rm-1") as client:
         await client.register(config=config)
-        shim = kind(core, client)
+        shim = Shim(core, client)
         if handler is not None:
             await client.attach_callbacks(handler)
         listening = asyncio.create_task(shim.listen())
@@ -160,17 +156,7 @@ def allocation(task: TaskCase, *, may_preempt: bool = True) -> si.Allocation:
     )
 
 
-def third(cases: Sequence[Case] | Sequence[MonitorCase], also: Iterable[str], not_here: dict[str, str]) -> list[object]:
-    """Every third of *cases* and those named by *also*; the ones in *not_here* are skipped for the reason given."""
-    wanted = {case.name for case in cases[::3]} | set(also)
-    unknown = (set(also) | set(not_here)) - {case.name for case in cases}
-    assert not unknown, f"no such cases: {sorted(unknown)}"
-    return [
-        pytest.param(
-            case,
-            id=case.name,
-            marks=[pytest.mark.skip(reason=not_here[case.name])] if case.name in not_here else [],
-        )
-        for case in cases
-        if case.name in wanted or case.name in not_here
-    ]
+def choose(cases: Sequence[Case] | Sequence[MonitorCase], *names: str) -> list[object]:
+    """Returns parameters for those of *cases* that have these *names*."""
+    found = {case.name: case for case in cases}
+    return [pytest.param(found[name], id=name) for name in names]

@@ -37,7 +37,6 @@ from tests.e2e.harness import (
 )
 from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
-from tests.prepared import python
 from tests.waiting import until
 
 PREEMPTING = """
@@ -53,12 +52,6 @@ partitions:
             resources: {guaranteed: {vcore: 5}}
           - name: b
 """
-
-
-@pytest.fixture(autouse=True)
-def _committers_are_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cores start the processes that write their databases from one that has imported everything."""
-    monkeypatch.setattr("sys.executable", python())
 
 
 @asynccontextmanager

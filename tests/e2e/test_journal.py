@@ -7,7 +7,6 @@ import itertools
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
@@ -187,7 +186,7 @@ async def test_nothing_that_a_shim_heard_is_lost_by_a_kill(database: str, tmp_pa
 def test_a_process_that_is_killed_after_each_record_is_gone_on_from(database: str, kills: int) -> None:
     """Each process starts from what the one before left, and writes at most three records. What was told is in the
     journal, once, and nothing is damaged; what was not told may be there or not."""
-    command = [sys.executable, "-m", "tests.unit.journal.killed_writers", database, str(kills)]
+    command = [python(), "-m", "tests.unit.journal.killed_writers", database, str(kills)]
     ended = subprocess.run(command, capture_output=True, check=False, text=True, timeout=3_500)
     assert ended.returncode == 0, ended.stderr
     told = dict(line.split() for line in ended.stdout.splitlines())
@@ -341,6 +340,7 @@ def failing_disk(tmp_path: Path) -> Iterator[Disk]:
     subprocess.run(["umount", "-l", disk.home], check=False)
 
 
+@pytest.mark.long
 async def test_a_disk_that_takes_no_more_writes_stops_the_intake_until_it_does(
     tmp_path: Path, failing_disk: Disk
 ) -> None:
@@ -361,6 +361,7 @@ async def test_a_disk_that_takes_no_more_writes_stops_the_intake_until_it_does(
     check_heard(shim, journal)
 
 
+@pytest.mark.long
 async def test_a_disk_that_the_kernel_makes_read_only_loses_nothing(tmp_path: Path, failing_disk: Disk) -> None:
     """Nothing is accepted or told any more; mounted again, the disk has all that was told, and a core goes on with it.
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
+import pytest
 
 from kornel.v1.status_pb2 import GetStatusRequest
 from kornel.v1.status_pb2_grpc import StatusServiceStub
@@ -115,6 +116,7 @@ def test_what_runs_stays_where_it_is_and_the_story_goes_on(tmp_path: Path) -> No
             assert {key: before[key] for key in kept} == {key: after[key] for key in kept}
 
 
+@pytest.mark.long
 def test_a_run_judges_itself_across_the_restart(tmp_path: Path) -> None:
     """A run with a restart of the core in it ends by itself, with status 0 and a line about the restart."""
     address = f"unix:{tmp_path}/core.sock"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,17 +22,19 @@ from kornel.shim_client import Allocated, Ask, AskRejected, ShimClient
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc
-from tests.e2e.cores import PLANTED, CoreProcess, cores_on
+from tests.e2e.cores import CoreProcess, cores_on
 from tests.e2e.harness import CONFIG, Conversation, allocation_request, ask, create, node_request
 from tests.e2e.test_journal import Shim, decided_in
 from tests.history_databases import postgres, postgres_server
 from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
+from tests.prepared import python
 from tests.waiting import until
 
 __all__ = ["postgres", "postgres_server"]
 
 MANAGERS = "kornel.v1.Managers"
+BUGS = ("tests.e2e.altered_core", "bugs")
 
 
 async def send_asks(core: CoreProcess, *keys: str) -> tuple[set[str], dict[str, str]]:
@@ -105,7 +106,7 @@ async def test_an_entry_that_the_engine_fails_on_is_refused(tmp_path: Path) -> N
         await check_books(core, 4)
         assert (await send_asks(core, "poison-2"))[1] == {"poison-2": REASON}
         assert (await send_asks(core, "c-1"))[0] == {"c-1"}
-        core.process.kill()
+        core.send(signal.SIGKILL)
         await core.ended()
         assert len(decided_in(journal)) == 5
         again = await cores.start()
@@ -162,16 +163,16 @@ async def test_the_bundle_shows_the_bug_again(tmp_path: Path) -> None:
     assert "planted: poison" in (bundle / "traceback.txt").read_text()
     assert list_files(f"{bundle}/journal.db.snapshots")
 
-    def replay(*start: str) -> str:
-        command = [sys.executable, *start, "replay", str(bundle / "journal.db")]
+    def replay(*program: str) -> str:
+        command = [python(), "-m", *program, "replay", str(bundle / "journal.db")]
         done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    said = await asyncio.to_thread(replay, "-c", PLANTED)
+    said = await asyncio.to_thread(replay, *BUGS)
     assert "RuntimeError: planted: poison" in said
     assert "handle_entry" in said
-    assert "it does not fail here" in await asyncio.to_thread(replay, "-m", "kornel")
+    assert "it does not fail here" in await asyncio.to_thread(replay, "kornel")
 
 
 async def test_an_entry_that_nobody_answers_ends_the_stream(tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ async def test_a_configuration_that_the_engine_fails_on_is_refused(tmp_path: Pat
         assert (await send_asks(core, "a-1"))[0] == {"a-1"}
         await check_books(core, 1)
     (bundle,) = list_files(f"{journal}.faults")
-    command = [sys.executable, "-c", PLANTED, "replay", str(bundle / "journal.db")]
+    command = [python(), "-m", *BUGS, "replay", str(bundle / "journal.db")]
     done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=True, text=True)  # noqa: ASYNC221
     assert "planted: configuration" in done.stdout
 
@@ -242,7 +243,7 @@ async def test_a_standby_follows_a_leader_that_has_failed(
         second = await cores.start()
         await send_asks(first, "a-1", "poison", "a-2")
         assert len(list_files(str(tmp_path / "kornel" / "faults"))) == 2
-        first.process.kill()
+        first.send(signal.SIGKILL)
         assert await cores.leader(first) is second
         await shim.hear_all(second.channel, "last", set())
         await check_books(second, 3)

@@ -14,13 +14,12 @@ from tests.scenarios.test_scenarios import FILES, HERE
 ROWS: Final = [
     HERE / name
     for name in (
-        "claims.txt",
         "queue-order.txt",
         "preemption/order_of_owed.txt",
         "preemption/quota-above-max.txt",
     )
 ]
-"""The files about who may have room where mechanisms meet. The others are played by the long tests."""
+"""A few files about who may have room where mechanisms meet. The others are played by the long tests."""
 
 
 @pytest.mark.parametrize("path", ROWS, ids=lambda path: path.stem)

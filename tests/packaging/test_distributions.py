@@ -173,6 +173,7 @@ def compare_files(found: dict[str, bytes], expected: dict[str, bytes]) -> None:
     assert not [name for name, content in expected.items() if found[name] != content]
 
 
+@pytest.mark.long
 def test_the_image_gets_the_same_wheel(built: Path, tmp_path: Path) -> None:
     """The container's build sees of the tree only what .dockerignore lets in, and has no sdist in between."""
     context = tmp_path / "context"
@@ -193,11 +194,13 @@ def test_the_image_gets_the_same_wheel(built: Path, tmp_path: Path) -> None:
         assert not [one for one in wheel.namelist() if other.read(one) != wheel.read(one)]
 
 
+@pytest.mark.long
 def test_the_installed_core_serves(installed: Environment) -> None:
     """The programs of the environment talk to each other over gRPC."""
     check_serving(installed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_explain_themselves(installed: Environment, command: str) -> None:
     """Each program prints its usage, and the version."""
@@ -242,6 +245,7 @@ def find_python(number: str) -> str:
     pytest.skip(f"Python {number} is not installed")
 
 
+@pytest.mark.long
 def test_nothing_comes_from_the_checkout(installed: Environment) -> None:
     """Every package, stubs included, is imported from the environment, with warnings as errors, and says what its
     metadata say."""
@@ -259,6 +263,7 @@ def test_nothing_comes_from_the_checkout(installed: Environment) -> None:
     assert "si/v1/si_pb2_grpc.py\n" in paths
 
 
+@pytest.mark.long
 def test_cited_rules_can_be_read_from_the_wheel(installed: Environment) -> None:
     """Whoever has only the wheel reads what a report cites."""
     assert installed.run("kornel-conformance", "rule", "protocol.md", "8.2").startswith(
@@ -267,6 +272,7 @@ def test_cited_rules_can_be_read_from_the_wheel(installed: Environment) -> None:
     assert installed.run("kornel-conformance", "rule", "--case", "83").startswith("83. ")
 
 
+@pytest.mark.long
 def test_history_database_is_made_from_the_wheel(installed: Environment) -> None:
     """The migrations are in the wheel, and Alembic finds them there."""
     lines = [
@@ -280,6 +286,7 @@ def test_history_database_is_made_from_the_wheel(installed: Environment) -> None
     assert installed.run("python", "-W", "error::DeprecationWarning", "-c", "\n".join(lines)).strip() == "('0004',)"
 
 
+@pytest.mark.long
 def test_locked_versions_satisfy_the_declared_ones(installed: Environment) -> None:
     """The lock file names every dependency the wheel declares, in a version it allows."""
     run_pip(installed, "check")

@@ -254,7 +254,7 @@ def small() -> list[World]:
     return small_worlds(PARTS * PART, NUMBERS)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", mark_rest_long(range(PARTS)))
 def test_small_worlds_are_played_by_the_rule(part: int, small: list[World]) -> None:
     found = [finding for world in small[part * PART : (part + 1) * PART] for finding in Course(world).play().findings]
     assert not found, "\n".join(map(str, found))

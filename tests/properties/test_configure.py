@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kornel.core.config.comparison import share_equal_parts
@@ -17,6 +17,7 @@ from kornel.core.policies.queue_order import find_fair_max
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.configuration import setting_changes
 from kornel.core.telling.configuration.setting_changes import Terms
+from tests.examples import scale_examples
 
 NAMES = ("a", "b", "c")
 
@@ -88,6 +89,7 @@ def _only(configuration: Configuration) -> PartitionConfig:
     return partition
 
 
+@settings(max_examples=scale_examples(200))
 @given(st.lists(_TREES, min_size=2, max_size=4), st.booleans())
 def test_following_changes_leads_where_building_leads(trees: list[list[Any]], sharing: bool) -> None:
     """Whatever was followed before, with or without shared parts, the queues listed are as if built afresh."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +13,7 @@ from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.preemption import judging as laws
-from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota import laws as quota_laws
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.plan import QuotaPlan
@@ -72,42 +71,6 @@ def covers(world: World, ask: Allocation, victims: tuple[Allocation, ...]) -> bo
         node.free[t] + sum(dict(victim.shape.pairs).get(t, 0) for victim in going) >= amount
         for t, amount in ask.shape.pairs
     )
-
-
-def reluctance(allocation: Allocation) -> int:
-    return (3 if allocation.spec.originator else 1) + (0 if allocation.spec.allow_preempt_self else 1)
-
-
-@settings(max_examples=scale_examples(400), deadline=None)
-@given(SEEDS)
-def test_required_node_takes_a_minimal_set_of_the_mildest_kind(seed: int) -> None:
-    """There is a plan exactly when some victims would do; none of its victims is too many, none too unwilling."""
-    case, task = crowded_node(random.Random(seed))
-    world = World.of(case)
-    ask = world.ask(task)
-    if covers(world, ask, ()):
-        return
-    result = required_node.plan_preemption(world, ask, world.nodes["n1"])
-    candidates = [
-        v
-        for v in world.allocations.values()
-        if not protected(v) and v.priority <= ask.priority and dict(v.shape.pairs).keys() & dict(ask.shape.pairs).keys()
-    ]
-    solutions = [
-        victims
-        for count in range(1, len(candidates) + 1)
-        for victims in combinations(candidates, count)
-        if covers(world, ask, victims)
-    ]
-    if isinstance(result, Refusal):
-        assert not solutions
-        return
-    assert laws.check(world, result) == ()
-    assert set(result.victims) in [set(victims) for victims in solutions]
-    for victim in result.victims:
-        assert not covers(world, ask, tuple(v for v in result.victims if v is not victim))
-    mildest = min(max(map(reluctance, victims)) for victims in solutions)
-    assert max(map(reluctance, result.victims)) == mildest
 
 
 @settings(max_examples=scale_examples(100), deadline=None)
@@ -182,24 +145,6 @@ def test_enforcement_is_lawful_and_goes_as_far_as_it_may(seed: int, miss: int) -
         if useful and queue in candidate.queue.lineage() and not protected(candidate) and candidate not in plan.victims:
             more = replace(plan, victims=(*plan.victims, candidate))
             assert Law.GUARANTEE_KEPT in {violation.law for violation in laws.check(world, more)}
-
-
-@settings(max_examples=scale_examples(300), deadline=None)
-@given(SEEDS)
-def test_a_leaf_gives_its_least_important_tasks(seed: int) -> None:
-    """Without guarantees, of one leaf and one type: somebody goes only if all who matter less would not do."""
-    rng = random.Random(seed)
-    running = tuple(replace(task, amounts={"f": rng.randint(1, 6)}) for task in tasks(rng, rng.randint(1, 10), ("v",)))
-    most = rng.randint(0, sum(task.amounts["f"] for task in running))
-    world = World.of(Case("random", (QueueCase("v", maximum={"f": most}),), (("n1", {"f": 1000}),), running))
-    plan = quota.plan_enforcement(world.queues["v"], 0)
-
-    def importance(v: Allocation) -> tuple[bool, int, bool]:
-        return (v.spec.originator, v.priority, not v.spec.allow_preempt_self)
-
-    for victim in plan.victims:
-        lesser = [v for v in world.allocations.values() if not protected(v) and importance(v) < importance(victim)]
-        assert sum(v.shape.pairs[0][1] for v in lesser) < plan.target[0]
 
 
 @settings(max_examples=scale_examples(300), deadline=None)

@@ -14,7 +14,7 @@ from kornel.core.domain.effects import Effect, EventRecorded
 from kornel.core.domain.event_records import unpack_effects
 from kornel.core.domain.events import STATE_DETAILS, EventChange, EventDetail, EventType
 from kornel.core.state.partition_state import PartitionState
-from tests.examples import scale_examples
+from tests.examples import mark_rest_long, scale_examples
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.shim import RM, WIDTH, Operation, random_history
 
@@ -168,7 +168,7 @@ def test_the_story_adds_up_to_the_state(variant: int, gangs: bool, history: list
         shim.story.check(shim.state)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", mark_rest_long(range(8), keep=2))
 def test_listening_changes_no_decision(seed: int) -> None:
     """With and without somebody who wants events, everything else is answered alike."""
     history = list(random_history(seed, 200))

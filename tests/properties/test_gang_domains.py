@@ -16,6 +16,7 @@ from kornel.core.model.orders.node_order import NodeOrder
 from kornel.core.policies.gang_domains import choose_nodes
 from kornel.core.policies.gang_nodes import Candidates, Members, Shortfall
 from kornel.core.policies.node_score import NodeScore
+from tests.examples import scale_examples
 
 LEVELS = (TopologyLevel("zone", "zone"), TopologyLevel("rack", "rack"))
 
@@ -46,7 +47,7 @@ def fits(nodes: Sequence[Node], sizes: Sequence[int]) -> bool:
     return all(amount <= node.free[0] for node, amount in used.items())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_examples(300), deadline=None)
 @given(clusters(), st.integers(1, 4), st.integers(1, 2), st.integers(0, 2))
 def test_one_group_finds_a_rack_whenever_there_is_one(
     cluster: tuple[Candidates, Topology, list[Node]], count: int, size: int, beside: int
@@ -76,7 +77,7 @@ def test_one_group_finds_a_rack_whenever_there_is_one(
     assert len({rack_of(node) for node in found[0]}) == 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(200), deadline=None)
 @given(clusters(), st.integers(1, 5), st.sampled_from([Wish.PREFERRED, Wish.SPREAD]))
 def test_a_wish_that_is_no_condition_keeps_nobody_waiting(
     cluster: tuple[Candidates, Topology, list[Node]], count: int, wish: Wish
@@ -91,7 +92,7 @@ def test_a_wish_that_is_no_condition_keeps_nobody_waiting(
     assert fits(found[0], [1] * count)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(200), deadline=None)
 @given(clusters(), st.lists(st.integers(1, 3), min_size=2, max_size=2))
 def test_two_groups_do_not_get_the_same_room(
     cluster: tuple[Candidates, Topology, list[Node]], counts: list[int]
@@ -109,7 +110,7 @@ def test_two_groups_do_not_get_the_same_room(
     assert all(len({rack_of(node) for node in part}) == 1 for part in found)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_examples(300), deadline=None)
 @given(clusters(), st.lists(st.integers(1, 4), min_size=2, max_size=3))
 def test_an_answer_that_claims_to_be_exhaustive_is(
     cluster: tuple[Candidates, Topology, list[Node]], sizes: list[int]

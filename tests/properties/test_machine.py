@@ -118,7 +118,7 @@ def test_nothing_is_kept_of_what_was_removed() -> None:
     kinds = (Allocation, Application, AskGroup, Node, Reservation)
     gc.collect()
     before = [sum(isinstance(thing, kind) for thing in gc.get_objects()) for kind in kinds]
-    world = driver.episode("memory", 1500)
+    world = driver.episode("memory", 600)
     gc.collect()
     after = [sum(isinstance(thing, kind) for thing in gc.get_objects()) for kind in kinds]
     assert world.engine.rm_id == RM
@@ -194,11 +194,16 @@ PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("bug", PLANTED)
-def test_a_planted_bug_has_its_place(bug: str) -> None:
-    """A function that was renamed takes its planted bug along: most of them run in the long part only."""
-    owner, name, mutate = PLANTED[bug]
-    assert callable(mutate(getattr(owner, name)))
+RARE: Final = ("a plan of a gang is given up", "an operator's drain is forgotten", "any number of applications runs")
+"""Those that take the machine seconds to find."""
+SEED: Final = 3
+SEEDS: Final = {"gangs are torn": 8}
+"""By bug, the seed that finds it sooner."""
+
+
+def test_a_planted_bug_has_its_place() -> None:
+    """A function that was renamed takes its planted bug along: some of them run in the long part only."""
+    assert all(callable(mutate(getattr(owner, name))) for owner, name, mutate in PLANTED.values())
 
 
 @pytest.fixture
@@ -208,13 +213,23 @@ def planted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return str(request.param)
 
 
-@pytest.mark.parametrize("planted", mark_rest_long(PLANTED), indirect=True)
-def test_a_planted_bug_is_found_and_kept(planted: str, tmp_path: Path) -> None:
-    """The machine notices, leaves out most of the calls, and what is left fails in the same way from the file."""
+def find_bug(planted: str) -> driver.StepFailed:
+    """Returns how the machine fails of a bug."""
     with pytest.raises(driver.StepFailed) as caught:
-        driver.run(40_000, seed=3, longest=400)
-    path = tmp_path / "failure.jsonl"
-    kept = driver.keep(caught.value, 3, path, seconds=0.5)
+        driver.run(40_000, SEEDS.get(planted, SEED), longest=400)
+    return caught.value
+
+
+@pytest.mark.parametrize("planted", [bug for bug in PLANTED if bug not in RARE], indirect=True)
+def test_a_planted_bug_is_found(planted: str) -> None:
+    find_bug(planted)
+
+
+@pytest.mark.parametrize("planted", mark_rest_long(reversed(PLANTED)), indirect=True)
+def test_a_planted_bug_is_kept(planted: str, tmp_path: Path) -> None:
+    """Most of the calls are left out, and what is left fails in the same way from the file."""
+    failed, path = find_bug(planted), tmp_path / "failure.jsonl"
+    kept = driver.keep(failed, SEED, path, seconds=0.5)
     error = driver.replay(journal.read(path))
-    assert type(error) is type(caught.value.error), planted
-    assert len(kept) < len(caught.value.calls)
+    assert type(error) is type(failed.error), planted
+    assert len(kept) < len(failed.calls)

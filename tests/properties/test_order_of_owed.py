@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tests.examples import scale_examples
+from tests.examples import mark_rest_long, scale_examples
 from tests.oracles.order_of_owed import OwedAsk, OwedQueue, serve_owed
 from tests.scenarios.stage import Stage
 
@@ -117,14 +117,14 @@ def check_empty_pool(seed: int) -> None:
         assert used >= min(leaf.guaranteed, count), f"seed {seed}: {path_of(leaf)}"
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", mark_rest_long(range(4)))
 def test_the_owed_are_served_in_one_order_by_every_path(part: int) -> None:
     """Against the oracle: in the allocation pass, in rounds, and where rounds come between two slices."""
     for seed in range(part, WORLDS, 4):
         check_order(seed)
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", mark_rest_long(range(4)))
 def test_nobody_has_to_leave_for_what_the_order_passed_over(part: int) -> None:
     """An empty pool that has room for all guarantees, and all ask at once: who is owed something has it in the end."""
     for seed in range(part, WORLDS, 4):

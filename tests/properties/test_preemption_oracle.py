@@ -19,10 +19,9 @@ from kornel.core.preemption.guarantee import laws as guarantee_laws
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.preemption.plan import PreemptionPlan
-from kornel.core.preemption.required_node import planner as required_node
 from tests.examples import scale_examples
 from tests.oracles.preemption import Oracle
-from tests.preemption_notation import Case, TaskCase, parse
+from tests.preemption_notation import Case, parse
 from tests.properties.test_preemption_plan import amounts, random_case, random_tasks
 from tests.unit.policies.preemption.world import NOW_NS, World
 
@@ -109,34 +108,3 @@ def test_a_failed_walk_begins_again_with_whom_a_guarantee_kept() -> None:
     plan = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
     assert isinstance(plan, PreemptionPlan)
     assert [victim.key for victim in plan.victims] == ["four"]
-
-
-@settings(max_examples=scale_examples(200), deadline=None)
-@given(st.integers(0, 2**32))
-def test_required_node_finds_a_plan_whenever_there_is_one(seed: int) -> None:
-    """Priority and the node alone bind it: whoever may go makes room together, or nobody goes; nobody in vain."""
-    rng = random.Random(seed)
-    case = small_case(rng)
-    world = World.of(case)
-    node_id = rng.choice([node for node, _ in case.nodes])
-    task = TaskCase(
-        case.steps[0].ask.queue, "ds", amounts(rng, 1, 6), node_id, 9, rng.randint(0, 2), required_node=True
-    )
-    ask = world.ask(task)
-    node = world.nodes[node_id]
-    if required_node.room_is_coming(world, node, ask) or not node.could_hold(ask.shape.pairs):
-        return
-    here = list(node.allocations.values())
-    candidates = [a for a in here if not (a.spec.required_node or a.preempted) and a.priority <= ask.priority]
-
-    def enough(victims: list[Allocation]) -> bool:
-        going = [*victims, *(a for a in here if a.preempted)]
-        freed = [sum(dict(v.shape.pairs).get(t, 0) for v in going) for t, _ in ask.shape.pairs]
-        return all(node.free[t] + more >= amount for (t, amount), more in zip(ask.shape.pairs, freed, strict=True))
-
-    plan = required_node.plan_preemption(world, ask, node)
-    assert isinstance(plan, PreemptionPlan) == enough(candidates)
-    if isinstance(plan, PreemptionPlan):
-        assert set(plan.victims) <= set(candidates)
-        assert enough(list(plan.victims))
-        assert not any(enough([other for other in plan.victims if other is not v]) for v in plan.victims)

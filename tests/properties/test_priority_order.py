@@ -25,6 +25,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.model.queues import Queue
 from kornel.core.state.books import audit
+from tests.examples import mark_rest_long
 from tests.oracles.priority_order import HIGHEST, LOWEST, Ask, Owner, Place, PriorityOracle
 
 PARTITION = "[rm]default"
@@ -171,7 +172,7 @@ def check(seed: int) -> None:
         world.release()
 
 
-@pytest.mark.parametrize("part", range(5))
+@pytest.mark.parametrize("part", mark_rest_long(range(5), keep=2))
 def test_asks_are_served_as_the_seed_says(part: int) -> None:
     """Placement by placement, and the priority that every queue shows afterwards."""
     for seed in range(part, TREES, 5):

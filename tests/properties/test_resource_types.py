@@ -40,6 +40,7 @@ from kornel.core.engine.configuration.configure import CLEANER_INTERVAL_NS
 from kornel.core.engine.engine import Engine
 from kornel.core.model import shapes
 from kornel.core.state.books import audit
+from tests.examples import mark_rest_long
 
 RM: Final = "rm"
 PARTITION: Final = "[rm]default"
@@ -268,7 +269,7 @@ class Cluster:
                 assert any(amount > free[t] for t, amount in amounts.items()), f"{key} fits {name} and waits"
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", mark_rest_long(range(0, 40, 10), keep=2))
 def test_types_come_and_go(first: int) -> None:
     refused = taken_in = 0
     for seed in range(first, first + 10):

@@ -16,7 +16,7 @@ from kornel.core.telling.applications import application_views
 from kornel.core.telling.encoding.yunikorn import applications, nodes, usage
 from kornel.core.telling.nodes.node_views import NodeView
 from kornel.core.telling.reader import PartitionReader, ReadableEngine, Reader
-from tests.examples import scale_examples
+from tests.examples import mark_rest_long, scale_examples
 from tests.properties.machine import driver
 from tests.properties.machine.journal import Call
 from tests.properties.machine.world import World
@@ -110,7 +110,7 @@ def test_any_history(variant: int, history: list[Operation], gangs: bool) -> Non
     _play(variant, history, gangs=gangs)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", mark_rest_long(range(4), keep=2))
 def test_long_histories(seed: int) -> None:
     """Histories in which everything has happened to everything, gangs included."""
     _play(seed, list(random_history(seed, 120)), gangs=seed % 2 == 1)
@@ -129,7 +129,7 @@ class _Watched(World):
         return more
 
 
-def test_whatever_a_shim_can_do() -> None:
+@pytest.mark.parametrize("seed", mark_rest_long(range(3)))
+def test_whatever_a_shim_can_do(seed: int) -> None:
     """Callbacks, preemption, reconfiguration, recovery and faults as well."""
-    for seed in range(3):
-        assert driver.episode(f"shown/{seed}", 300, _Watched()).calls
+    assert driver.episode(f"shown/{seed}", 300, _Watched()).calls

@@ -20,7 +20,7 @@ from kornel.core.snapshot.schema import SCHEMA
 from kornel.core.snapshot.writing import FoundObjects, WorkUnderWay, check_fields
 from kornel.v1 import snapshot_pb2 as pb
 from tests.bench.gang_preemption import SECOND, Cluster
-from tests.examples import scale_examples
+from tests.examples import mark_rest_long, scale_examples
 from tests.properties.machine import driver
 from tests.properties.machine.world import World
 from tests.scenarios.stage import Stage
@@ -156,7 +156,7 @@ def test_restored_engines_go_on_alike(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [*RUNS, *range(100, 140)])
+@pytest.mark.parametrize("seed", mark_rest_long([*RUNS, *range(100, 140)], keep=10))
 def test_long_runs_of_restored_engines_go_on_alike(seed: int) -> None:
     """The same for long, with runs that together show everything that the engine can say."""
     assert _check_run(f"determinism/{seed}", 600).compared

@@ -19,6 +19,13 @@ CASES: Final = [
 ]
 
 
+def list_files(*brief: str) -> list[object]:
+    """Returns parameters for all files, of which all but those called *brief* are played in long runs only."""
+    named = {str(path.relative_to(HERE).with_suffix("")): path for path in FILES}
+    assert named.keys() >= {*brief}
+    return [pytest.param(path, id=name, marks=[pytest.mark.long] * (name not in brief)) for name, path in named.items()]
+
+
 @pytest.mark.parametrize(("path", "number"), CASES)
 def test_scenario(path: Path, number: int, request: pytest.FixtureRequest) -> None:
     """The core answers every step as written, with sound books and no broken law after each."""

@@ -128,6 +128,7 @@ def test_each_of_many_jobs_on_two_machines_runs_once(tmp_path: Path, seed: int) 
     run_on_two_machines(tmp_path, JOBS, KILLS, seed)
 
 
+@pytest.mark.long
 def test_each_of_a_few_jobs_on_two_machines_runs_once(tmp_path: Path) -> None:
     """The same with fewer, each time."""
     run_on_two_machines(tmp_path, 30, 4, 8)

@@ -86,6 +86,7 @@ def test_an_agent_that_dies_finds_its_jobs_again(pair: Pair, tmp_path: Path) -> 
     assert pair.server.read_log(job) == pair.joined.read_log(job) == "said\n"
 
 
+@pytest.mark.long
 def test_an_agent_outlives_the_server(pair: Pair, tmp_path: Path) -> None:
     """It connects again by itself, and tells what has ended."""
     file = tmp_path / "trace"

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.examples import mark_rest_long
 from tests.scenarios.preemption.busy_cluster import BusyCluster, full_of_work, keys
 
 ONE: Final = {"f": 1}
@@ -118,7 +119,7 @@ SHAPES: Final = [
 ]
 
 
-@pytest.mark.parametrize("leave_s", [0.0, 1.0, 5.0])
+@pytest.mark.parametrize("leave_s", mark_rest_long([0.0, 1.0, 5.0]))
 @pytest.mark.parametrize(("nodes", "per_node", "count"), SHAPES)
 def test_what_is_owed_is_there_in_two_seconds(nodes: int, per_node: int, count: int, leave_s: float) -> None:
     """However the room is spread over nodes: two seconds, and what the victims take to leave; one victim an ask."""

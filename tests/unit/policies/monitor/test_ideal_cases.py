@@ -13,9 +13,9 @@ import pytest
 from kornel.core.preemption.monitor.selection.ideal import Share, amount_to_give_up, assign_shares
 from tests.monitor_notation import MonitorCase, parse
 
-CASES: Final = parse(
-    (Path(__file__).parents[3] / "scenarios" / "preemption" / "monitor.cases").read_text(encoding="utf-8")
-)
+HERE: Final = Path(__file__).parents[3] / "scenarios" / "preemption"
+CASES: Final = [case for case in parse(HERE.joinpath("monitor.cases").read_text(encoding="utf-8")) if case.ideal]
+"""Those that state ideal shares, of which the engine shows only what comes of them."""
 
 
 def run(steps: Generator[int, None, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The worked cases of guarantee-driven preemption, put to the planner on bare model records."""
+"""The worked cases that no engine can be brought to, put to the planner on bare model records."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from kornel.core.preemption import judging as laws
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import PreemptionPlan
 from tests.preemption_notation import Case, parse
+from tests.scenarios.preemption.test_worked_cases import NOT_THROUGH_THE_ENGINE
 from tests.unit.policies.preemption.world import NOW_NS, World
 
 CASES_FILE = Path(__file__).parents[3] / "scenarios" / "preemption" / "guarantee.cases"
-CASES = parse(CASES_FILE.read_text(encoding="utf-8"))
+CASES = [case for case in parse(CASES_FILE.read_text(encoding="utf-8")) if case.name in NOT_THROUGH_THE_ENGINE]
 
 
 class RecordingPredicate:

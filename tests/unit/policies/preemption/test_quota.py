@@ -10,10 +10,16 @@ from kornel.core.preemption import judging as laws
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.shares import find_attainable, find_excess, leaf_shares
 from tests.preemption_notation import Case, QueueCase, TaskCase, parse
+from tests.scenarios.preemption.test_enforcement_cases import NOT_VALID
 from tests.unit.policies.preemption.world import World
 
 CASES_FILE = Path(__file__).parents[3] / "scenarios" / "preemption" / "quota.cases"
-CASES = parse(CASES_FILE.read_text(encoding="utf-8"))
+CASES = [
+    case
+    for case in parse(CASES_FILE.read_text(encoding="utf-8"))
+    if case.name in NOT_VALID or (case.enforced is not None and case.enforced.shares is not None)
+]
+"""Those of which the engine shows less: how parts are spread, and what no configuration can say."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
