@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import patch
 
 import grpc
 import grpc.aio
@@ -16,6 +17,7 @@ import httpx
 import pytest
 
 from kornel.core.domain.commands import UpdateAllocations
+from kornel.core.journal import lease
 from kornel.core.journal import standby as standby_module
 from kornel.core.journal.content.recording import RecordingEngine
 from kornel.core.journal.database.unusable import JournalUnusable
@@ -64,9 +66,11 @@ def open_standby(postgres: Postgres, *, afresh: bool = False) -> Standby:
 
 @asynccontextmanager
 async def sharing_core(postgres: Postgres, **settings: Any) -> AsyncIterator[Core]:
-    """A core that shares the journal: the first one leads."""
-    async with running_core(standby=open_standby(postgres), alone=False, **settings) as core:
-        yield core
+    """A core that shares the journal: the first one leads, until it lets go of the lease, however busy the machine
+    is."""
+    with patch.object(lease, "LEASE_MS", round(1_000 * PATIENCE_S)):
+        async with running_core(standby=open_standby(postgres), alone=False, **settings) as core:
+            yield core
 
 
 async def fill_cluster(core: Core, asks: int = 4) -> None:
