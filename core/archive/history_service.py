@@ -27,7 +27,7 @@ from kornel.core.archive.reader import (
     token_of,
 )
 from kornel.core.archive.usage_points import read_usage
-from kornel.core.config.problems import Problem, Severity
+from kornel.core.config.text.problems import Problem, Severity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.secrets import text_without_secrets
 from kornel.core.preemption.registry import SOURCES

@@ -17,7 +17,7 @@ import orjson
 
 from kornel.core.archive.tables import TABLES
 from kornel.core.archive.usage_samples import UsageSample
-from kornel.core.config.problems import Problem
+from kornel.core.config.text.problems import Problem
 from kornel.core.domain.effects import (
     ApplicationAccepted,
     ApplicationRejected,

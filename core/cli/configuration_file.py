@@ -12,7 +12,7 @@ from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
 from kornel.core.cli.terminal import echo_json, print_error
 from kornel.core.config.loader import checksum_of, load
 from kornel.core.config.model import Configuration
-from kornel.core.config.problems import ConfigError, Problem
+from kornel.core.config.text.problems import ConfigError, Problem
 from kornel.core.telling.encoding.kornel_v1 import encode_problem
 from kornel.v1 import configuration_pb2 as pb
 

@@ -23,7 +23,7 @@ from kornel.core.cli.terminal import echo_json, print_error, show_text
 from kornel.core.cli.text.explain import render_explanation, render_forecast
 from kornel.core.client import calls as client
 from kornel.core.client import explain as explain_client
-from kornel.core.config.quantities import parse_quantity
+from kornel.core.config.text.quantities import parse_quantity
 from kornel.core.service.machine.clock import wall_ns
 from kornel.v1 import explain_pb2 as pb
 

@@ -15,12 +15,12 @@ from kornel.core.cli.options import EXIT_BAD_INPUT, report_failure
 from kornel.core.cli.terminal import echo_json, echo_line, echo_text, print_error
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.times import format_time
-from kornel.core.journal.snapshot_choices import DEFAULT_KEEP
+from kornel.core.journal.database.snapshot_choices import DEFAULT_KEEP
 
 if TYPE_CHECKING:
-    from kornel.core.journal.records import Record
-    from kornel.core.journal.snapshot_store import SnapshotStore
-    from kornel.core.journal.store import JournalStore
+    from kornel.core.journal.content.records import Record
+    from kornel.core.journal.database.store import JournalStore
+    from kornel.core.journal.snapshots.snapshot_store import SnapshotStore
 
 journal_app = typer.Typer(help="Show, check and prune the journal of a core.", no_args_is_help=True)
 
@@ -43,8 +43,8 @@ Last = Annotated[int, typer.Option("--to", min=0, metavar="RECORD", help="Last r
 @journal_app.command("info")
 def info(where: Where) -> None:
     """Show the size of a journal, its snapshots, and where the next core would begin."""
-    from kornel.core.journal.snapshots import list_places  # noqa: PLC0415 - takes a while to import
-    from kornel.core.journal.starting import list_usable  # noqa: PLC0415
+    from kornel.core.journal.following.starting import list_usable  # noqa: PLC0415
+    from kornel.core.journal.snapshots.snapshots import list_places  # noqa: PLC0415 - takes a while to import
 
     with _open_journal(where) as (store, snapshots):
         end = store.find_end()
@@ -75,8 +75,8 @@ def info(where: Where) -> None:
 @journal_app.command("verify")
 def verify(where: Where) -> None:
     """Check every record and snapshot. Exits 1 when one is missing or damaged, and names it."""
-    from kornel.core.journal.reading import verify_store  # noqa: PLC0415 - takes a while to import
-    from kornel.core.journal.snapshots import SnapshotUnusable, check_snapshot  # noqa: PLC0415
+    from kornel.core.journal.database.reading import verify_store  # noqa: PLC0415 - takes a while to import
+    from kornel.core.journal.snapshots.snapshots import SnapshotUnusable, check_snapshot  # noqa: PLC0415
 
     damaged: list[str] = []
     with _open_journal(where) as (store, snapshots):
@@ -110,9 +110,9 @@ def export(
     ] = False,
 ) -> None:
     """Print records as lines of JSON."""
-    from kornel.core.journal.export import Pseudonyms, write_line  # noqa: PLC0415 - takes a while to import
-    from kornel.core.journal.reading import read_records  # noqa: PLC0415
-    from kornel.core.journal.records import RecordDamaged  # noqa: PLC0415
+    from kornel.core.journal.content.records import RecordDamaged  # noqa: PLC0415
+    from kornel.core.journal.database.export import Pseudonyms, write_line  # noqa: PLC0415 - takes a while to import
+    from kornel.core.journal.database.reading import read_records  # noqa: PLC0415
 
     pseudonyms = Pseudonyms() if anonymise else None
     with _open_store(where) as store:
@@ -136,7 +136,7 @@ def copy(
 
     It begins with the newest snapshot before --to, and ends with the block of records that has --to.
     """
-    from kornel.core.journal.copying import copy_records  # noqa: PLC0415 - takes a while to import
+    from kornel.core.journal.following.copying import copy_records  # noqa: PLC0415 - takes a while to import
 
     with _open_journal(where) as (store, snapshots):
         copied = copy_records(store, snapshots, last or store.find_end().sequence, to_file)
@@ -159,8 +159,8 @@ def prune(
 
     A core does so by itself whenever it has made a snapshot.
     """
-    from kornel.core.journal.retention import prune_journal  # noqa: PLC0415 - takes a while to import
-    from kornel.core.journal.settings import JournalSettingsError, KeptJournal  # noqa: PLC0415
+    from kornel.core.journal.database.settings import JournalSettingsError, KeptJournal  # noqa: PLC0415
+    from kornel.core.journal.snapshots.retention import prune_journal  # noqa: PLC0415 - takes a while to import
 
     try:
         kept = KeptJournal.parse(keep)
@@ -187,11 +187,11 @@ def replay(
     is the last one, it is made, and the traceback is printed. Exits 1 at the first difference, of which it prints both
     sides, and at a record that cannot be read.
     """
-    from kornel.core.journal.calls import CallKind, CallOutcome  # noqa: PLC0415 - takes a while to import
-    from kornel.core.journal.reading import read_records  # noqa: PLC0415
-    from kornel.core.journal.records import RecordDamaged  # noqa: PLC0415
-    from kornel.core.journal.replay import ReplayImpossible, pause_collecting  # noqa: PLC0415
-    from kornel.core.journal.starting import begin_replay  # noqa: PLC0415
+    from kornel.core.journal.content.calls import CallKind, CallOutcome  # noqa: PLC0415 - takes a while to import
+    from kornel.core.journal.content.records import RecordDamaged  # noqa: PLC0415
+    from kornel.core.journal.content.replay import ReplayImpossible, pause_collecting  # noqa: PLC0415
+    from kornel.core.journal.database.reading import read_records  # noqa: PLC0415
+    from kornel.core.journal.following.starting import begin_replay  # noqa: PLC0415
 
     began = time.perf_counter()
     with _open_journal(where) as (store, snapshots), pause_collecting():
@@ -238,9 +238,9 @@ def _open_store(where: str) -> Iterator[JournalStore]:
 @contextmanager
 def _open_journal(where: str, *, writing: bool = False) -> Iterator[tuple[JournalStore, SnapshotStore]]:
     # These modules take long to import, and no other command needs them.
-    from kornel.core.journal.settings import JournalSettingsError, journal_settings  # noqa: PLC0415
-    from kornel.core.journal.snapshot_store import opened_snapshots  # noqa: PLC0415
-    from kornel.core.journal.store import STORE_ERRORS, JournalStore, describe_error  # noqa: PLC0415
+    from kornel.core.journal.database.settings import JournalSettingsError, journal_settings  # noqa: PLC0415
+    from kornel.core.journal.database.store import STORE_ERRORS, JournalStore, describe_error  # noqa: PLC0415
+    from kornel.core.journal.snapshots.snapshot_store import opened_snapshots  # noqa: PLC0415
 
     try:
         settings = journal_settings(where)

@@ -10,8 +10,8 @@ import typer
 from kornel.core.archive.defaults import DEFAULT_SPOOL_BYTES
 from kornel.core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, DEFAULT_REST_CONNECTIONS, EXIT_BAD_INPUT
 from kornel.core.cli.terminal import print_error
-from kornel.core.journal.snapshot_choices import DEFAULT_KEEP, DEFAULT_SNAPSHOT_MINUTES
-from kornel.core.journal.sync import JournalSync
+from kornel.core.journal.database.snapshot_choices import DEFAULT_KEEP, DEFAULT_SNAPSHOT_MINUTES
+from kornel.core.journal.database.sync import JournalSync
 from kornel.core.service.logs.log_choices import LogFormat, LogLevel
 from kornel.core.service.resolvers.ldap_settings import DEFAULT_LDAP_SETTINGS
 from kornel.core.state.defaults import RESERVATION_PERCENT

@@ -16,10 +16,10 @@ from kornel.core.cli.configuration_file import check_text, read_file
 from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
 from kornel.core.cli.terminal import print_error
 from kornel.core.engine.engine import Engine
-from kornel.core.journal.calls import Beginning
-from kornel.core.journal.settings import OFF, JournalSettingsError, journal_settings
-from kornel.core.journal.sync import JournalSync
-from kornel.core.journal.unusable import JournalUnusable
+from kornel.core.journal.content.calls import Beginning
+from kornel.core.journal.database.settings import OFF, JournalSettingsError, journal_settings
+from kornel.core.journal.database.sync import JournalSync
+from kornel.core.journal.database.unusable import JournalUnusable
 from kornel.core.process import entry
 from kornel.core.process.allocator import bound_kept_memory
 from kornel.core.process.documentation import find_documentation

@@ -14,8 +14,8 @@ from itertools import accumulate, takewhile
 from operator import eq, ne
 from typing import Final
 
-from kornel.core.config.declared import DeclaredQueue
-from kornel.core.config.yaml_reader import FOLD_MARK, FoldedNode, Folds, MappingNode, SequenceNode
+from kornel.core.config.keys.declared import DeclaredQueue
+from kornel.core.config.text.yaml_reader import FOLD_MARK, FoldedNode, Folds, MappingNode, SequenceNode
 
 _OTHER_LINE_ENDS: Final = ("\r", "\x85", "\u2028", "\u2029", "\ufeff")
 

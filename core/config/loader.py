@@ -10,8 +10,16 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from kornel.core.config import properties
-from kornel.core.config.declared import (
+from kornel.core.config.checks.idle_keys import warn_of_idle_keys
+from kornel.core.config.checks.likely_mistakes import warn_of_likely_mistakes
+from kornel.core.config.checks.limit_rules import check_limits
+from kornel.core.config.checks.placement_rules import check_expressions, check_rules
+from kornel.core.config.checks.priority_rules import check_priorities
+from kornel.core.config.checks.resource_rules import check_resources, check_types
+from kornel.core.config.checks.yunikorn_meanings import warn_of_differences
+from kornel.core.config.default import DEFAULT_CONFIGURATION
+from kornel.core.config.keys import properties
+from kornel.core.config.keys.declared import (
     Amounts,
     DeclaredLimit,
     DeclaredPartition,
@@ -20,11 +28,6 @@ from kornel.core.config.declared import (
     DeclaredTemplate,
     read_partitions,
 )
-from kornel.core.config.default import DEFAULT_CONFIGURATION
-from kornel.core.config.fields import Field
-from kornel.core.config.idle_keys import warn_of_idle_keys
-from kornel.core.config.likely_mistakes import warn_of_likely_mistakes
-from kornel.core.config.limit_rules import check_limits
 from kornel.core.config.model import (
     ChildTemplate,
     Configuration,
@@ -32,13 +35,10 @@ from kornel.core.config.model import (
     PartitionConfig,
     QueueConfig,
 )
-from kornel.core.config.placement_rules import check_expressions, check_rules
-from kornel.core.config.priority_rules import check_priorities
-from kornel.core.config.problems import ProblemLog
-from kornel.core.config.resource_rules import check_resources, check_types
+from kornel.core.config.text.fields import Field
+from kornel.core.config.text.problems import ProblemLog
+from kornel.core.config.text.yaml_reader import Document, collections_of, read, shorten_text
 from kornel.core.config.tree import build_tree
-from kornel.core.config.yaml_reader import Document, collections_of, read, shorten_text
-from kornel.core.config.yunikorn_meanings import warn_of_differences
 from kornel.core.domain.names import LONGEST_MANAGER, length_flaw
 from kornel.core.domain.settings import PlacementRuleConfig
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from kornel.core.config.problems import Problem
+from kornel.core.config.text.problems import Problem
 from kornel.core.domain.access import AccessList
 from kornel.core.domain.settings import (
     DEFAULT_GOVERNOR,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kornel.core.config import properties
-from kornel.core.config.declared import DeclaredPartition, DeclaredQueue
-from kornel.core.config.yaml_reader import shorten_text
+from kornel.core.config.keys import properties
+from kornel.core.config.keys.declared import DeclaredPartition, DeclaredQueue
+from kornel.core.config.text.yaml_reader import shorten_text
 from kornel.core.domain.names import QUEUE_NAME, RECOVERY_QUEUE, is_queue_name
 
 ROOT: Final = "root"

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import NO_SAVERS, Application
-from kornel.core.model.group_order import GroupOrder
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders.group_order import GroupOrder
 from kornel.core.state.partition_state import PartitionState
 
 

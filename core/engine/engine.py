@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from kornel.core.config.event_settings import event_settings
+from kornel.core.config.keys.event_settings import event_settings
 from kornel.core.config.loader import load
 from kornel.core.config.model import Configuration, PartitionConfig
 from kornel.core.domain.application_states import AppEvent
@@ -125,8 +125,9 @@ class Engine:
         """Carry out *command* and return the effects, in order.
 
         Raises :class:`CommandRefused` for a manager that is not the registered one, and
-        :class:`kornel.core.config.problems.ConfigError` for a configuration that cannot be used; nothing of the command
-        is applied then, except that a failed registration of the registered manager leaves no manager registered.
+        :class:`kornel.core.config.text.problems.ConfigError` for a configuration that cannot be used; nothing of the
+        command is applied then, except that a failed registration of the registered manager leaves no manager
+        registered.
         """
         self._callbacks.now_ns = now_ns
         self._handlers[type(command)](command, now_ns)

@@ -1,7 +1,7 @@
 """The journal of one core: it is opened, replayed, written and closed.
 
 Everything that must have one order or one writer is here, once for all managers: the epoch, the lease, the thread that
-commits, the snapshots. What belongs to one manager is in its place (:mod:`kornel.core.journal.places`).
+commits, the snapshots. What belongs to one manager is in its place (:mod:`kornel.core.journal.writing.places`).
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Final, NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.database import DatabaseTooNew
-from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
-from kornel.core.journal.committer import Committer, StoreProblem
-from kornel.core.journal.following import Follower, Obstacle
-from kornel.core.journal.gate import JournalGates
-from kornel.core.journal.lease import LeaseKeeper
-from kornel.core.journal.places import JournalPlace
-from kornel.core.journal.recording import RecordingEngine
-from kornel.core.journal.records import Block, BlockWriter
-from kornel.core.journal.replay import EngineMaker, Replay, ReplayedPlace
-from kornel.core.journal.settings import JournalSettings
+from kornel.core.journal.content.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
+from kornel.core.journal.content.recording import RecordingEngine
+from kornel.core.journal.content.records import Block, BlockWriter
+from kornel.core.journal.content.replay import EngineMaker, Replay, ReplayedPlace
+from kornel.core.journal.database.lease import LeaseKeeper
+from kornel.core.journal.database.settings import JournalSettings
+from kornel.core.journal.database.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
+from kornel.core.journal.database.sync import JournalSync
+from kornel.core.journal.database.unusable import JournalUnusable
+from kornel.core.journal.following.following import Follower, Obstacle
+from kornel.core.journal.following.starting import Started, play_all
 from kornel.core.journal.snapshot_keeper import SnapshotKeeper, SnapshotStatus
-from kornel.core.journal.snapshot_store import opened_snapshots
-from kornel.core.journal.starting import Started, play_all
-from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
-from kornel.core.journal.sync import JournalSync
-from kornel.core.journal.unusable import JournalUnusable
+from kornel.core.journal.snapshots.snapshot_store import opened_snapshots
+from kornel.core.journal.writing.committer import Committer, StoreProblem
+from kornel.core.journal.writing.gate import JournalGates
+from kornel.core.journal.writing.places import JournalPlace
 from kornel.core.service.metrics.durations import Durations
 
 WHAT_TO_DO: Final = "start with --journal-afresh, or with another journal: the shim registers again then"

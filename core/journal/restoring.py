@@ -23,17 +23,17 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.archive.settings import state_directory
 from kornel.core.domain.commands import Command, StreamCommand
 from kornel.core.domain.effects import Effect
-from kornel.core.journal.calls import Beginning
-from kornel.core.journal.copying import copy_records
-from kornel.core.journal.following import Follower
+from kornel.core.journal.content.calls import Beginning
+from kornel.core.journal.content.refusing import split_command
+from kornel.core.journal.database.settings import JournalSettings
+from kornel.core.journal.database.store import STORE_ERRORS, JournalStore, describe_error
+from kornel.core.journal.database.unusable import JournalUnusable
+from kornel.core.journal.following.copying import copy_records
+from kornel.core.journal.following.following import Follower
+from kornel.core.journal.following.starting import play_all
 from kornel.core.journal.journal import Journal
-from kornel.core.journal.places import JournalPlace
-from kornel.core.journal.refusing import split_command
-from kornel.core.journal.settings import JournalSettings
-from kornel.core.journal.snapshot_store import opened_snapshots
-from kornel.core.journal.starting import play_all
-from kornel.core.journal.store import STORE_ERRORS, JournalStore, describe_error
-from kornel.core.journal.unusable import JournalUnusable
+from kornel.core.journal.snapshots.snapshot_store import opened_snapshots
+from kornel.core.journal.writing.places import JournalPlace
 
 MOST_BUNDLES: Final = 5
 """The most bundles that are kept, which are the newest ones."""

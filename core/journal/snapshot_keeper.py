@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.journal.settings import JournalSettings
+from kornel.core.journal.database.settings import JournalSettings
 from kornel.core.journal.snapshot_process import MODULE, Assignment, Outcome
 from kornel.core.service.machine.subprocesses import command_of
 

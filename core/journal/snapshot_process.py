@@ -24,13 +24,13 @@ from typing import Final
 import orjson
 from sqlalchemy.engine import make_url
 
-from kornel.core.journal.following import Follower
-from kornel.core.journal.replay import pause_collecting
-from kornel.core.journal.retention import prune_journal
-from kornel.core.journal.settings import KeptJournal
-from kornel.core.journal.snapshot_store import SnapshotStore, opened_snapshots
-from kornel.core.journal.starting import play_all
-from kornel.core.journal.store import STORE_ERRORS, JournalStore, describe_error
+from kornel.core.journal.content.replay import pause_collecting
+from kornel.core.journal.database.settings import KeptJournal
+from kornel.core.journal.database.store import STORE_ERRORS, JournalStore, describe_error
+from kornel.core.journal.following.following import Follower
+from kornel.core.journal.following.starting import play_all
+from kornel.core.journal.snapshots.retention import prune_journal
+from kornel.core.journal.snapshots.snapshot_store import SnapshotStore, opened_snapshots
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from kornel.core.snapshot.writing import WorkUnderWay
 

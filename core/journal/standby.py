@@ -18,19 +18,19 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.journal.calls import Beginning
-from kornel.core.journal.following import FetchedBlock, Follower, Obstacle
+from kornel.core.journal.content.calls import Beginning
+from kornel.core.journal.content.recording import RecordingEngine
+from kornel.core.journal.content.replay import Configured, ReplayedPlace
+from kornel.core.journal.database.lease import LeaseKeeper, LeaseTable, LeaseView, is_gone, name_holder
+from kornel.core.journal.database.settings import JournalSettings
+from kornel.core.journal.database.store import STORE_ERRORS, JournalStore, StoreMoved, StoreTaken, describe_error
+from kornel.core.journal.database.sync import JournalSync
+from kornel.core.journal.database.unusable import JournalUnusable
+from kornel.core.journal.following.following import FetchedBlock, Follower, Obstacle
+from kornel.core.journal.following.starting import Started, list_usable
 from kornel.core.journal.journal import Journal, NextEpoch, follow_to_end, naming_problems
-from kornel.core.journal.lease import LeaseKeeper, LeaseTable, LeaseView, is_gone, name_holder
-from kornel.core.journal.recording import RecordingEngine
-from kornel.core.journal.replay import Configured, ReplayedPlace
-from kornel.core.journal.settings import JournalSettings
-from kornel.core.journal.snapshot_store import opened_snapshots
-from kornel.core.journal.snapshots import SnapshotUnusable
-from kornel.core.journal.starting import Started, list_usable
-from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreMoved, StoreTaken, describe_error
-from kornel.core.journal.sync import JournalSync
-from kornel.core.journal.unusable import JournalUnusable
+from kornel.core.journal.snapshots.snapshot_store import opened_snapshots
+from kornel.core.journal.snapshots.snapshots import SnapshotUnusable
 from kornel.core.service.configuration.configuration_keeping import ConfigurationState
 from kornel.core.service.managers.standing import Role, Standing
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from kornel.core.model.claim_clocks import ClaimClock
     from kornel.core.model.failures import Failures
     from kornel.core.model.nodes import Node
+    from kornel.core.model.orders.waiting_rooms import WaitingRoom
     from kornel.core.model.queues import Queue
     from kornel.core.model.recorded_events import RecordedEvents
     from kornel.core.model.shapes import Pairs, Shape
     from kornel.core.model.task_groups import TaskGroup
     from kornel.core.model.users import Account
-    from kornel.core.model.waiting_rooms import WaitingRoom
 
 
 SEPARATOR: Final = "\uffff"

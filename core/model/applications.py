@@ -9,16 +9,16 @@ from kornel.core.domain.application_states import AppState, StateEntry
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.commands import ApplicationSpec
 from kornel.core.domain.priorities import NOTHING_WAITS
-from kornel.core.model.group_order import GroupOrder
+from kornel.core.model.orders.group_order import GroupOrder
 from kornel.core.model.shapes import Shape, Vector, widen_vector
 from kornel.core.model.task_groups import GroupMembers
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation, AskGroup, Room, Together
+    from kornel.core.model.orders.waiting_rooms import WaitingRoom
     from kornel.core.model.queues import Queue
     from kornel.core.model.task_groups import TaskGroup
     from kornel.core.model.users import Account
-    from kornel.core.model.waiting_rooms import WaitingRoom
 
 GroupKey: TypeAlias = "tuple[Shape, str, bool, Together | None]"
 """Shape, required node, dependence and topology: they tell a group of asks from the others of its application."""

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kornel.core.domain.access import NOBODY, AccessList
 from kornel.core.domain.priorities import NOTHING_WAITS, Rank, exposed_priority
 from kornel.core.domain.settings import PriorityPolicy, QueueProperties
-from kornel.core.model.keyed_heap import KeyedHeap
+from kornel.core.model.orders.keyed_heap import KeyedHeap
 from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
 from kornel.core.model.users import NO_LIMITS, Account, AccountKind, QueueLimits
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim
     from kornel.core.model.applications import Application
-    from kornel.core.model.waiting_rooms import WaitingRoom
+    from kornel.core.model.orders.waiting_rooms import WaitingRoom
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from kornel.core.model.keyed_heap import KeyedHeap
+from kornel.core.model.orders.keyed_heap import KeyedHeap
 
 if TYPE_CHECKING:
     from kornel.core.domain.topology import TopologyRequest

@@ -12,14 +12,14 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kornel.core.model.keyed_heap import KeyedHeap
+from kornel.core.model.orders.keyed_heap import KeyedHeap
 from kornel.core.model.shapes import Pairs, Shape, Vector
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import LimitClaim
     from kornel.core.model.applications import Application
+    from kornel.core.model.orders.waiting_rooms import WaitingRoom
     from kornel.core.model.queues import Queue
-    from kornel.core.model.waiting_rooms import WaitingRoom
 
 WILDCARD: Final = "*"
 

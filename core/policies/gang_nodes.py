@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 from kornel.core.domain.devices import DeviceRequest
 from kornel.core.model.allocations import Together
-from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders.node_order import NodeOrder
 from kornel.core.model.shapes import Pairs, unbook_amounts
 from kornel.core.policies.device_choice import choose_devices
 from kornel.core.policies.device_packing import MOST_NODES, Budget, DevicesTogether, hardness_of_member

@@ -19,7 +19,7 @@ from kornel.core.archive.settings import (
 )
 from kornel.core.archive.spool import SpoolUnusable
 from kornel.core.archive.usage_samples import UsageSample
-from kornel.core.config.event_settings import keeps_history
+from kornel.core.config.keys.event_settings import keeps_history
 from kornel.core.domain.effects import Effect
 from kornel.core.service.configuration.configuration_history import Version
 from kornel.core.service.machine.clock import Clock

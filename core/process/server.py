@@ -20,8 +20,8 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.events import shorten_event_text
-from kornel.core.journal.recording import RecordingEngine
-from kornel.core.journal.unusable import JournalUnusable
+from kornel.core.journal.content.recording import RecordingEngine
+from kornel.core.journal.database.unusable import JournalUnusable
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
@@ -75,9 +75,9 @@ from kornel.si.v1 import si_pb2
 
 if TYPE_CHECKING:
     from kornel.core.journal.journal import Journal
-    from kornel.core.journal.places import JournalPlace
     from kornel.core.journal.restoring import EngineRestorer
     from kornel.core.journal.standby import Followed, Standby
+    from kornel.core.journal.writing.places import JournalPlace
     from kornel.core.tracing.tracing import Tracing  # It is an extra, which need not be installed.
 
 AUDITED_AT_END: Final = 20_000

@@ -12,12 +12,12 @@ from typing import Any, Final
 import yaml
 
 from kornel.core.config.default import DEFAULT_CONFIGURATION
-from kornel.core.config.fields import Field
-from kornel.core.config.kind_sections import SECTIONS
-from kornel.core.config.problems import ProblemLog
-from kornel.core.config.properties import QUOTA_DELAY
+from kornel.core.config.keys.kind_sections import SECTIONS
+from kornel.core.config.keys.properties import QUOTA_DELAY
+from kornel.core.config.text.fields import Field
+from kornel.core.config.text.problems import ProblemLog
+from kornel.core.config.text.yaml_reader import MappingNode, ScalarNode, SequenceNode, read
 from kornel.core.config.tree import ROOT
-from kornel.core.config.yaml_reader import MappingNode, ScalarNode, SequenceNode, read
 from kornel.core.domain.secrets import without_secrets
 
 Document = dict[str, Any]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from kornel.core.config.quantities import parse_duration
+from kornel.core.config.text.quantities import parse_duration
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.operations import Parameter
 from kornel.core.rest.schemas import SCHEMAS

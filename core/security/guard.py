@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.identity import Identity, of_certificate
 from kornel.core.security.jwks import KeySet

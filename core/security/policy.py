@@ -27,9 +27,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kornel.core.config.fields import Field
-from kornel.core.config.problems import ProblemLog
-from kornel.core.config.yaml_reader import read, shorten_text
+from kornel.core.config.text.fields import Field
+from kornel.core.config.text.problems import ProblemLog
+from kornel.core.config.text.yaml_reader import read, shorten_text
 from kornel.core.security.identity import PREFIXES, Identity
 from kornel.core.security.jwks import KEY_TYPES
 from kornel.core.security.oidc import OidcSettings
@@ -103,7 +103,7 @@ class Policy:
 def read_policy(text: str, folder: Path) -> Policy:
     """Returns the policy in *text*; paths in it are relative to *folder*.
 
-    Raises :class:`kornel.core.config.problems.ConfigError` with all problems and their places.
+    Raises :class:`kornel.core.config.text.problems.ConfigError` with all problems and their places.
     """
     log = ProblemLog()
     top = Field(read(text, log).root, 1, 1, log).mapping(("tokens", "oidc", "rules", "limits"))

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from kornel.core.config.fields import Field
-from kornel.core.config.problems import ProblemLog
-from kornel.core.config.yaml_reader import read, shorten_text
+from kornel.core.config.text.fields import Field
+from kornel.core.config.text.problems import ProblemLog
+from kornel.core.config.text.yaml_reader import read, shorten_text
 from kornel.core.security.identity import Identity
 from kornel.core.service.machine.clock import SECOND_NS
 
@@ -79,8 +79,8 @@ def digest_of(token: str) -> str:
 
 
 def read_tokens(text: str) -> StaticTokens:
-    """Returns the tokens in *text*. Raises :class:`kornel.core.config.problems.ConfigError` with all problems and their
-    places."""
+    """Returns the tokens in *text*. Raises :class:`kornel.core.config.text.problems.ConfigError` with all problems and
+    their places."""
     log = ProblemLog()
     top = Field(read(text, log).root, 1, 1, log).mapping(("tokens",))
     tokens: list[StaticToken] = []

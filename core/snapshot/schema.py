@@ -20,7 +20,7 @@ from kornel.core.config.model import (
     PreemptionConfig,
     QueueConfig,
 )
-from kornel.core.config.problems import Problem, Severity
+from kornel.core.config.text.problems import Problem, Severity
 from kornel.core.domain import resources
 from kornel.core.domain.access import AccessList
 from kornel.core.domain.application_states import AppEvent, AppState, StateEntry
@@ -83,7 +83,7 @@ from kornel.core.engine import lifecycle
 from kornel.core.engine.configuration import configure
 from kornel.core.engine.gangs import approval, gang_turns, gang_vetting, placeholders, shortfalls
 from kornel.core.engine.scheduling import autoscaling, lapsing, limit_savings, reserving, vetting
-from kornel.core.model import allocations, applications, domains, gang_units, group_order, task_groups, users
+from kornel.core.model import allocations, applications, domains, gang_units, task_groups, users
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, NodeRefusal, Reservation
 from kornel.core.model.applications import Application, SpentKind
 from kornel.core.model.callbacks import Callbacks, Inquiry, LinedUp
@@ -93,17 +93,18 @@ from kornel.core.model.devices import Device, NodeDevices
 from kornel.core.model.domains import Counted, Domain, Topology
 from kornel.core.model.failures import Failure
 from kornel.core.model.gang_units import GangUnit, UnitId
-from kornel.core.model.group_order import GroupOrder
-from kornel.core.model.keyed_heap import KeyedHeap
-from kornel.core.model.node_order import NodeGroup, NodeOrder
 from kornel.core.model.nodes import ForeignLoad, Node
 from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.orders import group_order
+from kornel.core.model.orders.group_order import GroupOrder
+from kornel.core.model.orders.keyed_heap import KeyedHeap
+from kornel.core.model.orders.node_order import NodeGroup, NodeOrder
+from kornel.core.model.orders.waiting_rooms import Branch, WaitingRoom
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.recorded_events import RecordedEvents
 from kornel.core.model.shapes import ResourceTypes, Shape, estimate_size
 from kornel.core.model.task_groups import GroupMembers, TaskGroup
 from kornel.core.model.users import Account, AccountKind, FreedSlot, Limit, QueueLimits
-from kornel.core.model.waiting_rooms import Branch, WaitingRoom
 from kornel.core.policies import application_order, queue_order
 from kornel.core.policies.claim_order import place_in_line
 from kornel.core.policies.gang_nodes import Members
@@ -124,7 +125,7 @@ from kornel.core.preemption.guarantee.search.prospects import Band, KeptBounds, 
 from kornel.core.preemption.guarantee.search.watched_nodes import WatchedNodes
 from kornel.core.preemption.monitor import drive as monitor_drive
 from kornel.core.preemption.monitor.plan import Place
-from kornel.core.preemption.monitor.settings import MonitorSettings
+from kornel.core.preemption.monitor.selection.settings import MonitorSettings
 from kornel.core.preemption.plan import NOBODY_SPARED, FreedAmounts, PreemptionPlan, Refusal, Spared, UnitPlan
 from kornel.core.preemption.priorities import Adjustment
 from kornel.core.preemption.quota import timers as quota_timers

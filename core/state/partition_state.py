@@ -16,14 +16,14 @@ from kornel.core.model.allocations import SEPARATOR, Allocation, AskGroup, Reser
 from kornel.core.model.applications import Application
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.domains import Topology
-from kornel.core.model.keyed_heap import KeyedHeap
-from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders.keyed_heap import KeyedHeap
+from kornel.core.model.orders.node_order import NodeOrder
+from kornel.core.model.orders.waiting_rooms import WaitingRoom
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import ResourceTypes, Shape, Vector, widen_vector
 from kornel.core.model.task_groups import TaskGroup
 from kornel.core.model.users import Account, FreedSlot
-from kornel.core.model.waiting_rooms import WaitingRoom
 from kornel.core.policies.application_order import application_turn_key, newcomer_key
 from kornel.core.policies.claim_order import place_in_line
 from kornel.core.policies.node_score import NodeScore

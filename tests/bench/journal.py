@@ -13,8 +13,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kornel.core.journal.reading import read_records
-from kornel.core.journal.replay import Replay, pause_collecting
+from kornel.core.journal.content.replay import Replay, pause_collecting
+from kornel.core.journal.database.reading import read_records
 from kornel.core.load.sending import Placed, Sender
 from kornel.core.load.workload import Workload
 from tests.bench.core_process import RM, running_core

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from kornel.core.cli import app as core_app
 from kornel.core.config.loader import load
 from kornel.core.config.model import PartitionConfig
-from kornel.core.preemption.monitor.settings import MonitorSettings
+from kornel.core.preemption.monitor.selection.settings import MonitorSettings
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/from-yarn.md").read_text(encoding="utf-8")
 CAPACITY_XML, FAIR_XML = re.findall(r"```xml\n(.*?)```", PAGE, re.DOTALL)

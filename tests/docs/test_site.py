@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from docs.site import asks_page, commands_reference, grpc_reference, reasons_page, rest_reference, shim_client_reference
 from kornel import shim_client
-from kornel.core.config import declared, properties
+from kornel.core.config.keys import declared, properties
 from kornel.core.domain.preemption_kinds import KINDS
 from tests.browsers import find_browser
 from tests.patience import PATIENCE_S

@@ -20,8 +20,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from kornel.core.domain.commands import UpdateAllocations
 from kornel.core.domain.effects import Allocated
-from kornel.core.journal.reading import read_records, verify_store
-from kornel.core.journal.replay import Replay
+from kornel.core.journal.content.replay import Replay
+from kornel.core.journal.database.reading import read_records, verify_store
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from tests.e2e.harness import (

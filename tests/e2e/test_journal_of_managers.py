@@ -16,9 +16,9 @@ from typing import Any
 import grpc
 import pytest
 
-from kornel.core.journal.committer import StoreProblem
-from kornel.core.journal.reading import read_records, verify_store
-from kornel.core.journal.replay import Replay
+from kornel.core.journal.content.replay import Replay
+from kornel.core.journal.database.reading import read_records, verify_store
+from kornel.core.journal.writing.committer import StoreProblem
 from kornel.shim_client import Allocated, Ask, AskRejected, ShimClient
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import manager_pb2, manager_pb2_grpc, status_pb2

@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from kornel.core.journal.refusing import REASON
+from kornel.core.journal.content.refusing import REASON
 from kornel.shim_client import Allocated, Ask, AskRejected, ShimClient
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc

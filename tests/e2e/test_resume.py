@@ -18,8 +18,8 @@ import pytest
 
 from kornel.core.domain.effects import Allocated as Placed
 from kornel.core.domain.effects import Released as Ended
-from kornel.core.journal.reading import read_records, verify_store
-from kornel.core.journal.replay import Replay
+from kornel.core.journal.content.replay import Replay
+from kornel.core.journal.database.reading import read_records, verify_store
 from kornel.shim_client import (
     Allocated,
     ApplicationUpdated,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kornel.core.journal.snapshot_store import KeptSnapshot, open_snapshots
+from kornel.core.journal.snapshots.snapshot_store import KeptSnapshot, open_snapshots
 from tests.e2e.cores import CoreProcess, Cores, cores_on
 from tests.e2e.test_journal import Shim, small_disk
 from tests.history_databases import database, postgres, postgres_server

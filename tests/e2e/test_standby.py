@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from kornel.core.journal.reading import read_records
+from kornel.core.journal.database.reading import read_records
 from kornel.shim_client import Allocated, Ask, ResyncRequired, ShimClient
 from kornel.shim_client.leader import LEADER_KEY
 from kornel.si.v1 import si_pb2 as si

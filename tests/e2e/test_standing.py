@@ -19,10 +19,10 @@ import pytest
 from kornel.core.domain.commands import UpdateAllocations
 from kornel.core.journal import lease
 from kornel.core.journal import standby as standby_module
-from kornel.core.journal.following import FetchedBlock, Follower
-from kornel.core.journal.recording import RecordingEngine
+from kornel.core.journal.content.recording import RecordingEngine
+from kornel.core.journal.database.unusable import JournalUnusable
+from kornel.core.journal.following.following import FetchedBlock, Follower
 from kornel.core.journal.standby import Standby
-from kornel.core.journal.unusable import JournalUnusable
 from kornel.core.service.machine.clock import SECOND_NS, ManualClock
 from kornel.core.service.managers.standing import Role
 from kornel.v1 import (

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kornel.core.domain.commands import RegisterManager
-from kornel.core.journal.reading import read_records
+from kornel.core.journal.database.reading import read_records
 from tests.e2e.cores import cores_on
 from tests.e2e.harness import running_core
 from tests.e2e.test_resume import books_of_journal, killed_core

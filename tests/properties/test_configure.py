@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kornel.core.config.comparison import share_equal_parts
 from kornel.core.config.loader import load
 from kornel.core.config.model import Configuration, PartitionConfig
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from kornel.core.engine.configuration import configure
 from kornel.core.policies.queue_order import find_fair_max
 from kornel.core.state.partition_state import PartitionState

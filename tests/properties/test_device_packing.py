@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kornel.core.domain.devices import WHOLE, DeviceRequest, DeviceSpec
 from kornel.core.domain.settings import NodeSortPolicy
 from kornel.core.model.devices import NodeDevices
-from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders.node_order import NodeOrder
 from kornel.core.policies.device_packing import Budget
 from kornel.core.policies.gang_nodes import Candidates, Members, Shortfall, choose_nodes
 from kornel.core.policies.node_score import NodeScore

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kornel.core.domain.settings import NodeSortPolicy
 from kornel.core.domain.topology import TopologyLevel, TopologyRequest, Wish
 from kornel.core.model.domains import Topology
-from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders.node_order import NodeOrder
 from kornel.core.policies.gang_domains import choose_nodes
 from kornel.core.policies.gang_nodes import Candidates, Members, Shortfall
 from kornel.core.policies.node_score import NodeScore

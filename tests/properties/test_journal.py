@@ -9,12 +9,12 @@ from random import Random
 import pytest
 
 from kornel.core.domain.effects import Effect
-from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
-from kornel.core.journal.effect_sums import sum_effects
-from kornel.core.journal.recording import RecordingEngine
-from kornel.core.journal.records import Block, BlockWriter, read_block
-from kornel.core.journal.replay import Replay
-from kornel.core.journal.snapshots import SnapshotHead, restore_snapshot, write_snapshot
+from kornel.core.journal.content.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
+from kornel.core.journal.content.effect_sums import sum_effects
+from kornel.core.journal.content.recording import RecordingEngine
+from kornel.core.journal.content.records import Block, BlockWriter, read_block
+from kornel.core.journal.content.replay import Replay
+from kornel.core.journal.snapshots.snapshots import SnapshotHead, restore_snapshot, write_snapshot
 from kornel.core.snapshot.engines import has_work_under_way
 from tests.properties.machine import driver
 from tests.properties.machine.world import World

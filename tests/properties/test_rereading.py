@@ -10,11 +10,11 @@ import yaml
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from kornel.core.config import yaml_reader
 from kornel.core.config.loader import load
 from kornel.core.config.model import Configuration
-from kornel.core.config.problems import ConfigError, Problem
 from kornel.core.config.rereading import ConfigurationReader
+from kornel.core.config.text import yaml_reader
+from kornel.core.config.text.problems import ConfigError, Problem
 from tests.examples import scale_examples
 
 EXAMPLES: Final = int(os.environ.get("KORNEL_REREADING_EXAMPLES", "150"))

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kornel.core.model import applications, group_order
+from kornel.core.model import applications
+from kornel.core.model.orders import group_order
 
 SHARED = (
     applications.NOBODY_WAITS, applications.NOTHING_LENT, applications.NOTHING_SPENT, applications.NO_GROUPS,

@@ -22,7 +22,7 @@ from kornel.core.engine.configuration import dynamic_queues, offered_types
 from kornel.core.engine.gangs.pools import regroup_members
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.domains import Topology
-from kornel.core.model.keyed_heap import SORTED_AT_ONCE
+from kornel.core.model.orders.keyed_heap import SORTED_AT_ONCE
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.shapes import TooManyTypes
 from kornel.core.model.users import NO_LIMITS, Account

@@ -19,8 +19,8 @@ from kornel.core.domain.effects import Released
 from kornel.core.engine.gangs import placeholders
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
-from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders.keyed_heap import KeyedHeap
 from kornel.core.model.queues import Queue
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.queue_order import queue_key

@@ -15,9 +15,9 @@ from kornel.core.domain.ask_places import WaitsFor
 from kornel.core.domain.effects import SchedulingFailed
 from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.applications import Application
+from kornel.core.model.orders.waiting_rooms import is_asleep
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
-from kornel.core.model.waiting_rooms import is_asleep
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.queue_order import queue_key
 from kornel.core.state.partition_state import PartitionState

@@ -24,8 +24,8 @@ from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders.waiting_rooms import is_asleep
 from kornel.core.model.shapes import Shape
-from kornel.core.model.waiting_rooms import is_asleep
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.claim_order import comes_before, importance_of, line_key, waits_since
 from kornel.core.policies.queue_order import queue_key

@@ -1,7 +1,7 @@
 """The placement rules: each turns an applicant into a queue path, or says why it does not (config.md 8.2).
 
 Rules differ in the text that they start from and in how they read it; everything else is common to them. A new rule is
-a row of ``KINDS``, and its name in ``kornel.core.config.placement_rules``.
+a row of ``KINDS``, and its name in ``kornel.core.config.checks.placement_rules``.
 """
 
 from __future__ import annotations

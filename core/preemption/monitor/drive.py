@@ -26,9 +26,9 @@ from kornel.core.preemption.governor import governing
 from kornel.core.preemption.monitor import consulting, noticing
 from kornel.core.preemption.monitor import laws as monitor_laws
 from kornel.core.preemption.monitor.plan import KIND, DuePlace, DueVictim, MonitorPlan, Place, ProposedUnit, Selection
-from kornel.core.preemption.monitor.round import Memory
-from kornel.core.preemption.monitor.selection import select_victims
-from kornel.core.preemption.monitor.settings import MonitorSettings, settings_of
+from kornel.core.preemption.monitor.selection.round import Memory
+from kornel.core.preemption.monitor.selection.selection import select_victims
+from kornel.core.preemption.monitor.selection.settings import MonitorSettings, settings_of
 from kornel.core.preemption.plan import UnitPlan
 from kornel.core.preemption.priorities import adjustment_of
 from kornel.core.state.asks import reservations

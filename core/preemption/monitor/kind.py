@@ -11,7 +11,7 @@ from kornel.core.preemption.monitor import drive as monitor
 from kornel.core.preemption.monitor import laws, noticing
 from kornel.core.preemption.monitor.foresight import foresee_round
 from kornel.core.preemption.monitor.plan import KIND
-from kornel.core.preemption.monitor.selection import select_victims
+from kornel.core.preemption.monitor.selection.selection import select_victims
 
 MONITOR: Final = Kind(
     name=KIND,

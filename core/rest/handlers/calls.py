@@ -19,7 +19,7 @@ from google.protobuf.message_factory import GetMessageClass
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from kornel.core.domain.commands import CommandRefused
 from kornel.core.rest.access import ADMITTED, Access
 from kornel.core.rest.answers import json_answer

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from kornel.core.config.loader import checksum_of
-from kornel.core.config.problems import ConfigError
-from kornel.core.config.yaml_reader import MOST_BYTES
+from kornel.core.config.text.problems import ConfigError
+from kornel.core.config.text.yaml_reader import MOST_BYTES
 from kornel.core.rest.answers import YAML, json_answer, text_answer
 from kornel.core.rest.configuration_document import Document, as_yaml, complete_document, configuration_document
 from kornel.core.rest.errors import RestError, not_found

@@ -13,7 +13,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.config.event_settings import EventSettings, event_settings
+from kornel.core.config.keys.event_settings import EventSettings, event_settings
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.service.machine.clock import SECOND_NS, Clock, Timer
 from kornel.core.service.metrics.metrics import ServiceMetrics

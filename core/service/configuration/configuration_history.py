@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from kornel.core.config.problems import Problem
+from kornel.core.config.text.problems import Problem
 
 MOST_VERSIONS: Final = 50
 MOST_CHARACTERS: Final = 32 * 2**20

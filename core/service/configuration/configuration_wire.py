@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kornel.core.config.problems import Problem
+from kornel.core.config.text.problems import Problem
 from kornel.core.service.configuration.configuration_history import Version
 from kornel.core.telling.configuration.impact import Impact
 from kornel.core.telling.encoding.kornel_v1 import ENCODERS, encode_impact, encode_problem

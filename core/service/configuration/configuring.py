@@ -27,8 +27,8 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.config.comparison import share_equal_parts
 from kornel.core.config.loader import load
 from kornel.core.config.model import Configuration
-from kornel.core.config.problems import ConfigError, Problem, Severity
 from kornel.core.config.rereading import ConfigurationReader
+from kornel.core.config.text.problems import ConfigError, Problem, Severity
 from kornel.core.domain.commands import CommandRefused, RegisterManager, UpdateConfiguration
 from kornel.core.domain.names import show_name
 from kornel.core.domain.secrets import HIDDEN

@@ -13,8 +13,8 @@ import signal
 import sys
 from typing import BinaryIO, Final
 
-from kornel.core.config.problems import ConfigError, Problem, Severity
 from kornel.core.config.rereading import ConfigurationReader
+from kornel.core.config.text.problems import ConfigError, Problem, Severity
 
 MODULE: Final = "kornel.core.service.configuration.judge_process"
 LENGTH_BYTES: Final = 8

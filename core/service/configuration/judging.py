@@ -15,8 +15,8 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.config.problems import ConfigError, Problem
 from kornel.core.config.rereading import ConfigurationReader
+from kornel.core.config.text.problems import ConfigError, Problem
 from kornel.core.service.configuration import judge_process
 from kornel.core.service.configuration.judge_process import read_verdict, verdict_of
 from kornel.core.service.configuration.reading_process import ReadingProcess

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
 from kornel.core.config.comparison import share_equal_parts
-from kornel.core.config.problems import ConfigError
 from kornel.core.config.rereading import ConfigurationReader
+from kornel.core.config.text.problems import ConfigError
 from kornel.core.service.configuration.configuration_wire import impact_message
 from kornel.core.service.configuration.judge_process import (
     add_length,

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.config.event_settings import EventSettings, event_settings
+from kornel.core.config.keys.event_settings import EventSettings, event_settings
 from kornel.core.domain.effects import Effect, EventRecorded, PreemptionDecided
 from kornel.core.domain.event_records import count_all_events, count_events, select_records, unpack_effects
 from kornel.core.domain.events import EventDetail

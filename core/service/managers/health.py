@@ -12,7 +12,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.config.quantities import parse_duration
+from kornel.core.config.text.quantities import parse_duration
 from kornel.core.domain.effects import AllocationRejected, Effect, NodeRejected
 from kornel.core.domain.health import CLAIM_CHECK, HealthCheck, HealthReport
 from kornel.core.domain.reasons import Rejection

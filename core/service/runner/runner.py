@@ -21,7 +21,7 @@ from uuid import uuid4
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.config.model import Configuration
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from kornel.core.domain.commands import (
     AnswerCallbacks,
     Command,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from kornel.core.domain.commands import UpdateConfiguration
 from kornel.core.domain.secrets import text_without_secrets
 from kornel.core.service.calls.rpc import Encoded, Handler, unary

@@ -54,7 +54,7 @@ from urllib.parse import quote
 
 import grpc
 
-from kornel.core.config.problems import ConfigError, Problem
+from kornel.core.config.text.problems import ConfigError, Problem
 from kornel.core.domain.commands import CommandRefused, Fault
 from kornel.core.service.wire.retry_info import DETAILS_KEY, encode_retry_info
 from kornel.core.telling.core_reader import AmbiguousPartition

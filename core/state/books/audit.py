@@ -14,8 +14,8 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.allocations import LEAVING, Allocation, AskGroup
 from kornel.core.model.applications import Application
-from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders.keyed_heap import KeyedHeap
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Vector
 from kornel.core.model.users import WILDCARD, Account, AccountKind, Limit

@@ -1,8 +1,8 @@
 """Sorts the queues directly below one queue by what the laws tell them apart by.
 
 There may be thousands, and hardly one changes between two attempts. As for nodes, changes are found by a comparison
-(:mod:`kornel.core.model.numbered_nodes`), which takes no step of the interpreter for each queue, so nothing can forget
-to announce them.
+(:mod:`kornel.core.model.orders.numbered_nodes`), which takes no step of the interpreter for each queue, so nothing can
+forget to announce them.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 from kornel.core.model.nodes import Node
-from kornel.core.model.numbered_nodes import NumberedNodes
+from kornel.core.model.orders.numbered_nodes import NumberedNodes
 from kornel.core.model.shapes import Pairs
 
 MOST_BYTES: Final = 8 << 20

@@ -78,7 +78,7 @@ class Notices:
 
     def __init__(self) -> None:
         self.settings: Any = None
-        """:class:`kornel.core.preemption.monitor.settings.MonitorSettings` in force."""
+        """:class:`kornel.core.preemption.monitor.selection.settings.MonitorSettings` in force."""
         self.generation = 0
         """Counts changes of the settings: timers of an earlier generation do nothing."""
         self.rounds = 0

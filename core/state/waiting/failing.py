@@ -13,7 +13,7 @@ from kornel.core.domain.ask_places import WaitsFor
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.failures import Failures, add_failure
-from kornel.core.model.waiting_rooms import WaitingRoom
+from kornel.core.model.orders.waiting_rooms import WaitingRoom
 
 _BY_LIMIT: Final[Mapping[Unschedulable, str]] = MappingProxyType(
     {Unschedulable.USER_QUOTA: "Not enough user quota", Unschedulable.QUEUE_QUOTA: "Not enough queue quota"}

@@ -27,12 +27,12 @@ from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.domain.settings import SortPolicy
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation, Room
 from kornel.core.model.applications import NO_SAVERS, NOBODY_WAITS, Application
-from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders.keyed_heap import KeyedHeap
+from kornel.core.model.orders.waiting_rooms import WaitingRoom
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
-from kornel.core.model.waiting_rooms import WaitingRoom
 from kornel.core.policies.application_order import application_key, application_turn_key, newcomer_key
 from kornel.core.policies.queue_order import queue_turn_key
 from kornel.core.state.partition_state import PartitionState

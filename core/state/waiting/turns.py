@@ -8,9 +8,9 @@ from typing import Any
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.allocations import AskGroup
 from kornel.core.model.applications import Application
+from kornel.core.model.orders.waiting_rooms import Branch, WaitingRoom, turn_of_group
 from kornel.core.model.queues import Queue
 from kornel.core.model.users import Account
-from kornel.core.model.waiting_rooms import Branch, WaitingRoom, turn_of_group
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.rooms import activate_group, find_no_room, note_short
 

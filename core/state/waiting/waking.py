@@ -11,10 +11,10 @@ from kornel.core.model.applications import Application
 from kornel.core.model.claim_clocks import sum_missing
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders.waiting_rooms import WaitingRoom
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
-from kornel.core.model.waiting_rooms import WaitingRoom
 from kornel.core.policies.claim_order import admits_beside, comes_before, is_let_through, may_pass, rank_below
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.gathering import find_least, minimum_members

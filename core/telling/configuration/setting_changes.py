@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, NamedTuple
 
-from kornel.core.config import properties
+from kornel.core.config.keys import properties
 from kornel.core.config.model import LimitConfig, PartitionConfig, QueueConfig
 from kornel.core.domain.access import AccessList
 from kornel.core.domain.settings import PlacementRuleConfig, QueueProperties

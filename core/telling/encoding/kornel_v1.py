@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kornel.core.config.problems import Problem
+from kornel.core.config.text.problems import Problem
 from kornel.core.domain.drains import DrainedNode, OperatorDrain
 from kornel.core.domain.health import HealthReport
 from kornel.core.domain.resources import clamp_int64

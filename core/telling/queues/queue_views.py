@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from kornel.core.config import properties
+from kornel.core.config.keys import properties
 from kornel.core.config.model import ChildTemplate, QueueConfig
 from kornel.core.domain.names import RECOVERY_PATH
 from kornel.core.domain.priorities import as_reported

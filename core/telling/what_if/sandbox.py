@@ -37,8 +37,8 @@ from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.orders.waiting_rooms import WaitingRoom
 from kornel.core.model.queues import Queue
-from kornel.core.model.waiting_rooms import WaitingRoom
 from kornel.core.preemption import attempts, eviction
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.guarantee import gang_laws

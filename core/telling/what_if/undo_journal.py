@@ -22,11 +22,11 @@ from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.claim_clocks import ClaimClock
 from kornel.core.model.claims import Claims
 from kornel.core.model.devices import Device, NodeDevices
-from kornel.core.model.group_order import GroupOrder
-from kornel.core.model.keyed_heap import KeyedHeap
-from kornel.core.model.node_order import NodeGroup, NodeOrder
+from kornel.core.model.orders.group_order import GroupOrder
+from kornel.core.model.orders.keyed_heap import KeyedHeap
+from kornel.core.model.orders.node_order import NodeGroup, NodeOrder
+from kornel.core.model.orders.waiting_rooms import Branch, WaitingRoom
 from kornel.core.model.task_groups import GroupMembers, TaskGroup
-from kornel.core.model.waiting_rooms import Branch, WaitingRoom
 from kornel.core.preemption.registry import KINDS
 from kornel.core.state.records.enforcement import Enforcement
 from kornel.core.state.records.gang_record import GangHold, GangRecord, GangRoom, Vetting

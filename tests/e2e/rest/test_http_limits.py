@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from kornel.core.config.yaml_reader import MOST_BYTES
+from kornel.core.config.text.yaml_reader import MOST_BYTES
 from kornel.core.rest import http_protocol
 from kornel.core.rest.connections import _Connection
 from kornel.core.rest.http_protocol import PatientProtocol

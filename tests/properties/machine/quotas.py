@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from kornel.core.config.loader import load
 from kornel.core.config.model import PartitionConfig, QueueConfig
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from kornel.core.model.queues import Queue
 from kornel.core.state.partition_state import PartitionState
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, add

@@ -12,7 +12,7 @@ import pytest
 from kornel.core.domain.commands import AnswerCallbacks, PreemptionNoticeAnswer
 from kornel.core.domain.effects import PreemptionDecided, Released
 from kornel.core.domain.reasons import Outcome
-from kornel.core.preemption.monitor.victim_choice import VictimChoice
+from kornel.core.preemption.monitor.selection.victim_choice import VictimChoice
 from kornel.core.state.asks import reservations
 from kornel.core.state.waiting import pausing
 from kornel.core.telling.allocations.explanation import AskReport

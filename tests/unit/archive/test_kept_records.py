@@ -21,7 +21,7 @@ from kornel.core.archive.records import (
     worth_keeping,
 )
 from kornel.core.archive.spool import Frame, Place
-from kornel.core.config.problems import Problem, Severity
+from kornel.core.config.text.problems import Problem, Severity
 from kornel.core.domain.application_states import AppEvent, AppState
 from kornel.core.domain.effects import (
     Allocated,

@@ -28,7 +28,7 @@ from kornel.core.archive.records import Kept, encode_batch
 from kornel.core.archive.set_aside import DIRECTORY, MOST_BYTES, RECORDS, Refused, SetAside
 from kornel.core.archive.spool import Frame, Place
 from kornel.core.archive.tables import TABLES
-from kornel.core.config.problems import Problem, Severity
+from kornel.core.config.text.problems import Problem, Severity
 from kornel.core.domain.effects import ApplicationAccepted, EventRecorded, PreemptionDecided, VictimRecord
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources

@@ -9,7 +9,7 @@ import pytest
 
 from kornel.core.config.loader import load
 from kornel.core.config.model import Configuration, PartitionConfig, QueueConfig
-from kornel.core.config.problems import ConfigError, Problem, Severity
+from kornel.core.config.text.problems import ConfigError, Problem, Severity
 
 
 def partition_text(*queues: Any, **keys: Any) -> str:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kornel.core.config.default import DEFAULT_CONFIGURATION
 from kornel.core.config.loader import checksum_of, load
-from kornel.core.config.problems import ConfigError, Severity
+from kornel.core.config.text.problems import ConfigError, Severity
 
 KEYS = [
     "partitions", "name", "queues", "parent", "resources", "guaranteed", "max", "maxapplications", "properties",

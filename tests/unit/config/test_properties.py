@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kornel.core.config.properties import inherited_properties, resolve_properties
+from kornel.core.config.keys.properties import inherited_properties, resolve_properties
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy, QueueProperties, QuotaTimer, SortPolicy
 from tests.unit.config.reading import errors, find, load_root, partition_text, queue, root, warnings
 

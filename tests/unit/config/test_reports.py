@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kornel.core.config.loader import load
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from tests.unit.config.reading import errors, warnings
 
 MANY_FAULTS = """\

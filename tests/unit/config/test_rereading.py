@@ -9,8 +9,8 @@ import pytest
 
 from kornel.core.config.loader import load
 from kornel.core.config.model import Configuration
-from kornel.core.config.problems import ConfigError, Problem
 from kornel.core.config.rereading import ConfigurationReader
+from kornel.core.config.text.problems import ConfigError, Problem
 from tests.unit.config.reading import find, only
 
 TEXT = """\

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kornel.core.config.loader import load
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from tests.unit.config.reading import errors, find, load_root, partition_text, queue, root, warnings
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from kornel.core.config import yaml_reader
 from kornel.core.config.loader import load
-from kornel.core.config.problems import MOST_ERRORS, ConfigError
+from kornel.core.config.text import yaml_reader
+from kornel.core.config.text.problems import MOST_ERRORS, ConfigError
 from tests.unit.config.reading import errors, find, only
 
 BASE = "partitions:\n  - queues:\n      - name: root\n"

@@ -26,11 +26,11 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import CycleResult, Engine
-from kornel.core.journal.calls import Beginning
-from kornel.core.journal.recording import RecordingEngine
-from kornel.core.journal.replay import Replay, ReplayedPlace
+from kornel.core.journal.content.calls import Beginning
+from kornel.core.journal.content.recording import RecordingEngine
+from kornel.core.journal.content.replay import Replay, ReplayedPlace
 from kornel.core.journal.snapshot_process import Assignment, make_snapshot
-from kornel.core.journal.snapshots import SnapshotHead, write_snapshot
+from kornel.core.journal.snapshots.snapshots import SnapshotHead, write_snapshot
 from kornel.core.snapshot.engines import has_work_under_way, move_engine
 from tests.patience import PATIENCE_S
 from tests.properties.machine import driver

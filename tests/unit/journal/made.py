@@ -21,12 +21,12 @@ from kornel.core.domain.commands import (
     UpdateNodes,
 )
 from kornel.core.domain.resources import Resources
-from kornel.core.journal.calls import Beginning
-from kornel.core.journal.following import Follower
+from kornel.core.journal.content.calls import Beginning
+from kornel.core.journal.database.settings import JournalSettings, SnapshotTimes, journal_settings
+from kornel.core.journal.database.store import JournalStore
+from kornel.core.journal.database.sync import JournalSync
+from kornel.core.journal.following.following import Follower
 from kornel.core.journal.journal import Journal
-from kornel.core.journal.settings import JournalSettings, SnapshotTimes, journal_settings
-from kornel.core.journal.store import JournalStore
-from kornel.core.journal.sync import JournalSync
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from tests.patience import PATIENCE_S
 

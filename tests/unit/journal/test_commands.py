@@ -12,7 +12,7 @@ from kornel.core.domain.commands import AllocationSpec, Command
 from kornel.core.domain.devices import DeviceRequest, read_wants
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import TopologyRequest, read_request
-from kornel.core.journal.commands import decode_command, encode_command, write_command
+from kornel.core.journal.content.commands import decode_command, encode_command, write_command
 from kornel.v1 import journal_pb2 as pb
 
 RACK_TAGS = (("kornel.topology.required", "rack"),)

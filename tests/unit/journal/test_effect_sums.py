@@ -16,7 +16,7 @@ from kornel.core.domain.effects import (
 )
 from kornel.core.domain.events import EventChange, EventDetail, EventType
 from kornel.core.domain.resources import Resources
-from kornel.core.journal.effect_sums import sum_effects, write_effects
+from kornel.core.journal.content.effect_sums import sum_effects, write_effects
 
 ASKED = Resources({"vcore": 1})
 SPEC = AllocationSpec("k", "app", "[rm]default", ASKED)

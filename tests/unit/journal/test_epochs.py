@@ -7,9 +7,9 @@ from pathlib import Path
 
 from kornel.core.domain.commands import UpdateConfiguration
 from kornel.core.domain.effects import Effect, Released
+from kornel.core.journal.content.replay import Replay
+from kornel.core.journal.database.reading import read_records
 from kornel.core.journal.journal import Journal
-from kornel.core.journal.reading import read_records
-from kornel.core.journal.replay import Replay
 from kornel.core.telling.explain import QueueAt
 from kornel.core.telling.reader import Reader
 from tests.patience import PATIENCE_S

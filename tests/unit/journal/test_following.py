@@ -12,11 +12,11 @@ import pytest
 
 from kornel.core.domain.effects import Allocated, EventRecorded
 from kornel.core.engine.engine import CycleResult
-from kornel.core.journal.following import FETCHED_AT_ONCE, FetchedBlock, Follower, Obstacle
+from kornel.core.journal.content.recording import RecordingEngine
+from kornel.core.journal.following.following import FETCHED_AT_ONCE, FetchedBlock, Follower, Obstacle
+from kornel.core.journal.following.starting import play_all
 from kornel.core.journal.journal import Journal
-from kornel.core.journal.recording import RecordingEngine
-from kornel.core.journal.snapshot_store import opened_snapshots
-from kornel.core.journal.starting import play_all
+from kornel.core.journal.snapshots.snapshot_store import opened_snapshots
 from tests.patience import PATIENCE_S
 from tests.unit.journal.made import (
     LOGGER,

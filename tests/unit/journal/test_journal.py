@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from kornel.core.domain.commands import CommandRefused, UpdateConfiguration
 from kornel.core.domain.effects import Allocated
-from kornel.core.journal import committer
-from kornel.core.journal.calls import CallKind, CallOutcome, CallResult, EngineCall
-from kornel.core.journal.export import Pseudonyms, write_line
+from kornel.core.journal.content.calls import CallKind, CallOutcome, CallResult, EngineCall
+from kornel.core.journal.content.records import Block, BlockWriter, RecordDamaged, read_block
+from kornel.core.journal.content.replay import Replay
+from kornel.core.journal.database.export import Pseudonyms, write_line
+from kornel.core.journal.database.reading import read_records, verify_store
+from kornel.core.journal.database.store import JournalStore
+from kornel.core.journal.database.unusable import JournalUnusable
 from kornel.core.journal.journal import Journal
-from kornel.core.journal.reading import read_records, verify_store
-from kornel.core.journal.records import Block, BlockWriter, RecordDamaged, read_block
-from kornel.core.journal.replay import Replay
-from kornel.core.journal.store import JournalStore
-from kornel.core.journal.unusable import JournalUnusable
+from kornel.core.journal.writing import committer
 from kornel.core.service.wire.status_codes import JournalFull, JournalUnavailable
 from tests.examples import mark_rest_long
 from tests.history_databases import database, postgres, postgres_server

@@ -14,11 +14,11 @@ import pytest
 
 from kornel import __version__
 from kornel.core.engine.engine import Engine
-from kornel.core.journal.export import write_line
+from kornel.core.journal.content.replay import Replay
+from kornel.core.journal.database.export import write_line
+from kornel.core.journal.database.reading import read_records, verify_store
 from kornel.core.journal.journal import Journal
-from kornel.core.journal.reading import read_records, verify_store
-from kornel.core.journal.replay import Replay
-from kornel.core.journal.snapshots import SnapshotUnusable, restore_snapshot
+from kornel.core.journal.snapshots.snapshots import SnapshotUnusable, restore_snapshot
 from kornel.core.snapshot.schema import VERSION
 from kornel.core.state.books.audit import check
 from tests.patience import PATIENCE_S

@@ -12,11 +12,11 @@ from contextlib import closing
 
 import pytest
 
-from kornel.core.journal import lease as lease_module
-from kornel.core.journal.calls import CallKind, CallOutcome, CallResult, EngineCall
-from kornel.core.journal.lease import LEASE_MS, LeaseKeeper, LeaseTable, is_gone, name_holder
-from kornel.core.journal.records import Block, BlockWriter
-from kornel.core.journal.store import JournalStore, StoreMoved, StoreTaken
+from kornel.core.journal.content.calls import CallKind, CallOutcome, CallResult, EngineCall
+from kornel.core.journal.content.records import Block, BlockWriter
+from kornel.core.journal.database import lease as lease_module
+from kornel.core.journal.database.lease import LEASE_MS, LeaseKeeper, LeaseTable, is_gone, name_holder
+from kornel.core.journal.database.store import JournalStore, StoreMoved, StoreTaken
 from tests.history_databases import postgres, postgres_server
 from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
@@ -182,7 +182,7 @@ def test_a_process_of_this_machine_that_ended_is_gone() -> None:
     assert not is_gone(name_holder())
     assert not is_gone("")
     assert not is_gone("elsewhere boot namespace 1@1")
-    command = "from kornel.core.journal.lease import name_holder; print(name_holder(), flush=True); input()"
+    command = "from kornel.core.journal.database.lease import name_holder; print(name_holder(), flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE, stdin=subprocess.PIPE) as other:
         assert other.stdout is not None
         holder = other.stdout.readline().decode().strip()

@@ -20,17 +20,17 @@ from kornel.core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from kornel.core.journal.calls import CallKind, CallOutcome, EngineCall
-from kornel.core.journal.following import Follower, Obstacle
+from kornel.core.journal.content.calls import CallKind, CallOutcome, EngineCall
+from kornel.core.journal.content.records import read_block
+from kornel.core.journal.content.replay import Replay
+from kornel.core.journal.database.reading import read_records, verify_store
+from kornel.core.journal.database.store import JournalStore
+from kornel.core.journal.following.following import Follower, Obstacle
+from kornel.core.journal.following.starting import begin_replay
 from kornel.core.journal.journal import Journal
-from kornel.core.journal.places import JournalPlace
-from kornel.core.journal.reading import read_records, verify_store
-from kornel.core.journal.records import read_block
-from kornel.core.journal.replay import Replay
-from kornel.core.journal.snapshot_store import SnapshotFiles
-from kornel.core.journal.snapshots import list_places, restore_snapshot
-from kornel.core.journal.starting import begin_replay
-from kornel.core.journal.store import JournalStore
+from kornel.core.journal.snapshots.snapshot_store import SnapshotFiles
+from kornel.core.journal.snapshots.snapshots import list_places, restore_snapshot
+from kornel.core.journal.writing.places import JournalPlace
 from kornel.core.service.streams.resuming import ProgressValues
 from tests.history_databases import database, postgres, postgres_server
 from tests.patience import PATIENCE_S

@@ -15,19 +15,19 @@ import pytest
 import structlog
 
 from kornel.core.domain.commands import SetOperatorDrain
-from kornel.core.journal.copying import copy_records
-from kornel.core.journal.following import Follower
+from kornel.core.journal.content.recording import RecordingEngine
+from kornel.core.journal.database.reading import read_records
+from kornel.core.journal.database.settings import KeptJournal, SnapshotTimes
+from kornel.core.journal.database.store import JournalStore
+from kornel.core.journal.database.unusable import JournalUnusable
+from kornel.core.journal.following.copying import copy_records
+from kornel.core.journal.following.following import Follower
+from kornel.core.journal.following.starting import begin_replay
 from kornel.core.journal.journal import Journal
-from kornel.core.journal.reading import read_records
-from kornel.core.journal.recording import RecordingEngine
-from kornel.core.journal.retention import Stretch, choose_kept, prune_journal
-from kornel.core.journal.settings import KeptJournal, SnapshotTimes
 from kornel.core.journal.snapshot_process import Assignment, Outcome, make_snapshot
-from kornel.core.journal.snapshot_store import SnapshotStore, open_snapshots
-from kornel.core.journal.snapshots import SnapshotHead, SnapshotUnusable, check_snapshot, read_head
-from kornel.core.journal.starting import begin_replay
-from kornel.core.journal.store import JournalStore
-from kornel.core.journal.unusable import JournalUnusable
+from kornel.core.journal.snapshots.retention import Stretch, choose_kept, prune_journal
+from kornel.core.journal.snapshots.snapshot_store import SnapshotStore, open_snapshots
+from kornel.core.journal.snapshots.snapshots import SnapshotHead, SnapshotUnusable, check_snapshot, read_head
 from tests.history_databases import database, postgres, postgres_server
 from tests.patience import PATIENCE_S
 from tests.properties.test_snapshots import trace

@@ -10,7 +10,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.domain.settings import QueueProperties
 from kornel.core.model.allocations import NO_VICTIMS, Allocation, AskGroup
 from kornel.core.model.applications import Application
-from kornel.core.model.group_order import GroupOrder
+from kornel.core.model.orders.group_order import GroupOrder
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.policies.application_order import application_key

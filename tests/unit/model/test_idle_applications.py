@@ -21,8 +21,8 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.model import applications as module
-from kornel.core.model import group_order
 from kornel.core.model.applications import Application
+from kornel.core.model.orders import group_order
 
 PARTITION = "[rm]default"
 CONFIG = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]"

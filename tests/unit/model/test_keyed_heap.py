@@ -8,7 +8,7 @@ from itertools import islice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kornel.core.model.keyed_heap import KeyedHeap
+from kornel.core.model.orders.keyed_heap import KeyedHeap
 
 OPERATIONS = st.lists(
     st.tuples(st.sampled_from(["add", "discard", "change", "mark_all"]), st.integers(0, 7), st.integers(0, 5)),

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kornel.core.domain.settings import NodeSortPolicy
-from kornel.core.model import node_order
-from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders import node_order
+from kornel.core.model.orders.node_order import NodeOrder
 from kornel.core.policies.node_score import NodeScore
 from tests.bench.opcodes import counted
 from tests.examples import scale_examples

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from kornel.core.domain.commands import CommandRefused, RegisterManager, UnregisterManager, UpdateConfiguration
 from kornel.core.engine.engine import Engine
 

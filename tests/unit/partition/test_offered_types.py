@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from kornel.core.config.loader import load
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationRef,

@@ -20,8 +20,8 @@ from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.engine.scheduling.reserved import serve
 from kornel.core.engine.scheduling.reserving import PAUSE_NS
-from kornel.core.model.keyed_heap import SORTED_AT_ONCE
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders.keyed_heap import SORTED_AT_ONCE
 from kornel.core.state.asks.reservations import reserve_node
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records import missing_shares

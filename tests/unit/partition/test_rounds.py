@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kornel.core.config.loader import load
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from kornel.core.domain.preemption_kinds import NAMES
 from kornel.core.domain.reasons import Outcome
 from kornel.core.engine import lifecycle

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kornel.core.domain.settings import NodeSortPolicy
-from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders.node_order import NodeOrder
 from kornel.core.policies.gang_nodes import Candidates, Members, Shortfall, choose_nodes, places_on
 from kornel.core.policies.node_score import NodeScore
 

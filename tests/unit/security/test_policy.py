@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from kornel.core.security.identity import Identity
 from kornel.core.security.policy import Policy, read_policy
 from kornel.core.service.connections.callers import Permission

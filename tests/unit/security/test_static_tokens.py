@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from kornel.core.security.static_tokens import digest_of, new_token, read_tokens
 from kornel.core.service.machine.clock import SECOND_NS
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from kornel.core.config.event_settings import EventSettings, event_settings
+from kornel.core.config.keys.event_settings import EventSettings, event_settings
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.service.callbacks.event_feed import EventFeed
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kornel.core.config.loader import load
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from kornel.core.service.configuration import reading_process
 from kornel.core.service.configuration.judging import MOST_BYTES, MOST_TEXTS, SMALL, Judge
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kornel.core.config.problems import ConfigError, Problem, Severity
+from kornel.core.config.text.problems import ConfigError, Problem, Severity
 from kornel.core.domain.commands import (
     AllocationSpec,
     Command,

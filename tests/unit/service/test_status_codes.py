@@ -8,7 +8,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
-from kornel.core.config.problems import ConfigError, Problem, Severity
+from kornel.core.config.text.problems import ConfigError, Problem, Severity
 from kornel.core.domain.commands import CommandRefused, Fault
 from kornel.core.service.wire.retry_info import DETAILS_KEY
 from kornel.core.service.wire.status_codes import (

@@ -9,7 +9,7 @@ from kornel.core.cli.text.cluster import render_node
 from kornel.core.domain.commands import AllocationSpec, RegisterManager, UpdateAllocations
 from kornel.core.domain.effects import Allocated
 from kornel.core.engine.engine import Engine
-from kornel.core.journal.commands import decode_command, encode_command
+from kornel.core.journal.content.commands import decode_command, encode_command
 from kornel.core.service.calls.plain_asks import PlainReader
 from kornel.core.service.wire.scheduler_wire import Decoder, Encoder
 from kornel.core.snapshot.engines import restore_engine, write_engine

@@ -26,8 +26,8 @@ from kornel.core.domain.resources import NOTHING
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.domains import Domain, Topology
-from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders.node_order import NodeOrder
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, ResourceTypes, Shape
 from kornel.core.policies import gang_nodes

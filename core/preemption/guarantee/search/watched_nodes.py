@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kornel.core.model.nodes import Node
-from kornel.core.model.numbered_nodes import NumberedNodes
+from kornel.core.model.orders.numbered_nodes import NumberedNodes
 from kornel.core.preemption.guarantee.search.node_bounds import NodeOffer
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from kornel.core.preemption.monitor.ideal import Share, amount_to_give_up, assign_shares
+from kornel.core.preemption.monitor.selection.ideal import Share, amount_to_give_up, assign_shares
 from tests.monitor_notation import MonitorCase, parse
 
 HERE: Final = Path(__file__).parents[3] / "scenarios" / "preemption"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from kornel.core.config.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError
 from kornel.core.domain.commands import ApplicationSpec
 from kornel.core.domain.settings import FilterConfig
 from kornel.core.policies.placement.filters import compile_filter

@@ -1,0 +1,1 @@
+"""Reads the keys of a configuration, each by itself."""

@@ -1,0 +1,313 @@
+"""The database of a journal: blocks are appended, read in order, and removed from the beginning."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, Row
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import PoolProxiedConnection
+
+from kornel.core.archive.database import connect, reason_of, upgrade_tables
+from kornel.core.journal.content.records import Block
+from kornel.core.journal.database.tables import BLOCKS, LEASE
+
+RowT = TypeVar("RowT", bound=Sequence[Any])
+
+STORE_ERRORS: Final = (SQLAlchemyError, OSError, UnicodeDecodeError)
+"""The errors with which a database fails; the next try may succeed. SQLite quotes damaged bytes in its messages, which
+the driver cannot decode."""
+
+READ_AT_ONCE: Final = 256
+"""The number of blocks that are fetched with one query."""
+
+PRUNED_AT_ONCE: Final = 200
+
+_MIGRATIONS: Final = Path(__file__).parent / "migrations"
+_MIGRATION_LOCK: Final = 0x6B6F726E656D  # any number that nothing else uses
+
+
+_FENCED: Final = """
+INSERT INTO journal_blocks (first, last, epoch, life, at_ns, chain_before, chain, delivered, payload)
+SELECT %s, %s, %s, %s, %s, %s, %s, %s, %s
+FROM journal_lease AS lease
+LEFT JOIN (SELECT last, chain FROM journal_blocks ORDER BY first DESC LIMIT 1) AS ending ON true
+WHERE lease.epoch = %s AND COALESCE(ending.last, 0) + 1 = %s AND COALESCE(ending.chain, 0) = %s
+"""
+"""Appends a block if the lease has its epoch and the journal ends with the record before it."""
+
+
+class StoreTaken(Exception):
+    """Another core writes this journal, and has continued it after the last record of this core."""
+
+
+class StoreMoved(StoreTaken):
+    """This core holds the lease, but the journal has another end than expected."""
+
+
+class StoreEnd(NamedTuple):
+    """The end of a store: the last record, epoch, life and so on of its last block."""
+
+    sequence: int = 0
+    epoch: int = 0
+    life: int = 0
+    at_ns: int = 0
+    chain: int = 0
+    delivered: int = 0
+
+
+class JournalStore:
+    """A journal's database. All methods but :meth:`close` may raise one of :data:`STORE_ERRORS`."""
+
+    def __init__(
+        self, url: URL, patience_s: float, *, durable: bool = True, read_only: bool = False, fenced: bool = False
+    ) -> None:
+        """Prepares the store without opening it. Raises ``ImportError`` without the driver.
+
+        *fenced* says that several cores share the PostgreSQL database, of which only the core whose epoch is in the
+        lease may write.
+        """
+        self._url = url
+        self._fenced = fenced
+        self._is_sqlite = url.drivername.startswith("sqlite")
+        self._durable = durable
+        self._read_only = read_only
+        self._engine = connect(url, patience_s, read_only=read_only, durable=durable, what="journal")
+        dialect = sqlite.dialect() if self._is_sqlite else postgresql.dialect(paramstyle="format")  # type: ignore[no-untyped-call]
+        self._insert = str(BLOCKS.insert().compile(dialect=dialect))
+        self._lock: int | None = None
+
+    def open(self) -> None:
+        """Make the tables, or bring them to this version. Raises :class:`StoreTaken` while another core uses the file,
+        and :class:`kornel.core.archive.database.DatabaseTooNew`."""
+        if self._read_only:
+            if self._is_sqlite and not Path(str(self._url.database)).is_file():
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._url.database))
+            return
+        if self._is_sqlite:
+            self._prepare_file(Path(str(self._url.database)))
+        with self._engine.begin() as connection:
+            if not self._is_sqlite:
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+            upgrade_tables(connection, _MIGRATIONS)
+        if self._is_sqlite and self._durable:
+            # The core before may have ended between a flush that failed and its repetition.
+            self._flush_log("PASSIVE")
+
+    def _prepare_file(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        held = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(held)
+            raise StoreTaken(f"another core writes {path}") from None
+        self._lock = held
+        # It contains configurations and names of users, which other users must not read.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def find_end(self) -> StoreEnd:
+        """Returns the end of the store; in an empty store all numbers are 0."""
+        columns = (BLOCKS.c.last, BLOCKS.c.epoch, BLOCKS.c.life, BLOCKS.c.at_ns, BLOCKS.c.chain, BLOCKS.c.delivered)
+        with self._engine.begin() as connection:
+            row = connection.execute(sa.select(*columns).order_by(BLOCKS.c.first.desc()).limit(1)).first()
+        return StoreEnd(*_check_types(row)) if row is not None else StoreEnd()
+
+    def append_block(self, block: Block, life: int) -> None:
+        """Commit *block*. Raises :class:`StoreTaken` if another core has written records with its numbers, or holds the
+        lease.
+
+        It may be called again with the same block after an error; the block is then stored only once.
+        """
+        row = (
+            block.first, block.last, block.epoch, life, block.at_ns, block.chain_before, block.chain, block.delivered,
+            block.payload,
+        )  # fmt: skip
+        fence = (block.epoch, block.first, block.chain_before) if self._fenced else ()
+        if not self._execute_alone(_FENCED if self._fenced else self._insert, (*row, *fence)):
+            self._find_own(block)
+
+    def _execute_alone(self, statement: str, values: tuple[Any, ...]) -> int:
+        """Executes *statement*, which commits by itself. Returns the number of rows that it has written: none, if one
+        of its numbers was there.
+
+        A core that is stopped in the middle leaves no open transaction. The driver is called directly, because a
+        transaction of SQLAlchemy takes ten times as long in the interpreter, for which the event loop has to wait.
+        """
+        driver = self._engine.dialect.loaded_dbapi
+        pooled: PoolProxiedConnection | None = None
+        try:
+            pooled = self._engine.raw_connection()
+            connection: Any = pooled.driver_connection
+            if not self._is_sqlite:
+                connection.autocommit = True
+            written = int(connection.execute(statement, values).rowcount)
+            if not self._is_sqlite:
+                connection.autocommit = False
+        except driver.Error as error:
+            if pooled is not None:
+                pooled.invalidate()
+            if isinstance(error, driver.IntegrityError):
+                return 0
+            raise DBAPIError(statement, None, error) from error
+        pooled.close()
+        return written
+
+    def _find_own(self, block: Block) -> None:
+        """Raises an error unless the journal contains *block* already, on the disk: it does if only the answer to its
+        commit was lost."""
+        with self._engine.begin() as connection:
+            found = connection.execute(sa.select(BLOCKS).where(BLOCKS.c.first == block.first)).first()
+            lease = connection.execute(sa.select(LEASE.c.epoch, LEASE.c.address)).first() if self._fenced else None
+        if found is not None and found.chain == block.chain and found.epoch == block.epoch:
+            if self._is_sqlite:
+                self._flush_log("TRUNCATE")
+            return
+        if lease is None or lease.epoch > block.epoch:
+            at = f" at {lease.address}" if lease is not None and lease.address else ""
+            raise StoreTaken(f"another core{at} writes this journal since record {block.first}")
+        last = self.find_end().sequence
+        raise StoreMoved(
+            f"the database holds records up to {last}, and this core has made those up to {block.first - 1}"
+        )
+
+    def _flush_log(self, mode: str) -> None:
+        """Copies the write-ahead log into the file, and flushes the file. Raises ``OSError`` while somebody reads; in
+        the *mode* PASSIVE only if the reader began before the last commit.
+
+        A flush of the log that fails may leave its contents in the kernel's memory only, where they can be read and
+        are not written again.
+        """
+        driver = self._engine.dialect.loaded_dbapi
+        try:
+            with closing(self._engine.raw_connection()) as connection:
+                busy, written, copied = connection.cursor().execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        except driver.Error as error:
+            raise DBAPIError("PRAGMA wal_checkpoint", None, error) from error
+        if busy or written != copied:
+            raise OSError(errno.EBUSY, "the last commit cannot be flushed while somebody reads the journal")
+
+    def read_blocks(self, first: int = 1) -> Iterator[tuple[Block, int]]:
+        """Yields the blocks from the one with record *first* on, each with its life."""
+        at = first
+        while True:
+            found = self.fetch_blocks(at, READ_AT_ONCE)
+            yield from found
+            if len(found) < READ_AT_ONCE:
+                return
+            at = found[-1][0].last + 1
+
+    def fetch_blocks(self, first: int, most: int) -> list[tuple[Block, int]]:
+        """Returns at most *most* blocks from the one with record *first* on, each with its life."""
+        # The key finds this block; without it, each query would search all blocks from the first one on.
+        before = sa.select(sa.func.max(BLOCKS.c.first)).where(BLOCKS.c.first <= first).scalar_subquery()
+        query = sa.select(BLOCKS).where(BLOCKS.c.first >= sa.func.coalesce(before, first), BLOCKS.c.last >= first)
+        with self._engine.begin() as connection:
+            return [
+                (_make_block(row), row.life) for row in connection.execute(query.order_by(BLOCKS.c.first).limit(most))
+            ]
+
+    def find_life(self, sequence: int) -> int:
+        """Returns the life of record *sequence*, or 0 if the record is not there."""
+        query = sa.select(BLOCKS.c.life).where(BLOCKS.c.first <= sequence).order_by(BLOCKS.c.first.desc()).limit(1)
+        with self._engine.begin() as connection:
+            return int(connection.execute(query).scalar() or 0)
+
+    def find_chain(self, sequence: int) -> int | None:
+        """Returns the checksum of record *sequence*, or ``None`` if the record is not there or not the last one of its
+        block."""
+        query = sa.select(BLOCKS.c.last, BLOCKS.c.chain).where(BLOCKS.c.first <= sequence)
+        with self._engine.begin() as connection:
+            row = connection.execute(query.order_by(BLOCKS.c.first.desc()).limit(1)).first()
+        return int(row.chain) if row is not None and row.last == sequence else None
+
+    def count_bytes(self) -> tuple[int, int, int]:
+        """Returns the first stored record, the number of blocks, and their bytes."""
+        query = sa.select(sa.func.min(BLOCKS.c.first), sa.func.count(), sa.func.sum(sa.func.length(BLOCKS.c.payload)))
+        with self._engine.begin() as connection:
+            first, blocks, size = connection.execute(query).one()
+        return int(first or 0), int(blocks), int(size or 0)
+
+    def count_payload(self, first: int, before: int) -> int:
+        """Returns the bytes of the blocks from the one with record *first* up to record *before*, or to the end if
+        *before* is 0."""
+        query = sa.select(sa.func.sum(sa.func.length(BLOCKS.c.payload))).where(BLOCKS.c.first >= first)
+        if before:
+            query = query.where(BLOCKS.c.first < before)
+        with self._engine.begin() as connection:
+            return int(connection.execute(query).scalar() or 0)
+
+    def check_file(self) -> str:
+        """Returns what is wrong with the structure of an SQLite file, or an empty text. PostgreSQL sees to its own
+        files.
+
+        Rows that the structure has lost are missing at the end without a trace in the other rows.
+        """
+        if not self._is_sqlite:
+            return ""
+        with self._engine.begin() as connection:
+            found = connection.execute(sa.text("PRAGMA quick_check(1)")).scalars().all()
+        return "" if found == ["ok"] else "; ".join(" ".join(str(text).split()) for text in found)
+
+    def prune_before(self, sequence: int) -> int:
+        """Removes the blocks that end before *sequence*, a few at a time. Returns their number."""
+        removed = 0
+        while True:
+            old = sa.select(BLOCKS.c.first).where(BLOCKS.c.last < sequence).order_by(BLOCKS.c.first)
+            with self._engine.begin() as connection:
+                gone = connection.execute(sa.delete(BLOCKS).where(BLOCKS.c.first.in_(old.limit(PRUNED_AT_ONCE))))
+            removed += gone.rowcount
+            if gone.rowcount < PRUNED_AT_ONCE:
+                return removed
+
+    def forget_connections(self) -> None:
+        """Drop all connections after a failure, so that the next use opens new ones."""
+        self._engine.dispose()
+
+    def close(self) -> None:
+        """Close the connections to the database."""
+        with suppress(*STORE_ERRORS):
+            self._engine.dispose()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def describe_error(error: Exception) -> str:
+    """Returns *error*, an error of a store, in one line."""
+    if isinstance(error, OSError):
+        return str(error)
+    return reason_of(error)
+
+
+def is_full(error: Exception) -> bool:
+    """Tells whether *error* says that there is no room. Then only the operator can help; another address of the
+    database would have no room either."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    cause: Any = error.orig if isinstance(error, DBAPIError) else error
+    if getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        return True
+    return str(getattr(cause, "sqlstate", "") or "") in {"53100", "54023"}
+
+
+def _make_block(row: Row[Any]) -> Block:
+    *_, payload = _check_types(row)
+    return Block(row.first, row.last, row.epoch, row.at_ns, row.chain_before, row.chain, row.delivered, bytes(payload))
+
+
+def _check_types(row: RowT) -> RowT:
+    """Returns *row*. Raises ``OSError`` for a value of another type than its column's, which SQLite does not prevent in
+    a damaged file."""
+    if not all(isinstance(value, int | bytes | memoryview) for value in row):
+        raise OSError(errno.EIO, "a row of the journal is damaged")
+    return row

@@ -1,0 +1,1 @@
+"""Keeps engines as snapshots, and decides for how long."""

@@ -1,0 +1,182 @@
+"""Waiting rooms of equal asks: who waits there for the same thing, and who of them would be tried first.
+
+When there may be room again, only the first in order is worth trying, and the next one only if enough is left. So a
+room keeps its groups in the order of the cycle, in a tree of its own with a branch for each queue below which somebody
+waits. Waking it costs the same however many wait (scheduling.md 4.1).
+
+Queues and applications know the rooms, but nothing in a room refers back to it, so that it is freed when it is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from kornel.core.domain.priorities import NOTHING_WAITS
+from kornel.core.model.orders.keyed_heap import KeyedHeap
+from kornel.core.model.queues import exchange_priority
+
+if TYPE_CHECKING:
+    from kornel.core.model.allocations import AskGroup, Reservation
+    from kornel.core.model.applications import Application
+    from kornel.core.model.queues import Queue
+    from kornel.core.model.shapes import Shape
+
+TurnKey = Callable[[Mapping[Any, float], Any], tuple[Any, ...]]
+"""Returns the sort key of a queue or application among its siblings, with its rank from a mapping."""
+
+
+class Branch:
+    """The children (or applications) of a queue below which somebody waits in a room."""
+
+    __slots__ = ("counts", "groups", "order", "ranks")
+
+    def __init__(self, key_of: TurnKey) -> None:
+        self.ranks: dict[Any, float] = {}
+        """The rank that each child (or application) would have if exactly those in the room were left to try."""
+        self.counts: dict[float, int] = {}
+        """The number of them by rank."""
+        self.order: KeyedHeap[Any] = KeyedHeap(partial(key_of, self.ranks))
+        self.groups: dict[Application, tuple[AskGroup, ...]] = {}
+        """The groups of each application of a leaf, in no order: nearly always there is one."""
+
+    def first_group(self, application: Application) -> AskGroup:
+        """Returns the group of *application* whose turn is first."""
+        groups = self.groups[application]
+        return groups[0] if len(groups) == 1 else min(groups, key=turn_of_group)
+
+    def set_rank(self, member: Queue | Application, rank: float) -> bool:
+        """Change the rank of *member* to *rank*; with ``NOTHING_WAITS``, remove it. Returns whether it had another
+        one."""
+        before = self.ranks.get(member, NOTHING_WAITS)
+        if rank == before:
+            return False
+        if rank == NOTHING_WAITS:
+            del self.ranks[member]
+            self.order.discard(member)
+        else:
+            self.ranks[member] = rank
+            self.order.add(member)
+            self.order.sort_many()
+        exchange_priority(self.counts, before, rank)
+        return True
+
+
+def is_asleep(group: AskGroup) -> bool:
+    """Tells whether *group* waits in a room and is not about to be tried, in its turn or otherwise."""
+    room = group.parked_at
+    return room is not None and not (isinstance(room, WaitingRoom) and room.awake and group in room.groups)
+
+
+def turn_of_group(group: AskGroup) -> tuple[int, ...]:
+    """Returns the sort key of *group* among those of its application (scheduling.md 5.3)."""
+    return (*group.head_order(), group.number)
+
+
+class WaitingRoom:
+    """The groups and reservations that wait for room for asks of one shape."""
+
+    __slots__ = ("_key_of", "at_once", "awake", "branches", "chances", "groups", "last_chance_ns", "shape")
+
+    def __init__(self, shape: Shape, key_of: TurnKey) -> None:
+        self._key_of = key_of
+        self.shape: Final = shape
+        self.at_once: dict[AskGroup | Reservation, None] = {}
+        """The waiters who are all woken when there may be room: reservations, gangs, groups whose tries are counted."""
+        self.groups: dict[AskGroup, int] = {}
+        """The others, who take turns, each with ``chances`` as it was when it came."""
+        self.branches: dict[Queue, Branch] = {}
+        """The places of those who take turns, by queue on the path of any of them."""
+        self.awake = False
+        """Tells whether the first of ``groups`` is tried in its turn."""
+        self.chances = 0
+        """The number of times that it was woken and went to sleep again before all in it were served."""
+        self.last_chance_ns = 0
+        """The time when it last went to sleep again."""
+
+    def __len__(self) -> int:
+        return len(self.at_once) + len(self.groups)
+
+    def __iter__(self) -> Iterator[AskGroup | Reservation]:
+        return chain(self.at_once, self.groups)
+
+    def enter_group(self, group: AskGroup) -> None:
+        """Add *group*, which takes its turn among the others."""
+        application = group.application
+        self.groups[group] = self.chances
+        leaf = self._branch_of(application.queue)
+        waiting = leaf.groups.get(application)
+        if waiting is None:
+            leaf.groups[application] = (group,)
+            application.rooms = (*application.rooms, self)
+        else:
+            leaf.groups[application] = (*waiting, group)
+        self.review_rank(application)
+
+    def fall_asleep(self, now_ns: int) -> bool:
+        """Try nobody until the next time that it is woken. Returns whether it was awake."""
+        if not self.awake:
+            return False
+        self.awake = False
+        self.chances += 1
+        self.last_chance_ns = now_ns
+        return True
+
+    def chances_of(self, group: AskGroup) -> int:
+        """Returns how often *group*, which is here, could have been served, and others were instead."""
+        return self.chances - self.groups.get(group, self.chances)
+
+    def discard(self, waiter: AskGroup | Reservation) -> None:
+        """Remove *waiter* if it is there."""
+        if waiter in self.at_once:
+            del self.at_once[waiter]
+        elif waiter in self.groups:
+            self._discard_group(waiter)
+
+    def review_rank(self, application: Application) -> None:
+        """Determine the rank of *application*, of which somebody waits here, again, and those of its queues as far as
+        they change."""
+        leaf = self.branches[application.queue]
+        if leaf.set_rank(application, leaf.first_group(application).first_ask().turn_priority):
+            self.refresh_rank(application.queue)
+
+    def refresh_rank(self, queue: Queue) -> None:
+        """Compute the rank of *queue* again, because ranks below it, or its offset or fence, may have changed, and
+        those above as far as they change."""
+        for below, above in pairwise(queue.lineage()):
+            branch = self._branch_of(above)
+            if not branch.set_rank(below, below.expose_priority(self.branches[below].counts)):
+                return
+
+    def mark_changed(self, member: Queue | Application, above: Queue) -> None:
+        """Note that the place of *member*, below which somebody waits here, among those of *above* may have changed."""
+        self.branches[above].order.marked[member] = None
+
+    def _branch_of(self, queue: Queue) -> Branch:
+        found = self.branches.get(queue)
+        if found is None:
+            found = self.branches[queue] = Branch(self._key_of)
+            queue.rooms[self] = None
+        return found
+
+    def _discard_group(self, group: AskGroup) -> None:
+        application, leaf = group.application, group.application.queue
+        branch = self.branches[leaf]
+        del self.groups[group]
+        left = tuple(other for other in branch.groups[application] if other is not group)
+        if left:
+            branch.groups[application] = left
+            self.review_rank(application)
+            return
+        del branch.groups[application]
+        application.rooms = tuple(room for room in application.rooms if room is not self)
+        branch.set_rank(application, NOTHING_WAITS)
+        for queue in leaf.lineage():
+            if self.branches[queue].ranks:
+                self.refresh_rank(queue)
+                return
+            del self.branches[queue], queue.rooms[self]
+            if queue.parent is not None:
+                self.branches[queue.parent].set_rank(queue, NOTHING_WAITS)
