@@ -73,9 +73,15 @@ async def test_a_quarter_of_the_cluster_per_interval() -> None:
         await until(lambda: sum(key.startswith("k") for key in shim.placed) == NODES, "all asks to be placed")
 
 
-@pytest.mark.parametrize("preemption", ["{cycle: {limit: 0.0}}", "{policies: [required-node, quota, monitor]}"])
+@pytest.mark.parametrize(
+    "preemption",
+    [
+        "{cycle: {limit: 0.0}}", "{policies: [required-node, quota, monitor]}",
+        "{policies: [required-node, quota], monitor: {enabled: true}}",
+    ],
+)  # fmt: skip
 async def test_nobody_goes_for_a_guarantee(preemption: str) -> None:
-    """With a limit of 0, or without the policy, however much time passes."""
+    """With a limit of 0, or without the policies, however much time passes and although the monitor's switch is on."""
     async with running_shim(config(preemption)) as shim:
         await shim.set_up(FULL)
         await ask_for_all(shim)

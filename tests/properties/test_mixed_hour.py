@@ -183,7 +183,7 @@ def watch_moves(patch: pytest.MonkeyPatch) -> list[UnitId]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("mode", "seed"), [*((mode, 0) for mode in MODES), ("monitor", 1)])
+@pytest.mark.parametrize(("mode", "seed"), [*((mode, 0) for mode in MODES), ("default", 2), ("monitor", 1)])
 def test_nobody_waits_while_lower_classes_run(mode: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither gangs nor large tasks, with the monitor or without; and gangs whose saved room was lent lack less with
     each place that they choose instead."""

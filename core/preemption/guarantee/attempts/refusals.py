@@ -1,14 +1,15 @@
 """Keeps refused attempts by question, so that they are not repeated until something that they depend on has changed.
 
-Equal asks of one leaf have the same question, so one answer serves all of them. An answer holds until something that it
-depends on changes (:mod:`.changes`); other changes do not repeat the search. Under constant change, a question that
-keeps failing is repeated ever more rarely, so that it costs little. After a quiet time, the first change repeats it at
-once.
+Equal asks of one leaf have the same question, so one answer serves all of them, and holds until something changes on
+which it depends (:mod:`.changes`). Under constant change, a search that keeps failing is repeated ever more rarely.
+After a quiet time, the first change repeats it at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
+from operator import lt
 from typing import Final
 
 from kornel.core.domain.reasons import Outcome
@@ -33,7 +34,7 @@ whatever the size of the cluster."""
 _OWN_PATH: Final = frozenset(
     {Outcome.NO_GUARANTEE, Outcome.ASK_EXCEEDS_GUARANTEE, Outcome.NOT_UNDER_GUARANTEE, Outcome.FENCED_AT_LEAF}
 )
-"""Refusals that depend on the ask's own queues only."""
+"""Refusals that depend on the ask's own queues only, and are found without a search."""
 
 Question = tuple[Queue, Shape, int, Allocation | None]
 """The key of a question: (leaf, shape, priority, ask). Asks with the same key find the same victims. The ask itself is
@@ -101,7 +102,7 @@ class Refusals:
             waiting = before.asks
             if now_ns < before.not_before_ns:
                 pause_ns, since_ns = before.pause_ns, before.tried_ns
-            elif now_ns <= before.tried_ns + 2 * before.pause_ns:
+            elif refusal.outcome not in _OWN_PATH and now_ns <= before.tried_ns + 2 * before.pause_ns:
                 pause_ns = min(2 * before.pause_ns, LONGEST_PAUSE_NS)
         standing = standing_of(ask.queue)
         known = self._known[question] = RefusedQuestion(refusal, standing, version, since_ns, pause_ns)
@@ -203,7 +204,9 @@ def _may_differ(question: Question, known: RefusedQuestion, changes: Changes) ->
         return True
     standing = changes.new_standing(leaf)
     if standing is not None and standing != known.standing:
-        return True
+        # A queue that has all of its guarantee is owed nothing before it holds less.
+        less = map(lt, chain.from_iterable(standing), chain.from_iterable(known.standing))
+        return refusal.outcome is not Outcome.NOT_UNDER_GUARANTEE or any(less)
     if refusal.outcome in _OWN_PATH:
         return False
     if changes.has_grown_beside(leaf):
