@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.priorities import exposed_priority
+from kornel.core.domain.priorities import REPAIR, exposed_priority
 from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation, sum_amounts
 from kornel.core.model.applications import Application
@@ -36,8 +36,8 @@ def comes_before(ask: Allocation, other: Allocation) -> bool:
 
 
 def _lead_over(ask: Allocation, other: Allocation) -> float:
-    """Returns by how much the rank of *ask* exceeds that of *other* where the two meet: 1 or more by priority, less
-    because it repairs a gang; 0 or less if it does not come before the other one."""
+    """Returns by how much the rank of *ask* exceeds that of *other* where the two meet: ``REPAIR`` if only because it
+    repairs a gang, more by priority; 0 or less if it does not come before the other one."""
     leaf, other_leaf = ask.queue, other.queue
     if leaf is other_leaf:
         if ask.application is not other.application and not leaf.properties.sort_by_priority:
@@ -126,7 +126,7 @@ def may_pass(ask: Allocation, claim: Reservation | LimitClaim, mode: GuaranteeMo
     guarantee by a queue that the holder is not in, while the holder is owed none and is not bound to the node."""
     holder = claim.waiter
     lead = _lead_over(ask, holder)
-    if lead >= 1:
+    if lead > REPAIR:
         return True
     owing = owing_queues(ask, mode)
     if lead > 0 and (owing or not _is_owed(claim, mode)):

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
 from kornel.core.model.allocations import Allocation, Reservation
-from kornel.core.policies.claim_order import importance_of, in_line
+from kornel.core.policies.claim_order import importance_of, in_line, may_pass
 from kornel.core.state.partition_state import PartitionState
 from tests.properties.lending import is_ahead
 from tests.scenarios.stage import Stage
@@ -38,11 +39,25 @@ def test_equals_are_tried_as_they_hold(seed: int) -> None:
     assert in_line(claims) == sorted(claims, key=lambda claim: -claim.ask.turn_priority)
 
 
-def hold(rng: random.Random, properties: tuple[str, ...]) -> tuple[PartitionState, list[Reservation]]:
-    """Returns claims of asks of random priorities, in random order, in a tree of queues with random *properties*."""
+@pytest.mark.parametrize("seed", range(10))
+def test_a_gang_that_is_repaired_keeps_its_room_from_equals_only(seed: int) -> None:
+    """Whoever has a higher priority passes it, although it is owed its guarantee and he is owed nothing."""
+    state, claims = hold(random.Random(seed), ("",), owed=LEAVES[::2])
+    asks = [claim.ask for claim in claims]
+    higher = [(ask, claim) for claim in claims for ask in asks if ask.priority > claim.ask.priority]
+    assert any(claim.ask.turn_priority > claim.ask.priority for _, claim in higher)
+    assert all(may_pass(ask, claim, state.guarantee_mode) for ask, claim in higher)
+
+
+def hold(
+    rng: random.Random, properties: tuple[str, ...], owed: Sequence[str] = ()
+) -> tuple[PartitionState, list[Reservation]]:
+    """Returns claims of asks of random priorities, in random order, in a tree of queues with random *properties*.
+    *owed*: the leaves that have a guarantee."""
     stage = Stage()
     paths = {".".join(["root", *leaf.split(".")[:n]]): None for leaf in LEAVES for n in range(leaf.count(".") + 2)}
-    stage.play([f"queue {path}{rng.choice(properties)}" for path in paths] + ["node n1 vcore=1"])
+    terms = {f"root.{leaf}": " guaranteed={vcore=4}" for leaf in owed}
+    stage.play([f"queue {path}{rng.choice(properties)}{terms.get(path, '')}" for path in paths] + ["node n1 vcore=1"])
     stage.play(
         [
             f"ask k{number} app={leaf}{number % 2} queue=root.{leaf} vcore=2 p={rng.randrange(4)} group=w{number % 3}"

@@ -99,6 +99,7 @@ def _begin_with(follower: Follower, snapshots: SnapshotStore, kept: KeptSnapshot
 
 def _play_rest(follower: Follower, first: int, end: StoreEnd, logger: FilteringBoundLogger) -> bool:
     """Replays the remaining records. Returns false if that failed in a way that an older snapshot could avoid."""
+    follower.end = end
     if first or end.sequence:
         logger.info("journal is replayed", snapshot=first, first=first + 1 if first else end.life, last=end.sequence)
     while follower.sequence < end.sequence and (fetched := follower.fetch_blocks()):

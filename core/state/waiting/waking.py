@@ -325,7 +325,8 @@ def _wake_more_important(room: WaitingRoom) -> None:
     room where others find none."""
     for leaf in [queue for queue in room.branches if queue.claimants]:
         branch = room.branches[leaf]
-        least = min(holder.turn_priority for holder in leaf.claimants)
+        holders = (holder.turn_priority for holder in leaf.claimants if not holder.spec.required_node)
+        least = min(holders, default=math.inf)
         if max(branch.counts) <= least:
             continue
         for application in [application for application, rank in branch.ranks.items() if rank > least]:

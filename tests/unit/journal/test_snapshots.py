@@ -135,7 +135,7 @@ async def test_a_core_begins_with_the_newest_snapshot(database: str) -> None:
 
 
 async def test_a_core_that_ends_leaves_a_snapshot(tmp_path: Path) -> None:
-    """Behind its last record, so that the next core plays nothing but that."""
+    """Behind its last record, so that the next core plays nothing but that, and counts itself as the second one."""
     path = tmp_path / "journal.db"
     settings = settings_for(path, times=SnapshotTimes())
     journal = Journal.open(settings, BEGINNING, now_ns=lambda: START_NS, logger=LOGGER)
@@ -147,6 +147,7 @@ async def test_a_core_that_ends_leaves_a_snapshot(tmp_path: Path) -> None:
     assert played(said)["snapshot"] == last
     assert not played(said)["records"]
     assert state_of(journal.first.engine) == before
+    assert journal.status().epoch == 2
     journal.close(PATIENCE_S)
 
 

@@ -61,8 +61,9 @@ class RefusedQuestion:
 
     @property
     def not_before_ns(self) -> int:
-        """The earliest time at which the question may be repeated."""
-        return self.tried_ns + self.pause_ns
+        """The earliest time at which the question may be repeated; all its asks are then looked at."""
+        walk_ns = CHECK_PER_QUESTION_NS * len(self.asks) if self.refusal.outcome in _OWN_PATH else 0
+        return self.tried_ns + self.pause_ns + walk_ns
 
 
 class Refusals:
@@ -198,9 +199,7 @@ def _may_differ(question: Question, known: RefusedQuestion, changes: Changes) ->
     """Tells whether *question* could get another answer after *changes*."""
     leaf, shape, _, _ = question
     refusal = known.refusal
-    if changes.everything or refusal.cut_short:
-        return True
-    if changes.holders and not changes.holders.isdisjoint(known.asks):
+    if changes.everything or refusal.cut_short or not changes.holders.isdisjoint(known.asks):
         return True
     standing = changes.new_standing(leaf)
     if standing is not None and standing != known.standing:
@@ -209,9 +208,7 @@ def _may_differ(question: Question, known: RefusedQuestion, changes: Changes) ->
         return refusal.outcome is not Outcome.NOT_UNDER_GUARANTEE or any(less)
     if refusal.outcome in _OWN_PATH:
         return False
-    if changes.has_grown_beside(leaf):
-        return True
-    return (refusal.anywhere and changes.willing) or changes.has_node_for(shape)
+    return changes.has_grown_beside(leaf) or (refusal.anywhere and changes.willing) or changes.has_node_for(shape)
 
 
 def _question_of(ask: Allocation) -> Question:

@@ -14,6 +14,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
+from operator import attrgetter
 from typing import Final
 
 from kornel.core.model.allocations import Allocation
@@ -340,7 +341,8 @@ class KeptBounds:
                 del self._blocked[leaf]
         self._leaves = known
         slots = self._watched.slots
-        applications = [application for leaf in outdated for application in leaf.applications.values()]
+        in_order = sorted(outdated, key=attrgetter("path"))  # A set has another order in each process.
+        applications = [application for leaf in in_order for application in leaf.applications.values()]
         if sum(len(application.allocations) for application in applications) > len(slots):
             self._stale.update(dict.fromkeys(slots.values()))
             return
