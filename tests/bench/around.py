@@ -59,8 +59,10 @@ SMALL = {
 """The workloads; in the last, each ask is the first of its application, which changes its state twice."""
 
 CORE: Final = str(Path(kornel.core.__file__).parent) + os.sep
-ENGINE: Final = tuple(f"{CORE}{part}{os.sep}" for part in ("partition", "model", "policies", "preemption", "laws"))
-EVENTS: Final = f"{CORE}partition{os.sep}history{os.sep}"
+ENGINE: Final = tuple(
+    f"{CORE}{part}{os.sep}" for part in ("engine", "state", "model", "policies", "preemption", "laws")
+)
+EVENTS: Final = f"{CORE}state{os.sep}history{os.sep}"
 VALUES: Final = f"{CORE}domain{os.sep}"
 """Values are of the engine where the engine calls them."""
 
@@ -86,7 +88,7 @@ PARTS: Final = (
             "service/callback_",
         ),
     ),
-    ("events", ("partition/history/", "service/event_")),
+    ("events", ("state/history/", "service/event_")),
     (
         "counting",
         (

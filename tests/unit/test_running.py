@@ -228,7 +228,7 @@ def draw_examples(folder: Path, *options: str) -> list[str]:
     (folder / "test_made.py").write_text(DRAWS, encoding="utf-8")
     done = run(folder, "-p", "_hypothesis_pytestplugin", "-s", *options, plugin="tests.conftest")
     assert done.returncode == 0, done.stdout
-    assert not (folder / ".hypothesis").exists()
+    assert not (folder / ".hypothesis/examples").exists()
     return [line for line in done.stdout.splitlines() if "drawn" in line]
 
 
