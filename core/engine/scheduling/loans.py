@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kornel.core.domain.priorities import REPAIR
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.engine.scheduling import limit_savings
 from kornel.core.engine.scheduling.reserving import NODES_PER_UNIT
@@ -17,6 +18,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.policies.claim_order import rank_below
+from kornel.core.policies.queue_order import fair_share
 from kornel.core.state.asks import group_domains
 from kornel.core.state.asks.savings import end_excess, review_savings
 from kornel.core.state.partition_state import PartitionState
@@ -90,7 +92,10 @@ def is_outranked(state: PartitionState, ask: Allocation, *, within_leaf: bool = 
     below: Application | Queue = application
     for queue in ask.queue.lineage()[: 1 if within_leaf else None]:
         first, rank = turns.first_offered(queue, rooms)
-        if queue.properties.sort_by_priority and first is not below and rank > rank_below(ask, queue):
+        lead = rank - rank_below(ask, queue) if queue.properties.sort_by_priority and first is not below else 0
+        # Who only repairs a gang does not come before a queue that is below its guarantee while its own is not.
+        owed = 0 < lead <= REPAIR and isinstance(below, Queue) and fair_share(below) < 1 <= fair_share(first)
+        if lead > 0 and not owed:
             return True
         below = queue
     return False

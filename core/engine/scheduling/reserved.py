@@ -17,7 +17,7 @@ from kornel.core.engine.scheduling.reserving import Turns, keep_room
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
-from kornel.core.policies.claim_order import comes_before, in_line
+from kornel.core.policies.claim_order import comes_before, in_line, line_key
 from kornel.core.preemption import slices
 from kornel.core.state.asks import finding, group_domains
 from kornel.core.state.asks.reservations import end_reservation, reserve_node
@@ -49,14 +49,14 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     for reservation in ready:
         del state.reserved_ready[reservation]
     # A gang holds since its first places, and one of its members may have lost its own since.
-    saved = [reservation for reservation in ready if reservation.comes_last] + list(in_turn)
+    saved = sorted([r for r in ready if r.comes_last] + list(in_turn), key=lambda r: line_key(r.waiter))
     line = firm + in_line(sorted(saved, key=lambda r: in_turn[r].made_ns if r in in_turn else r.made_ns))
     ready = in_line(reservation for reservation in line if reservation not in in_turn)
     # Every ask is tried on its own node before any ask is tried elsewhere, because room that becomes free on a node
     # belongs to the claims there, in their order (scheduling.md 8.4). Asks that get nothing there are then tried on
     # other nodes, where whoever comes before others is the first, whatever they hold.
     deferred: set[Reservation] = set()
-    for reservation in _in_order_of_claims(line, in_turn):
+    for reservation in _in_order_of_claims([r for r in line if r in in_turn or r.node.fits_holder(r)], in_turn):
         if reservation not in in_turn:
             _try_own_node(state, reservation, ready, deferred, now_ns)
         else:
@@ -146,15 +146,11 @@ def _place_in_turn(state: PartitionState, reservation: Reservation, node: Node, 
     """Places the ask on *node*, or has it wait for those who come before it and are about to be tried. The room that
     others leave for it passes only inside its leaf, and not if it must run there."""
     ask = reservation.ask
-    saved_or_open = reservation.comes_last or node is not reservation.node
-    if not saved_or_open and ask.spec.required_node:
-        outranked = False
-    else:
-        outranked = loans.is_outranked(state, ask, within_leaf=not saved_or_open)
-    if outranked:
+    firm = not reservation.comes_last and node is reservation.node
+    if not (firm and ask.spec.required_node) and loans.is_outranked(state, ask, within_leaf=firm):
         state.reserved_ready[reservation] = None
     else:
-        vetting.place_vetted(state, reservation.ask, node, now_ns)
+        vetting.place_vetted(state, ask, node, now_ns)
 
 
 def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int) -> None:

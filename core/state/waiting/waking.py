@@ -21,7 +21,6 @@ from kornel.core.state.waiting.gathering import find_least, minimum_members
 from kornel.core.state.waiting.places import resume_refused
 from kornel.core.state.waiting.rooms import (
     activate_group,
-    leave_room,
     look_again,
     note_short,
     offer_application,
@@ -275,7 +274,6 @@ def _stands_for(waiter: AskGroup | Reservation) -> Allocation:
 def wake_for_turn(state: PartitionState) -> None:
     """Wakes the asks that wait until the shim may be asked about them, in the order of scheduling."""
     _wake_room(state, state.waiting_for_turn)
-    state.waiting_for_turn.clear()
     state.gangs.to_match.update(state.gangs.waiting_for_turn)
     state.gangs.waiting_for_turn.clear()
 
@@ -295,8 +293,7 @@ def wake_gangs(state: PartitionState, node: Node) -> None:
 
 def wake_for_domains(state: PartitionState) -> None:
     """Wakes all asks that wait for a domain, because nodes have changed their domains."""
-    for waiter in list(state.waiting_for_domain):
-        _try_again(state, waiter)
+    _wake_room(state, state.waiting_for_domain)
     for demand, room in list(state.gangs.rooms.items()):
         if any(members.together is not None for members in demand):
             del state.gangs.rooms[demand]
@@ -312,12 +309,21 @@ def _wake_in_turn(
     room = rooms[shape]
     _wake_room(state, room.at_once)
     if not room.groups:
-        del rooms[shape]
+        rooms.pop(shape, None)
         return
     room.awake = True
     state.awake[room] = limit
     if state.root.claims:
         _wake_more_important(room)
+
+
+def wake_heirs(state: PartitionState, holder: Allocation) -> None:
+    """Wakes those who come before *holder*, which has preempted, in its leaf: its claim may pass to them."""
+    leaf = holder.queue
+    for room in list(leaf.rooms):
+        _wake_more_important(room)
+    for claim in [c for c in state.reserving.saved if c.ask.queue is leaf and comes_before(c.ask, holder)]:
+        look_again(state, claim)
 
 
 def _wake_more_important(room: WaitingRoom) -> None:
@@ -343,8 +349,4 @@ def _try_again(state: PartitionState, waiter: AskGroup | Reservation) -> None:
 
 def _wake_room(state: PartitionState, room: Room) -> None:
     for waiter in list(room):
-        if isinstance(waiter, AskGroup):
-            activate_group(waiter)
-        else:
-            leave_room(waiter)
-            state.reserved_ready[waiter] = None
+        _try_again(state, waiter)
