@@ -13,7 +13,7 @@ room on a node are tried while there is some for them, or a try may do more than
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from types import ModuleType
@@ -65,7 +65,10 @@ def wake_everybody(state: PartitionState) -> None:
     at_limits = {id(room): limit for limit in _list_limits(state) for room in limit.parked.values()}
     for_room = _woken_for_room.setdefault(state, {})
     without_node = [group for room in state.no_room.values() for group in room if isinstance(group, AskGroup)]
-    for_room.update((group, None) for group in without_node if _may_gain(state, group))
+    for group in without_node:
+        if _may_gain(state, group):
+            for_room[group] = None
+            group.shape.no_room = False
     for application in list(state.applications.values()):
         if application.held_at is not None and admission.may_run(state, application) is None:
             offer_application(application)
@@ -73,11 +76,7 @@ def wake_everybody(state: PartitionState) -> None:
             limit = at_limits.get(id(group.parked_at))
             if limit is not None and not _may_be_let(state, group, limit):
                 _woken_later.setdefault(state, {})[group] = None
-            elif (
-                group.parked_at is not None
-                and group.parked_at is not application.held_groups
-                and (group in for_room or group.parked_at is not state.no_room.get(group.shape))
-            ):
+            elif limit is not None or _may_be_woken(state, group, for_room):
                 activate_group(group)
     for ask in list(refused_asks(state)):
         if any(node.has_room_for(ask.shape) for node in state.node_order if node.node_id not in (ask.refused or ())):
@@ -125,6 +124,14 @@ def _set_aside_before(open_rooms: Callable[[PartitionState], list[WaitingRoom]])
         return open_rooms(state)
 
     return plain
+
+
+def _may_be_woken(state: PartitionState, group: AskGroup, for_room: Container[AskGroup]) -> bool:
+    """Tells whether *group* waits for something that may have been gained: for room on a node if it is *for_room*."""
+    room = group.parked_at
+    if room is None or room is group.application.held_groups or room is state.gangs.gathering:
+        return False
+    return group in for_room or room is not state.no_room.get(group.shape)
 
 
 def _may_gain(state: PartitionState, group: AskGroup) -> bool:

@@ -13,7 +13,7 @@ from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import admission
 from kornel.core.state.waiting.places import move_ask, offer_to_others, wait_in_line
 from kornel.core.state.waiting.rooms import forget_reservation, note_saver, note_saver_no_more, park_without_node
-from kornel.core.state.waiting.waking import wake_for_node, wake_heirs
+from kornel.core.state.waiting.waking import offer_claim, wake_for_node
 
 
 def reserve_node(
@@ -67,7 +67,7 @@ def reserve_node(
     if not by_age:  # What is saved counts in no limit: others may start meanwhile.
         admission.note_allocating(state, ask.application)
     if ask.triggered and not ask.spec.required_node:
-        wake_heirs(state, ask)
+        offer_claim(state, ask)
     return reservation
 
 

@@ -142,8 +142,9 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
     # If an active group has an earlier ask, nothing changes, because the group is offered already.
     wakes = comes_first
     if group.parked_at is not None:
-        # Where somebody saves room, it may pass him although its equals may not.
-        wakes = ask in group.due or (comes_first and bool(state.reserving.at_limits or state.reserving.saved))
+        # It may pass one who saves room, or take over a claim, although its equals may not.
+        may_pass = comes_first and bool(state.reserving.at_limits or state.reserving.saved)
+        wakes = ask in group.due or may_pass or bool(application.queue.claimants)
         if comes_first:
             line_of(group).mark_changed(group)
     for room in application.rooms if comes_first else ():

@@ -317,12 +317,11 @@ def _wake_in_turn(
         _wake_more_important(room)
 
 
-def wake_heirs(state: PartitionState, holder: Allocation) -> None:
-    """Wakes those who come before *holder*, which has preempted, in its leaf: its claim may pass to them."""
-    leaf = holder.queue
-    for room in list(leaf.rooms):
+def offer_claim(state: PartitionState, holder: Allocation) -> None:
+    """Wakes those to whom the claim of *holder*, which has preempted, may pass: who come before it in its leaf."""
+    for room in list(holder.queue.rooms):
         _wake_more_important(room)
-    for claim in [c for c in state.reserving.saved if c.ask.queue is leaf and comes_before(c.ask, holder)]:
+    for claim in [c for c in state.reserving.saved if c.ask.queue is holder.queue and comes_before(c.ask, holder)]:
         look_again(state, claim)
 
 
