@@ -39,8 +39,7 @@ MODULES = {
     ),
     "preemption": ("preemption",),
     "kinds": (
-        "preemption.governor.source", "preemption.judging", "preemption.kind", "preemption.registry",
-        "preemption.slices",
+        "preemption.judging", "preemption.kind", "preemption.registry", "preemption.slices",
         *(f"preemption.{kind}.{name}" for kind in _KINDS for name in ("foresight", "kind")),
     ),
     "gangs": ("engine.gangs",),
