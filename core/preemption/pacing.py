@@ -11,7 +11,6 @@ from math import ceil
 from typing import Final
 
 from kornel.core.domain.effects import PreemptionDecided
-from kornel.core.domain.readable_amounts import format_count, format_quantity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.shapes import Pairs
@@ -22,6 +21,7 @@ from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.governor_books import VICTIMS, Scope, Taken, Window
 from kornel.core.state.waiting import failing
 from kornel.core.state.waiting.rooms import UNSERVED, activate_group, look_again
+from kornel.shared.readable_amounts import format_count, format_quantity
 
 WAKES_PER_INTERVAL: Final = 10
 """The number of times within one interval that the asks held back are tried: the window moves with every decision in

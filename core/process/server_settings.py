@@ -11,11 +11,11 @@ from kornel.core.rest.connections import MOST_CONNECTIONS
 from kornel.core.rest.history import SAMPLES_KEPT
 from kornel.core.rest.page_links import BadLink, checked_links
 from kornel.core.service.calls.admission import CallLimits
-from kornel.core.service.connections.addresses import stays_on_this_machine
 from kornel.core.service.connections.connections import ConnectionLimits
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.core.service.managers.managers import MOST_MANAGERS
 from kornel.core.service.streams.streams import QUEUE_LIMIT
+from kornel.shared.addresses import stays_on_this_machine
 
 
 class AddressUnavailable(Exception):

@@ -23,7 +23,6 @@ import grpc.aio
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
-from kornel.core.load.sending import CHANNEL_OPTIONS
 from kornel.core.process.server import KornelServer
 from kornel.core.process.server_settings import ServerSettings
 from kornel.core.service.events.event_streams import Budget
@@ -31,6 +30,7 @@ from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.machine.clock import ManualClock
 from kornel.core.service.machine.garbage import GarbageKeeper
 from kornel.core.service.metrics.metrics import ServiceMetrics
+from kornel.shim_mock.load.sending import CHANNEL_OPTIONS
 from kornel.si.v1 import si_pb2
 from kornel.v1 import events_pb2 as pb
 from tests.bench import core_process, end_to_end

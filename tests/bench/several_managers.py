@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import grpc.aio
 
-from kornel.core.load.sending import CHANNEL_OPTIONS, Placed, Sender
-from kornel.core.load.workload import Workload
+from kornel.shim_mock.load.sending import CHANNEL_OPTIONS, Placed, Sender
+from kornel.shim_mock.load.workload import Workload
 from tests.bench.core_process import running_core
 from tests.bench.processes import processor_s
 

@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 import grpc.aio
 
-from kornel.core.load.sending import CHANNEL_OPTIONS, LoadError, Sender
+from kornel.shim_mock.load.sending import CHANNEL_OPTIONS, LoadError, Sender
 from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import application, flat_queues, node_infos
 from tests.e2e.harness import resource

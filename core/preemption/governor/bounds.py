@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kornel.core.domain.readable_amounts import format_count, format_quantity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GovernorSettings
 from kornel.core.state.records.governor_books import VICTIMS, GovernorBooks, Loss, Scope
+from kornel.shared.readable_amounts import format_count, format_quantity
 
 NAME: Final = "governor"
 """The name of the governor in decisions, where other decisions have the name of their kind."""

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Final
 
 from kornel.core.domain.effects import PreemptionDecided
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -21,6 +20,7 @@ from kornel.core.preemption.governor.bounds import NAME, SECOND_NS, Denial, judg
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared, UnitPlan
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.governor_books import CLUSTER, Loss, Scope
+from kornel.shared.readable_amounts import format_count
 
 MOST_DETOURS: Final = 4
 """The most times that one attempt searches for other victims after those of a queue or application were denied."""

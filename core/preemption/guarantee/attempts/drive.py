@@ -13,7 +13,6 @@ from heapq import heappop
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.readable_amounts import name_some
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.nodes import Node
@@ -39,6 +38,7 @@ from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import failing
 from kornel.core.state.waiting.places import offer_attempt
 from kornel.core.state.waiting.rooms import UNSERVED
+from kornel.shared.readable_amounts import name_some
 
 ATTEMPT_COST: Final = 200
 """The number of decisions as which one search for victims counts in the budget of a slice."""

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.readable_amounts import format_count, format_quantities
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import NO_VICTIMS, Allocation, sum_amounts
@@ -49,6 +48,7 @@ from kornel.core.state.records.gang_record import GangHold
 from kornel.core.state.waiting import failing
 from kornel.core.state.waiting.gathering import describe_missing, forms_unit, minimum_by_group
 from kornel.core.state.waiting.rooms import UNSERVED, activate_group, look_again
+from kornel.shared.readable_amounts import format_count, format_quantities
 
 MOST_RESTARTS: Final = 4
 """The most times that a search begins again because something has changed. After that, it continues in spite of
