@@ -83,12 +83,13 @@ PARTS: Final = (
         (
             "service/runner/runner.py",
             "service/runner/effect_delivery.py",
-            "service/sharing.py",
+            "service/runner/callback_link.py",
+            "service/machine/loop_time.py",
             "service/machine/garbage.py",
-            "service/callback_",
+            "service/callbacks/callback_",
         ),
     ),
-    ("events", ("state/history/", "service/event_")),
+    ("events", ("state/history/", "service/events/event_", "service/callbacks/event_feed.py")),
     (
         "counting",
         (

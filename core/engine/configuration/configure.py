@@ -27,7 +27,7 @@ from kornel.core.model.shapes import TooManyTypes
 from kornel.core.model.users import NO_LIMITS, Account
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import compile_rules
-from kornel.core.preemption import attempts
+from kornel.core.preemption import budgets
 from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.timer_rules import Terms, terms_of
 from kornel.core.state.asks.limit_claims import end_saving_at_accounts
@@ -299,7 +299,7 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
     for queue in change.delayed:
         for application in queue.applications.values():
             for ask in application.asks.values():
-                attempts.watch(state, ask)
+                budgets.watch_age(state, ask)
         yield
 
 
@@ -356,7 +356,7 @@ def _take_watch_steps(state: PartitionState) -> Iterator[None]:
         for group in application.groups.values():
             group.no_attempt_is_due()
         for ask in application.asks.values():
-            attempts.watch(state, ask)
+            budgets.watch_age(state, ask)
         for group in application.groups.values():
             if group.parked_at is not None:
                 activate_group(group)

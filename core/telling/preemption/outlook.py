@@ -17,8 +17,8 @@ from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.preemption import eviction
+from kornel.core.preemption.budgets import is_shadowed
 from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
-from kornel.core.preemption.governor import governing
 from kornel.core.preemption.kind import Kind
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.registry import KINDS
@@ -140,7 +140,7 @@ def _in_words(kind: Kind, found: PreemptionOutlook) -> PreemptionOutlook:
 
 def _only_watched(state: PartitionState, kind: Kind, found: PreemptionOutlook) -> PreemptionOutlook:
     """Returns *found*; if shadow mode alone keeps *kind* from helping, returns an outlook that says so."""
-    if found.verdict is not PreemptionVerdict.WOULD_HELP or not governing.is_shadowed(state, kind.name):
+    if found.verdict is not PreemptionVerdict.WOULD_HELP or not is_shadowed(state, kind.name):
         return found
     return found._replace(
         verdict=PreemptionVerdict.FORBIDDEN,
