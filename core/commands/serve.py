@@ -251,9 +251,7 @@ def serve(
     ] = DEFAULT_LDAP_SETTINGS,
     max_connections: Annotated[
         int,
-        typer.Option(
-            "--max-connections", metavar="N", min=1, help="The most gRPC connections; one address may have a quarter."
-        ),
+        typer.Option("--max-connections", metavar="N", min=1, help="The most gRPC connections."),
     ] = 256,
     max_calls: Annotated[
         int,
@@ -261,19 +259,9 @@ def serve(
             "--max-calls",
             metavar="N",
             min=16,
-            help="The most gRPC calls, including streams; one address may have three eighths.",
+            help="The most gRPC calls, including streams.",
         ),
     ] = 1_024,
-    max_ahead_mb: Annotated[
-        int,
-        typer.Option(
-            "--max-ahead-mb",
-            metavar="MIB",
-            min=16,
-            help="The most MiB that the core may have received and not yet handled, on all gRPC connections; eleven"
-            " sixteenths for a resource manager's connection, a quarter for all others together.",
-        ),
-    ] = 128,
     managers: Annotated[
         int,
         typer.Option(
@@ -375,7 +363,6 @@ def serve(
             ldap_settings=ldap_settings,
             max_connections=max_connections,
             max_calls=max_calls,
-            max_ahead_mib=max_ahead_mb,
             managers=managers,
             keep_freed_mib=keep_freed_mb,
             tls_certificate=tls_cert,

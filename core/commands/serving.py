@@ -34,8 +34,6 @@ from kornel.core.process.server_settings import (
 )
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.security import Security, SecurityOptions
-from kornel.core.service.calls.admission import CallLimits
-from kornel.core.service.connections.connections import ConnectionLimits
 from kornel.core.service.logs.logs import LevelSwitch, LogFormat, LogLevel, build_logger
 from kornel.core.service.machine.clock import SECOND_NS, SystemClock
 from kornel.core.service.resolvers.ldap_settings import LdapSettingsError
@@ -81,7 +79,6 @@ class ServeOptions:
     ldap_settings: Path
     max_connections: int
     max_calls: int
-    max_ahead_mib: int
     managers: int
     keep_freed_mib: int
     tls_certificate: Path | None
@@ -227,8 +224,8 @@ def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings
             grafana_url=options.grafana_url,
             metric_aliases=options.metric_aliases,
             managers=options.managers,
-            calls=CallLimits.limits_for(options.max_calls),
-            connections=ConnectionLimits.limits_for(options.max_connections, options.max_ahead_mib << 20),
+            calls=options.max_calls,
+            connections=options.max_connections,
         )
     except LinkUnusable as error:
         print_error(error)

@@ -101,7 +101,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "metrics": set(),
         "logs": set(),
         "wire": set(),
-        "connections": {"machine"},
+        "connections": set(),
         "streams": {"connections", "machine", "metrics", "wire"},
         "calls": {"connections", "machine", "streams", "wire"},
         "callbacks": {"machine", "metrics", "streams", "wire"},
