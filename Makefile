@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs docs-serve test test-costs long alone hostile test-go test-shim test-kubernetes siege soak search rules fuzz bench bench-features bench-baseline lint format types proto proto-go proto-check proto-image lock ci nightly clean
+.PHONY: help venv runtime demo docs docs-serve test test-costs long alone hostile test-go test-shim test-kubernetes soak search rules fuzz bench bench-baseline lint format types proto proto-go proto-check proto-image lock ci nightly clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,9 +68,6 @@ alone: venv ## run what measures the machine, with nothing beside it
 hostile: venv ## attack served cores, and judge what that costs them, before a release: about seven minutes
 	$(BIN)/python -m pytest $(OPTIONS) tests/hostile
 
-siege: venv ## a core under load with hostile neighbours (MINUTES=): memory, rate and health, minute by minute
-	$(BIN)/python -m tests.hostile.siege --minutes $(MINUTES)
-
 failovers: venv ## kill three cores at random under a simulated cluster (MINUTES=): the books agree at the end
 	KORNEL_KILLING_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(OPTIONS) -s -m long -k random_kills tests/e2e/test_standby.py
 
@@ -100,9 +97,6 @@ fuzz: venv ## throw texts at the configuration loader (FUZZ=number of each kind)
 bench: venv ## measure P1 to P21 (QUICK=1: five minutes; TRACE=dir, ONLY=P2,P6, CHURN=seconds, JSON=file, RECORD=1)
 	$(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(if $(TRACE),--trace $(TRACE)) $(if $(ONLY),--only $(ONLY)) \
 		$(if $(CHURN),--churn $(CHURN)) $(if $(JSON),--json $(JSON)) $(if $(RECORD),--record)
-
-bench-features: venv ## measure single features: limits, gangs, recovery, large trees, events and others
-	$(BIN)/python -m tests.bench.features
 
 bench-baseline: venv ## make today's instructions per ask the baseline of the gate in the tests
 	$(BIN)/python -m tests.bench.opcodes --record

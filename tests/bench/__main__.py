@@ -1,7 +1,7 @@
 """The table of the workloads P1 to P21: ``python -m tests.bench [--quick] [--only P2,P6] [--json FILE] [--record]``.
 
 Every figure over gRPC stands beside that of a bare echo of the same messages in the same run. Exit status 1 when a
-target is missed. The benchmarks of single features are in ``python -m tests.bench.features``.
+target is missed.
 """
 
 from __future__ import annotations

@@ -24,14 +24,12 @@ from kornel.core.domain.effects import Effect, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.service.machine.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD
-from tests.bench.report import Figure, show
 from tests.reading import status_of
 
 PARTITION = "[bench]default"
 SECOND_NS = 10**9
 NODES, PER_NODE = 5_000, 20
 LEAVES, ASKS = 200, 300
-FEW_LEAVES, MANY_LEAVES, EQUAL_ASKS = 10, 1_000, 100
 QUOTA_LEAVES, QUOTA_VICTIMS = 1_000, 10_000
 
 
@@ -142,16 +140,6 @@ def _confirmed(effects: Iterable[Effect]) -> Iterator[ReleaseSpec]:
             yield ReleaseSpec(PARTITION, effect.application_id, effect.key, TerminationType.PREEMPTED_BY_SCHEDULER)
 
 
-def compare_leaves() -> float:
-    """Returns the time of the first attempts of equal asks where many leaves may give something up, as a multiple of
-    that where few may."""
-
-    def take(leaves: int) -> float:
-        return sum(map(sum, attempts(0, leaves, EQUAL_ASKS, (1,), (2,))))
-
-    return take(MANY_LEAVES) / take(FEW_LEAVES)
-
-
 def quota_run() -> list[float]:
     """Seconds of each slice of a run over a parent with many leaves whose max falls below what they use."""
 
@@ -183,36 +171,3 @@ def quota_run() -> list[float]:
 
 def percentile(values: list[float], percent: int) -> float:
     return sorted(values)[(len(values) * percent - 1) // 100] * 1000
-
-
-def report(runs: int) -> bool:
-    """Milliseconds of attempts and of a quota run, and of the longest stretch in which nothing else can be done."""
-    found = [attempts(seed) for seed in range(runs)]
-    figures = [
-        Figure("an attempt, median", "ms", [percentile(tried, 50) for tried, _ in found], at_most=True),
-        Figure("an attempt, 99 of 100 within", "ms", [percentile(tried, 99) for tried, _ in found], 20, True),
-        Figure("the longest stretch", "ms", [max(tried + others) * 1000 for tried, others in found], 10, True),
-        Figure("attempts", "", [float(len(tried)) for tried, _ in found]),
-        Figure(
-            f"the first {EQUAL_ASKS} of equal asks: {MANY_LEAVES:,} leaves to {FEW_LEAVES}",
-            "x",
-            [compare_leaves() for _ in range(runs)],
-            2,
-            at_most=True,
-        ),
-    ]
-    where = f"{NODES:,} nodes, {NODES * PER_NODE:,} allocations"
-    title = f"attempts to preempt, engine alone: {where}, {LEAVES} leaves, asks of 5 sizes"
-    reached = [show(title, figures, "1 to 3 ms, a question asked for the first time in steps of 2 to 4 ms")]
-    quota = [quota_run() for _ in range(runs)]
-    figures = [
-        Figure("the run", "ms", [sum(taken) * 1000 for taken in quota], 500, at_most=True),
-        Figure("its longest slice", "ms", [max(taken) * 1000 for taken in quota], 10, True),
-    ]
-    title = f"a lowered max enforced, engine alone: {where}, {QUOTA_LEAVES:,} leaves, {QUOTA_VICTIMS:,} victims"
-    reached.append(show(title, figures, "2 us to rank an allocation, 15 us for a victim"))
-    return all(reached)
-
-
-if __name__ == "__main__":
-    report(1)

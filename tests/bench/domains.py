@@ -21,7 +21,6 @@ from kornel.core.domain.topology import TopologyRequest, Wish
 from kornel.core.engine.engine import Engine
 from tests.bench import core_process
 from tests.bench.core_process import RM
-from tests.bench.report import Figure, show
 
 PARTITION = f"[{RM}]default"
 AMOUNTS = Resources({"vcore": 4_000, "memory": 8 << 30})
@@ -86,16 +85,3 @@ class Workload:
         return AllocationSpec(
             f"p-{gang}-{number}", f"app-{gang}", PARTITION, AMOUNTS, task_group="g", placeholder=True, topology=wanted
         )
-
-
-def report(runs: int, *, engine_only: bool) -> bool:
-    """Prints the rates beside that of the same gangs without a topology."""
-    del engine_only
-    workload = Workload()
-    title = f"gangs in a rack each: {workload.gangs:,} of {workload.members}, {workload.nodes:,} nodes in 200 racks"
-    figures = [
-        Figure("required: rack", "/s", [workload.members_per_second() for _ in range(runs)], 2_000),
-        Figure("spread: rack", "/s", [Workload(wish=Wish.SPREAD).members_per_second() for _ in range(runs)]),
-        Figure("without topology", "/s", [Workload(wish=None).members_per_second() for _ in range(runs)]),
-    ]
-    return show(title, figures, "members placed for each second of processor time")

@@ -1,6 +1,6 @@
 """Gangs that preempt as units: a thousand of them on full nodes, and single attempts on a large cluster.
 
-Part of ``python -m tests.bench.features``. It measures processor time, since other programs may run beside it, without
+``python -m tests.bench.gang_preemption`` measures processor time, since other programs may run beside it, without
 the garbage collector, as a core that serves keeps it from stopping everything. Victims leave as soon as they are told.
 """
 

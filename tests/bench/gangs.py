@@ -22,11 +22,10 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Allocated, Effect, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
-from kornel.core.load.workload import make_resource
+from kornel.shim_mock.load.workload import make_resource
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process
 from tests.bench.core_process import RM
-from tests.bench.report import Figure, show
 
 PARTITION = f"[{RM}]default"
 AMOUNTS = {"vcore": 1_000, "memory": 1 << 30}
@@ -168,13 +167,3 @@ def _ask_messages(workload: Workload, kind: str) -> list[si_pb2.AllocationReques
         si_pb2.AllocationRequest(rmID=RM, allocations=asks[start : start + workload.batch])
         for start in range(0, len(asks), workload.batch)
     ]
-
-
-def report(runs: int, *, engine_only: bool) -> bool:
-    workload = Workload()
-    title = f"gangs: {workload.gangs:,} of {workload.members} on {workload.nodes:,} nodes, from ask to confirmed member"
-    figures = [Figure("engine alone", "/s", [engine_alone(workload) for _ in range(runs)], 7_000)]
-    if not engine_only:
-        rates = [asyncio.run(over_grpc(workload)) for _ in range(runs)]
-        figures.append(Figure("end to end over gRPC", "/s", rates, 4_000))
-    return show(title, figures, "a third of the plain rate: a member is placed, matched and swapped")

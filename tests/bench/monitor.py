@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 
 from kornel.core.domain.commands import (
@@ -17,8 +16,6 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
-from kornel.core.service.machine.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD
-from tests.bench.report import Figure, show
 
 PARTITION = "[bench]default"
 SECOND_NS = 10**9
@@ -84,25 +81,3 @@ def slices(engine: Engine, now_ns: int) -> list[float]:
         more = engine.cycle(now_ns, 250).more
         taken.append(time.process_time() - began)
     return taken
-
-
-def report(runs: int) -> bool:
-    """Milliseconds of a round that notifies and of one that kills, in all and in its longest slice."""
-    reached = []
-    for label, leaves, applications, hogs in CASES:
-        rounds: list[tuple[list[float], list[float]]] = []
-        for _ in range(runs):
-            engine = cluster(leaves, applications, hogs)
-            gc.freeze()  # As the service does with what has settled, and the thresholds are its own.
-            gc.set_threshold(YOUNG_THRESHOLD, *OLDER_THRESHOLDS)
-            rounds.append((slices(engine, 3 * SECOND_NS), slices(engine, 6 * SECOND_NS)))
-            gc.unfreeze()
-        figures = []
-        for at, what in enumerate(("notifies", "kills")):
-            whole = [sum(taken[at]) * 1000 for taken in rounds]
-            longest = [max(taken[at]) * 1000 for taken in rounds]
-            figures.append(Figure(f"a round that {what}", "ms", whole, 500, at_most=True, each_s=whole[0] / 1000))
-            figures.append(Figure("its longest slice", "ms", longest, 10, at_most=True, each_s=longest[0] / 1000))
-        title = f"Monitor, {NODES:,} nodes, {ALLOCATIONS:,} allocations, {label}"
-        reached.append(show(title, figures, "60 to 260 ms in all, slices of 3 to 7 ms"))
-    return all(reached)

@@ -5,17 +5,15 @@ The clock starts when the asks are old enough (``preemption.delay``) and stops w
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kornel.core.load.workload import make_resource
+from kornel.shim_mock.load.workload import make_resource
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process
 from tests.bench.core_process import RM
-from tests.bench.report import Figure, show
 
 NODES, PER_NODE, ASKS = 1_000, 10, 1_000
 DELAY_S = 3
@@ -116,19 +114,3 @@ async def measure(units: int) -> Measurement:
         if victims != ASKS * units:
             raise AssertionError(f"{victims} victims for {ASKS} asks of {units}")
         return Measurement(took, victims)
-
-
-def report(runs: int) -> bool:
-    figures = []
-    for units, most_s in ((1, 3.0), (PER_NODE, 10.0)):
-        found = [asyncio.run(measure(units)) for _ in range(runs)]
-        what = f"{ASKS * units:,} victims"
-        each_s = sum(m.took_s for m in found) / len(found) / (ASKS * units)
-        figures.append(Figure(f"{what}, all placed after", "s", [m.took_s for m in found], most_s, True, each_s))
-        figures.append(Figure("victims", "/s", [m.victims / m.took_s for m in found]))
-    title = f"preemption over gRPC: {NODES:,} nodes full with {PER_NODE} each, {ASKS:,} asks under guarantee"
-    return show(title, figures, "the decisions of the engine alone, and a message each way for each of them")
-
-
-if __name__ == "__main__":
-    report(1)

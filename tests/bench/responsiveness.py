@@ -23,13 +23,12 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from kornel.core.load.sending import Sender
-from kornel.core.load.workload import Workload
+from kornel.shim_mock.load.sending import Sender
+from kornel.shim_mock.load.workload import Workload
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import processes
 from tests.bench.core_process import RM, serve
 from tests.bench.placing import P2_FLAT, connection, run, set_up, undisturbed
-from tests.bench.report import Figure, show
 from tests.bench.table import Row, quantile
 from tests.ports import reserve_port
 
@@ -160,27 +159,6 @@ def rows(runs: int, *, quick: bool) -> Iterator[Row]:
     yield row("longest stall of the event loop, processor time", lambda m: m.stall_processor_ms, 1, 20)
     yield row("longest stall of the event loop, wall time", lambda m: m.stall_ms, 1, 20)
     yield row("the caller itself was late by, longest", lambda m: m.late_ms, 1, None)
-
-
-def report(runs: int) -> bool:
-    """The same on its own, with medians."""
-    results = [run(_measure(P2_FLAT)) for _ in range(runs)]
-
-    def figure(label: str, latencies: list[list[float]], share: float, most: float | None = None) -> Figure:
-        values = [quantile(each, share) for each in latencies]
-        return Figure(label, "ms", values, most, at_most=most is not None, each_s=0)
-
-    calls = {
-        "health check": [r.health_ms for r in results],
-        "one node on its own stream": [r.stream_ms for r in results],
-        "REST, GET partitions": [r.rest_ms for r in results],
-    }
-    figures = [figure("the caller's own pauses, too long by, p99", [r.late_ms for r in results], 0.99)]
-    for what, taken in calls.items():
-        figures += [figure(f"{what} p50", taken, 0.5), figure(f"{what} p99", taken, 0.99, 50)]
-    figures.append(Figure("allocations meanwhile", "/s", [r.allocations_per_s for r in results]))
-    title = f"responsiveness: others call while {P2_FLAT.asks:,} asks are taken in and placed"
-    return show(title, figures, "a slice is 5 ms and a turn of the intake 3 ms: no more than a few of each ahead")
 
 
 if __name__ == "__main__":

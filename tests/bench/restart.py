@@ -21,18 +21,27 @@ from typing import Any
 import grpc.aio
 
 from kornel.core.journal.snapshots.snapshot_store import SnapshotFiles
-from kornel.core.load.sending import CHANNEL_OPTIONS
-from kornel.core.load.workload import make_resource
+from kornel.shim_mock.load.sending import CHANNEL_OPTIONS
+from kornel.shim_mock.load.workload import make_resource
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process, processes
 from tests.bench.core_process import RM
-from tests.bench.recovery import Workload, list_reports
 from tests.bench.report import Figure, show
 from tests.unit.journal.made import open_store
 
 MOST_S = 5.0
 MOST_STALL_MS = 20.0
 PATIENCE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """*per_node* allocations run on each of *nodes* nodes."""
+
+    nodes: int = 5_000
+    per_node: int = 28
+    applications: int = 1_000
+    batch: int = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,7 @@ async def _fill(stub: si_pb2_grpc.SchedulerAsyncStub, workload: Workload) -> Non
     stream: Any = stub.UpdateAllocation()
 
     async def send() -> None:
-        for request in list_reports(workload):
+        for request in _list_reports(workload):
             await stream.write(request)
 
     sender = asyncio.create_task(send())
@@ -75,6 +84,25 @@ async def _fill(stub: si_pb2_grpc.SchedulerAsyncStub, workload: Workload) -> Non
         echoed += len((await stream.read()).new)
     await sender
     await stream.done_writing()
+
+
+def _list_reports(workload: Workload) -> list[si_pb2.AllocationRequest]:
+    size = make_resource(vcore=1_000, memory=1 << 30)
+    running = [
+        si_pb2.Allocation(
+            allocationKey=f"run-{node}-{n}",
+            applicationID=f"app-{(node * workload.per_node + n) % workload.applications}",
+            nodeID=f"node-{node:05}",
+            resourcePerAlloc=size,
+            allocationTags={"creationTime": str(1_700_000_000 + n)},
+        )
+        for node in range(workload.nodes)
+        for n in range(workload.per_node)
+    ]
+    return [
+        si_pb2.AllocationRequest(rmID=RM, allocations=running[start : start + workload.batch])
+        for start in range(0, len(running), workload.batch)
+    ]
 
 
 async def _wait_for(condition: Callable[[], bool]) -> None:
