@@ -19,8 +19,7 @@ from kornel.core.model.allocations import NO_VICTIMS, NONE_STUCK, Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption import pacing
-from kornel.core.preemption.attempts import RETRY_NS, may_ever_preempt, set_due, watch
+from kornel.core.preemption.budgets import RETRY_NS, may_ever_preempt, set_due, watch_age
 from kornel.core.preemption.gang_losses import describe_torn, describe_whole, is_bound, members_of
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.state.asks import moves, questions, reservations
@@ -74,7 +73,6 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
     ledger.book_claim(state, ask)
     ask.outcome = Outcome.TRIGGERED
     state.preemptions += 1
-    pacing.count_taken(state, plan.kind, len(plan.victims), ask.shape.pairs, now_ns)
     watch_exits(state, plan, now_ns, plan.victims)
     detail = _describe_plan(plan, *whole.values(), *torn.values())
     record_decision(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, detail, plan)
@@ -205,7 +203,7 @@ def _give_back_places(state: PartitionState, application: Application) -> None:
         if ask.reservation is not None or ask.triggered:
             forget_ask(state, ask)
             wait_in_line(state, ask)
-            watch(state, ask)
+            watch_age(state, ask)
 
 
 def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:

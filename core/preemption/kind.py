@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final
 
 from kornel.core.domain.commands import PreemptionNoticeAnswer
@@ -16,6 +17,7 @@ from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.budgets import NAME as GOVERNOR_NAME
 from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.gang_record import GangHold
@@ -211,6 +213,29 @@ class Driver:
     note_amendment: Callable[[PartitionState, Allocation, int], None] = ignore_amendment
     repeat_notices: Callable[[PartitionState], None] = repeats_nothing
     note_answer: Callable[[PartitionState, PreemptionNoticeAnswer], bool] = knows_no_notice
+
+
+BOUNDS: Final = MappingProxyType(
+    {
+        Outcome.BUDGET_SPENT: Ending("budget spent", tone=Tone.WARN),
+        Outcome.COOLING_DOWN: Ending("pause of the queue that would lose", tone=Tone.WARN),
+        Outcome.LOOP: Ending("two queues take from each other in turns", tone=Tone.WARN),
+        Outcome.VICTIM_LIMIT: Ending("victims for one ask", counted=True, tone=Tone.WARN),
+        Outcome.ROUND_LIMIT: Ending(tone=Tone.WARN),
+    }
+)
+"""The outcomes with which a bound stops a lawful plan of a kind (preemption.md F7, K13)."""
+
+GOVERNOR: Final = DecisionSource(
+    name=GOVERNOR_NAME,
+    outcomes=MappingProxyType(
+        {
+            outcome: Ending(counted=outcome is not Outcome.VICTIM_LIMIT, level=Level.INFO, tone=Tone.WARN)
+            for outcome in BOUNDS
+        }
+    ),
+)
+"""The governor as a source of decisions: it bounds what all kinds take, and takes nothing itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

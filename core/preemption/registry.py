@@ -8,9 +8,8 @@ from typing import Final
 
 from kornel.core.domain.commands import PreemptionNoticeAnswer
 from kornel.core.domain.effects import PreemptionDecided
-from kornel.core.preemption.governor.source import GOVERNOR
 from kornel.core.preemption.guarantee.kind import GUARANTEE
-from kornel.core.preemption.kind import UNREMARKABLE, DecisionSource, Ending, Kind
+from kornel.core.preemption.kind import GOVERNOR, UNREMARKABLE, DecisionSource, Ending, Kind
 from kornel.core.preemption.monitor.kind import MONITOR
 from kornel.core.preemption.quota.kind import QUOTA
 from kornel.core.preemption.required_node.kind import REQUIRED_NODE

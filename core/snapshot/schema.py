@@ -110,7 +110,7 @@ from kornel.core.policies.claim_order import place_in_line
 from kornel.core.policies.gang_nodes import Members
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
-from kornel.core.preemption import eviction, pacing
+from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption import plan as preemption_plan
 from kornel.core.preemption.guarantee.attempts import consulting, gang_consulting, gang_drive
 from kornel.core.preemption.guarantee.attempts import drive as guarantee_drive
@@ -198,7 +198,7 @@ FUNCTIONS: Final = {
     **named_of(limit_savings, "_look_at"),
     "partition.scheduling.loans._do_nothing": partition_state._do_nothing,
     **named_of(monitor_drive, "_begin_round", "_look_at_served"),
-    **named_of(pacing, "_offer_again"),
+    "preemption.pacing._offer_again": budgets._offer_again,
     **named_of(pausing, "_look_at_refusals"),
     **named_of(placeholders, "_note_timeout"),
     **named_of(queue_order, "queue_turn_key"),

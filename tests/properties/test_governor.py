@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import Budget, GovernorSettings
-from kornel.core.preemption.governor.bounds import judge_losses
+from kornel.core.preemption.budgets import judge_losses
 from kornel.core.state.records.governor_books import GovernorBooks, Loss
 from tests.examples import scale_examples
 from tests.scenarios.stage import Stage

@@ -15,7 +15,6 @@ from typing import Final
 from kornel.core.config.comparison import own_settings
 from kornel.core.config.model import LimitConfig, PartitionConfig, QueueConfig
 from kornel.core.domain.effects import Effect
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.settings import GangScheduling
 from kornel.core.domain.topology import TopologyLevel
 from kornel.core.engine.configuration import dynamic_queues, offered_types
@@ -28,7 +27,7 @@ from kornel.core.model.shapes import TooManyTypes
 from kornel.core.model.users import NO_LIMITS, Account
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import compile_rules
-from kornel.core.preemption import attempts
+from kornel.core.preemption import budgets
 from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.timer_rules import Terms, terms_of
 from kornel.core.state.asks.limit_claims import end_saving_at_accounts
@@ -40,6 +39,7 @@ from kornel.core.state.waiting import admission
 from kornel.core.state.waiting.gathering import bind_members
 from kornel.core.state.waiting.rooms import activate_group, filter_newcomers, look_again, renew_order
 from kornel.core.state.waiting.waking import take_review_steps, wake_for_domains, wake_for_queue
+from kornel.shared.readable_amounts import format_count
 
 CLEANER_INTERVAL_NS: Final = 10 * 10**9
 CLEANED_AT_ONCE: Final = 1_000
@@ -299,7 +299,7 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
     for queue in change.delayed:
         for application in queue.applications.values():
             for ask in application.asks.values():
-                attempts.watch(state, ask)
+                budgets.watch_age(state, ask)
         yield
 
 
@@ -356,7 +356,7 @@ def _take_watch_steps(state: PartitionState) -> Iterator[None]:
         for group in application.groups.values():
             group.no_attempt_is_due()
         for ask in application.asks.values():
-            attempts.watch(state, ask)
+            budgets.watch_age(state, ask)
         for group in application.groups.values():
             if group.parked_at is not None:
                 activate_group(group)

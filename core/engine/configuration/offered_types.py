@@ -13,7 +13,7 @@ from typing import Final
 from kornel.core.config.model import PartitionConfig, QueueConfig
 from kornel.core.domain.resources import MAX_TYPES
 from kornel.core.model.shapes import Shape, TooManyTypes
-from kornel.core.preemption import attempts
+from kornel.core.preemption import budgets
 from kornel.core.state.asks import moves
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.governor_books import VICTIMS
@@ -58,7 +58,7 @@ def offer_types(state: PartitionState, names: Iterable[str], *, leaving: int = 0
             for record in state.records.values():
                 record.forget_ask(ask)
             moves.resize_request(state, ask, types.shape_of(ask.shape.resources))
-            attempts.watch(state, ask)
+            budgets.watch_age(state, ask)
 
 
 def give_back(state: PartitionState) -> None:

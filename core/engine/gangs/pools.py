@@ -13,7 +13,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import UnitId, unit_of
 from kornel.core.model.task_groups import TaskGroup
-from kornel.core.preemption import attempts, eviction
+from kornel.core.preemption import budgets, eviction
 from kornel.core.state.asks import moves, questions
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.gathering import forms_unit
@@ -131,7 +131,7 @@ def regroup_members(state: PartitionState, application: Application) -> None:
             eviction.forget_ask(state, ask)
         if ask.place in (AskPlace.WAITING, AskPlace.NOWHERE):
             moves.regroup_ask(state, ask)
-        attempts.watch(state, ask)
+        budgets.watch_age(state, ask)
 
 
 def member_placed(state: PartitionState, member: Allocation, now_ns: int) -> None:
@@ -162,4 +162,4 @@ def _regroup_asks(state: PartitionState, task_group: TaskGroup) -> None:
         if ask.proposed_placeholder is not None:
             questions.withdraw_pair(state, ask)
         moves.regroup_ask(state, ask)
-        attempts.watch(state, ask)
+        budgets.watch_age(state, ask)

@@ -24,7 +24,7 @@ from kornel.core.model.orders.keyed_heap import KeyedHeap
 from kornel.core.model.queues import Queue
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.queue_order import queue_key
-from kornel.core.preemption import attempts
+from kornel.core.preemption import budgets
 from kornel.core.state.asks import group_domains, moves
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import dependence
@@ -197,7 +197,7 @@ def undo_replacement(state: PartitionState, real: Allocation) -> None:
     The placeholder was asked to leave already: no ask replaces it any more, and it counts as timed out once it is gone.
     """
     moves.undo_replacement(state, real)
-    attempts.watch(state, real)
+    budgets.watch_age(state, real)
 
 
 def is_larger(ask: Allocation, placeholder: Allocation) -> bool:

@@ -26,7 +26,7 @@ from kornel.core.model.allocations import SEPARATOR, Allocation, identity_of, st
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import ForeignLoad, Node
 from kornel.core.model.shapes import Shape, TooManyTypes
-from kornel.core.preemption import attempts, eviction, slices
+from kornel.core.preemption import budgets, eviction, slices
 from kornel.core.state.asks import instances, moves, questions
 from kornel.core.state.asks.answers import answer_release
 from kornel.core.state.asks.savings import review_savings
@@ -353,7 +353,7 @@ def _add_ask(state: PartitionState, application: Application, spec: AllocationSp
         state.events.ask_added(request)
     moves.add_ask(state, request)
     if spec.allow_preempt_other:  # Most allocations may not preempt, and a call for each one would only find that out.
-        attempts.watch(state, request)
+        budgets.watch_age(state, request)
 
 
 def _take_older(
@@ -403,7 +403,7 @@ def _replace_ask(state: PartitionState, ask: Allocation, spec: AllocationSpec, s
             record.forget_ask(ask)
         pausing.forgive_refusals(state, ask)  # The shim refused nodes for the former size.
         moves.resize_request(state, ask, shape)
-        attempts.watch(state, ask)
+        budgets.watch_age(state, ask)
         if ask.reservation is not None:
             eviction.leave_too_small(state, ask.reservation.node, now_ns)
     before = ask.spec
@@ -416,7 +416,7 @@ def _replace_ask(state: PartitionState, ask: Allocation, spec: AllocationSpec, s
     if state.recording:
         state.events.ask_added(changed)
     moves.add_ask(state, changed)
-    attempts.watch(state, changed)
+    budgets.watch_age(state, changed)
     return True
 
 

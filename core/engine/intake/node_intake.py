@@ -21,7 +21,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import TooManyTypes
-from kornel.core.preemption import attempts, eviction
+from kornel.core.preemption import budgets, eviction
 from kornel.core.state.asks import moves, questions
 from kornel.core.state.asks.answers import answer_release
 from kornel.core.state.asks.reservations import end_reservation
@@ -314,7 +314,7 @@ def _decommission_node(state: PartitionState, node: Node, now_ns: int) -> None:
         end_reservation(state, reservation, requeue=True)
         if ask.triggered:
             moves.end_claim(state, ask)
-            attempts.watch(state, ask)
+            budgets.watch_age(state, ask)
     arriving = [a for a in node.allocations.values() if a.place is AskPlace.REPLACING]
     gone = [a for a in node.allocations.values() if a.place is not AskPlace.REPLACING]
     del state.nodes[node.node_id]

@@ -10,7 +10,7 @@ from kornel.core.engine.gangs import pools, replacement
 from kornel.core.engine.withdrawing import withdraw_ask
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
-from kornel.core.preemption import attempts, eviction
+from kornel.core.preemption import budgets, eviction
 from kornel.core.state.asks import instances, moves
 from kornel.core.state.asks.answers import answer_release
 from kornel.core.state.books import spent
@@ -74,7 +74,7 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
     if allocation.spec.task_group:
         pools.member_gone(state, allocation, now_ns, lost=True)
     lifecycle.allocation_returned(state, application)
-    attempts.watch(state, allocation)
+    budgets.watch_age(state, allocation)
     return True
 
 

@@ -18,14 +18,12 @@ from kornel.core.preemption.foresight import (
     PreemptionOutlook,
     PreemptionVerdict,
 )  # fmt: skip
-from kornel.core.preemption.governor import governing
-from kornel.core.preemption.governor.source import BOUNDS
 from kornel.core.preemption.guarantee.attempts import drive as guarantee_drive
-from kornel.core.preemption.guarantee.attempts.cycle_limit import hold_back, why_off
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.protection import tally_protection
 from kornel.core.preemption.guarantee.search import planner as guarantee
-from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared
+from kornel.core.preemption.kind import BOUNDS
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.state.partition_state import PartitionState
 
 _NOBODY: Final = frozenset({Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.NO_VICTIM_REQUIRED_NODE})
@@ -41,7 +39,7 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
     if not state.preemption.enabled:
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption.enabled is off", "", "the partition does not preempt")
     if not state.guarantee_preemption:
-        return PreemptionOutlook(verdict.FORBIDDEN, UNLISTED, Outcome.POLICY_OFF, why_off(state))
+        return PreemptionOutlook(verdict.FORBIDDEN, UNLISTED, Outcome.POLICY_OFF, guarantee_drive.why_off(state))
     if not ask.spec.allow_preempt_other:
         detail = "its preemption policy lets it preempt nobody"
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption policy of the ask", Outcome.ASK_MAY_NOT_PREEMPT, detail)
@@ -58,7 +56,7 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
             return governed
         result = governed
         victims = eviction.victim_records(result)
-        held = hold_back(state, ask, now_ns)
+        held = guarantee_drive.hold_back(state, ask, now_ns)
         if held is not None:
             return PreemptionOutlook(
                 verdict.FORBIDDEN, LIMITED, held.outcome, held.detail, held.retry_ns, result.node.node_id, victims
@@ -83,15 +81,7 @@ def _govern_plan(
 ) -> PreemptionPlan | PreemptionOutlook:
     """Returns *plan*, or a plan with other victims, that the governor would allow now; otherwise, what stands against
     it (preemption.md K13)."""
-
-    def plan_without(spared: Spared) -> PreemptionPlan | Refusal:
-        within = guarantee_drive.find_bounds(state, plan.ask)
-        return guarantee.plan_preemption(
-            state, plan.ask, index=asked.victims, spared=spared, now_ns=asked.now_ns, within=within
-        )
-
-    consults = state.callbacks.predicates or state.callbacks.preemption_predicates
-    found = governing.govern_plan(state, plan, asked.now_ns, None if consults else plan_without, supposed=True)
+    found = guarantee_drive.rule_on_plan(state, plan, asked.victims, asked.now_ns).result
     if isinstance(found, Refusal):
         blocked_by = f"governor: {BOUNDS[found.outcome].words}"
         return PreemptionOutlook(
@@ -118,6 +108,5 @@ def _find_delay(state: PartitionState, ask: Allocation, now_ns: int) -> tuple[st
         return reasons[not_before_ns], not_before_ns
     if state.enforcement.busy:
         return "a lowered max is being enforced", None
-    if record.attempts_left.get(ask.queue, guarantee_drive.ATTEMPTS_PER_LEAF) <= 0:
-        return "attempts of its queue in this pass", record.pass_began_ns + guarantee_drive.PASS_NS
-    return "", None
+    again_ns = record.next_pass_ns(ask.queue)
+    return ("" if again_ns is None else "attempts of its queue in this pass"), again_ns

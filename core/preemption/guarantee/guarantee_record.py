@@ -13,6 +13,12 @@ from kornel.core.preemption.guarantee.attempts.refusals import Refusals
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.state.records.kind_records import KindRecord
 
+ATTEMPTS_PER_LEAF: Final = 10
+"""The number of attempts that a leaf has in one pass (preemption.md B.1)."""
+PASS_NS: Final = 100 * 10**6
+"""The time after which a leaf that has used up its attempts gets new ones, equal to the idle interval of the scheduling
+loop."""
+
 
 class GuaranteeRecord(KindRecord):
     """Keeps what attempts in one partition leave for later ones; :mod:`.attempts.drive` makes the attempts."""
@@ -39,6 +45,20 @@ class GuaranteeRecord(KindRecord):
         self.settled_at: int | None = None
         """The number of changes of the partition after which a round left nothing to try; ``None``: it stopped
         early."""
+
+    def next_pass_ns(self, leaf: Queue) -> int | None:
+        """Returns when *leaf*, which has used up its attempts, gets new ones; ``None``: it has some."""
+        return self.pass_began_ns + PASS_NS if self.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) <= 0 else None
+
+    def note_attempt(self, leaf: Queue) -> None:
+        """Notes that an ask of *leaf* makes an attempt in this pass."""
+        self.attempts_left[leaf] = self.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
+
+    def begin_pass(self, now_ns: int) -> None:
+        """Renews the attempts of every leaf, at most once in :data:`PASS_NS`."""
+        if now_ns - self.pass_began_ns >= PASS_NS:
+            self.pass_began_ns = now_ns
+            self.attempts_left.clear()
 
     def forget_ask(self, ask: Allocation) -> None:
         """Drops the answer that *ask* waits for."""

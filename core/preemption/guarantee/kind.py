@@ -8,14 +8,13 @@ from typing import Final
 from kornel.core.domain.reasons import Outcome
 from kornel.core.laws.verdict import Violation
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.governor.source import BOUNDS
 from kornel.core.preemption.guarantee import gang_laws, laws, rounds
 from kornel.core.preemption.guarantee.attempts import drive, gang_drive, inheriting
 from kornel.core.preemption.guarantee.attempts.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.guarantee.foresight import foresee_attempt
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.search import planner as guarantee
-from kornel.core.preemption.kind import Colour, Driver, Ending, Kind, Level, Tone
+from kornel.core.preemption.kind import BOUNDS, Colour, Driver, Ending, Kind, Level, Tone
 from kornel.core.preemption.plan import PreemptionPlan, UnitPlan
 from kornel.core.state.partition_state import PartitionState
 

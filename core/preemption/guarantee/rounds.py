@@ -11,7 +11,6 @@ from typing import Final
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.policies.ask_order import line_up
-from kornel.core.preemption.guarantee.attempts import cycle_limit
 from kornel.core.preemption.guarantee.attempts import drive as guarantee_drive
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.state.asks import finding
@@ -63,7 +62,7 @@ class PartitionRound:
 
     def within_limit(self) -> bool:
         """Tells whether another search may be made in this round."""
-        return self._may_search() and cycle_limit.is_open(self._state, self._now_ns)
+        return self._may_search() and guarantee_drive.is_open(self._state, self._now_ns)
 
     def _may_search(self) -> bool:
         return self._searches < SEARCHES and not self._state.records[GuaranteeRecord].prospects.behind
@@ -81,7 +80,7 @@ class PartitionRound:
         found = finding.find_node(self._state, ask)
         if not isinstance(found, NotPlaced) or not found.preemption_may_help:
             return False
-        if cycle_limit.keep_waiting(self._state, group, self._now_ns):
+        if guarantee_drive.keep_waiting(self._state, group, self._now_ns):
             return False
         group.attempt_is_over(ask)
         before = self._state.preemption_attempts

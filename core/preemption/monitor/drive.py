@@ -20,9 +20,8 @@ from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import UnitId, unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.preemption import eviction
+from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.gang_losses import SpareMembers, can_leave_whole, find_whole_gangs
-from kornel.core.preemption.governor import governing
 from kornel.core.preemption.monitor import consulting, noticing
 from kornel.core.preemption.monitor import laws as monitor_laws
 from kornel.core.preemption.monitor.plan import KIND, DuePlace, DueVictim, MonitorPlan, Place, ProposedUnit, Selection
@@ -53,7 +52,7 @@ def follow_settings(state: PartitionState, now_ns: int) -> None:
     notices = state.notices
     listed = KIND in state.preemption.policies
     settings = settings_of(state.preemption.sections.get(KIND)) if listed else None
-    if settings is not None and governing.is_shadowed(state, KIND):
+    if settings is not None and budgets.is_shadowed(state, KIND):
         settings = replace(settings, observe_only=True)
     if settings == notices.settings:
         return
@@ -258,7 +257,7 @@ def _is_denied(state: PartitionState, turn: UnitPlan) -> bool:
     """Tells whether the governor lets the victims of *turn* stay for now; their notices stay, too."""
     notices, preemptor = state.notices, turn.application.queue.path
     return bool(turn.victims) and (
-        governing.deny_victims(state, turn.victims, preemptor, notices.now_ns, notices.decision) is not None
+        budgets.deny_victims(state, turn.victims, preemptor, notices.now_ns, notices.decision) is not None
     )
 
 
@@ -487,7 +486,7 @@ def _allow_places(state: PartitionState, plan: MonitorPlan) -> list[DuePlace]:
         theirs = by_preemptor.setdefault(place.ask.application.queue.path, [])
         for due_victim in place.victims:
             theirs.append(due_victim.allocation)
-    if governing.charge_together(state, by_preemptor, now_ns, decision):
+    if budgets.note_together(state, KIND, by_preemptor, now_ns, decision):
         return list(plan.places)
     allowed: list[DuePlace] = []
     kept: set[Node | None] = set()
@@ -496,11 +495,11 @@ def _allow_places(state: PartitionState, plan: MonitorPlan) -> list[DuePlace]:
         victims = [due_victim.allocation for due_victim in place.victims]
         preemptor = place.ask.queue.path
         if victims:
-            denied = governing.deny_victims(state, victims, preemptor, now_ns, decision) is not None
+            denied = budgets.deny_victims(state, victims, preemptor, now_ns, decision) is not None
             if denied or (place.node in kept and not _stands_without(state, plan, allowed, place)):
                 kept |= _nodes_of(place)
                 continue
-            governing.charge_victims(state, victims, preemptor, now_ns, decision)
+            budgets.note_taken(state, KIND, victims, preemptor, (), now_ns, decision)
         allowed.append(place)
     return [place for place in allowed if place.victims or place.node not in kept]
 

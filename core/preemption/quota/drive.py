@@ -10,14 +10,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kornel.core.domain.effects import PreemptionDecided
-from kornel.core.domain.readable_amounts import format_count, format_quantities
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.preemption import eviction, pacing
+from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.gang_losses import describe_whole, is_bound
-from kornel.core.preemption.governor import governing
-from kornel.core.preemption.governor.bounds import SECOND_NS, Denial
 from kornel.core.preemption.plan import Refusal
 from kornel.core.preemption.quota import above_max, laws
 from kornel.core.preemption.quota import planner as quota
@@ -26,7 +23,7 @@ from kornel.core.preemption.quota.plan import KIND, QuotaPlan
 from kornel.core.preemption.quota.run import QuotaRun, run_of
 from kornel.core.preemption.quota.shares import Amounts, find_excess
 from kornel.core.state.partition_state import PartitionState
-from kornel.core.state.records.governor_books import CLUSTER, VICTIMS, Scope
+from kornel.shared.readable_amounts import format_quantities
 
 LOOKS_PER_DECISION: Final = 16
 """The number of allocations that can be ranked or compared in the time of one placement."""
@@ -101,7 +98,7 @@ def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
     run.at = end
     left = _left_of_target(run, run.plan)
     refused = ""
-    if batch and left and governing.is_shadowed(state, KIND):
+    if batch and left and budgets.is_shadowed(state, KIND):
         would_be = quota.confirm_batch(run.queue, run.plan.ceilings, left, batch, run.staying)
         _take_down(run, would_be.victims, describe_whole(would_be.victims).values())
         run.stopped = Refusal(Outcome.SHADOW)
@@ -138,12 +135,11 @@ def _evict_batch(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: 
     refusal = eviction.judge_plan(state, laws.check(state, part))
     if refusal is not None:
         return refusal.detail
-    most, denial = _count_allowed(state, part.victims, now_ns, run)
+    most, denial = budgets.count_allowed(state, KIND, part.victims, "lowered maxima", now_ns, run)
     if denial is not None:
         run.stopped = Refusal(denial.outcome, denial.detail, denial.retry_ns)
     victims = _without_parts(part.victims, most)
-    governing.charge_victims(state, victims, "", now_ns, run)
-    pacing.count_taken(state, KIND, len(victims), (), now_ns)
+    budgets.note_taken(state, KIND, victims, "", (), now_ns, run)
     message = f"preempted because queue {run.queue.path} holds more than its max"
     # This precedes the marking, because marked allocations count as gone.
     whole = describe_whole(victims)
@@ -155,24 +151,6 @@ def _evict_batch(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: 
         state.events.preempted_for_quota(victims, run.queue, whole)
     _take_down(run, victims, whole.values())
     return ""
-
-
-def _count_allowed(
-    state: PartitionState, victims: Sequence[Allocation], now_ns: int, run: QuotaRun
-) -> tuple[int, Denial | None]:
-    """Returns how many of *victims*, from the first on, may be taken now for the lowered max of *run*, and why the rest
-    may not: because of the governor, or of what is left of one interval."""
-    most, denial = governing.count_allowed(state, victims, "", now_ns, run)
-    bound, interval_ns = state.preemption.governor.bound_of(KIND).interval, state.preemption.cycle_interval_ns
-    window, scope = pacing.interval_window(state, now_ns), Scope("interval", KIND)
-    taken = window.count_amount(scope)
-    if not bound or bound - taken >= most:
-        return most, denial
-    # The run goes on only when the whole limit is open again, because each part of a run costs as much as the whole.
-    last_ns = now_ns if taken < bound else window.find_entry(scope, VICTIMS, taken) or now_ns
-    detail = f"{format_count(bound, 'victim')} for lowered maxima may be taken within {interval_ns / SECOND_NS:g} s"
-    pacing.say_held_back(state, KIND, detail, now_ns)
-    return max(0, bound - taken), Denial(Outcome.ROUND_LIMIT, CLUSTER, detail, last_ns + interval_ns)
 
 
 def _end_of_batch(victims: Sequence[Allocation], at: int) -> int:

@@ -11,8 +11,7 @@ from typing import Final
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.not_placed import NotPlaced
-from kornel.core.preemption import eviction, pacing
-from kornel.core.preemption.governor import governing
+from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.required_node import laws
 from kornel.core.preemption.required_node import planner as required_node
@@ -65,15 +64,15 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
     _rank_claim(state, reservation, now_ns, last=True)
     held = hold_back(state, now_ns)
     if held is not None:
-        pacing.note_held_back(state, required_node.KIND, ask, held, now_ns, reservation)
+        budgets.note_held_back(state, required_node.KIND, ask, held, now_ns, reservation)
         return held
     state.preemption_attempts += 1
     state.search_cost += ATTEMPT_COST
     would_be: PreemptionPlan | None = None
     result = required_node.plan_preemption(state, ask, node)
     if isinstance(result, PreemptionPlan):
-        refusal = eviction.check_lawful(state, result, laws.check) or governing.refuse_too_many(state, result)
-        if refusal is None and not governing.is_shadowed(state, required_node.KIND):
+        refusal = eviction.check_lawful(state, result, laws.check) or budgets.refuse_too_many(state, result)
+        if refusal is None and not budgets.is_shadowed(state, required_node.KIND):
             return result
         # A plan in shadow mode is recorded with its would-be victims.
         would_be = result if refusal is None else None
@@ -94,11 +93,12 @@ def hold_back(state: PartitionState, now_ns: int) -> Refusal | None:
     that forecasts ask it too."""
     if required_node.KIND not in state.preemption.policies:
         return Refusal(Outcome.POLICY_OFF, f"preemption.policies does not list {required_node.KIND}")
-    return pacing.check_limit(state, required_node.KIND, (), now_ns)
+    return budgets.check_limit(state, required_node.KIND, (), now_ns)
 
 
 def apply_plan(state: PartitionState, reservation: Reservation, plan: PreemptionPlan, now_ns: int) -> None:
     """Carries out *plan* for *reservation*, which comes first on its node from now on."""
+    budgets.note_taken(state, plan.kind, plan.victims, None, plan.ask.shape.pairs, now_ns)
     eviction.apply_plan(state, plan, now_ns)
     if reservation.ask.shape.devices is not None:
         device_books.keep_devices(plan.node, reservation.ask, plan.victims, state.stuck)

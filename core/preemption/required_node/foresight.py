@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
-from kornel.core.preemption import eviction
+from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.foresight import (
     LIMITED,
     UNLISTED,
@@ -12,8 +12,7 @@ from kornel.core.preemption.foresight import (
     PreemptionOutlook,
     PreemptionVerdict,
 )  # fmt: skip
-from kornel.core.preemption.governor import governing
-from kornel.core.preemption.governor.source import BOUNDS
+from kornel.core.preemption.kind import BOUNDS
 from kornel.core.preemption.plan import Refusal
 from kornel.core.preemption.required_node import planner as required_node
 from kornel.core.preemption.required_node.drive import hold_back
@@ -42,7 +41,7 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
     if isinstance(result, Refusal):
         return PreemptionOutlook(verdict.NO_VICTIMS, "", result.outcome, result.detail)
     victims = eviction.victim_records(result)
-    too_many = governing.too_many(state, result)
+    too_many = budgets.too_many(state, result)
     if too_many is not None:
         held = Refusal(too_many.outcome, too_many.detail)
     if held is not None:

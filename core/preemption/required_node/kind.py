@@ -6,8 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kornel.core.domain.reasons import Outcome
-from kornel.core.preemption.governor.source import BOUNDS
-from kornel.core.preemption.kind import Colour, Driver, Ending, Kind, Level, Tone
+from kornel.core.preemption.kind import BOUNDS, Colour, Driver, Ending, Kind, Level, Tone
 from kornel.core.preemption.required_node import drive, laws
 from kornel.core.preemption.required_node import planner as required_node
 from kornel.core.preemption.required_node.foresight import foresee_attempt

@@ -11,20 +11,20 @@ from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.effects import VictimRecord
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.preemption import eviction
+from kornel.core.preemption.budgets import is_shadowed
 from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
-from kornel.core.preemption.governor import governing
 from kornel.core.preemption.kind import Kind
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.registry import KINDS
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.victim_index import RankedLeaf, VictimIndex
+from kornel.shared.readable_amounts import format_count
 
 _NO_HELP: Final = frozenset({PreemptionVerdict.FORBIDDEN, PreemptionVerdict.NO_VICTIMS})
 _NO_KIND: Final = PreemptionOutlook(PreemptionVerdict.FORBIDDEN, "preemption.policies", "", "no kind serves this ask")
@@ -140,7 +140,7 @@ def _in_words(kind: Kind, found: PreemptionOutlook) -> PreemptionOutlook:
 
 def _only_watched(state: PartitionState, kind: Kind, found: PreemptionOutlook) -> PreemptionOutlook:
     """Returns *found*; if shadow mode alone keeps *kind* from helping, returns an outlook that says so."""
-    if found.verdict is not PreemptionVerdict.WOULD_HELP or not governing.is_shadowed(state, kind.name):
+    if found.verdict is not PreemptionVerdict.WOULD_HELP or not is_shadowed(state, kind.name):
         return found
     return found._replace(
         verdict=PreemptionVerdict.FORBIDDEN,

@@ -22,7 +22,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.policies.ask_order import line_up
 from kornel.core.policies.claim_order import line_key
-from kornel.core.preemption import attempts, eviction
+from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.shares import find_excess as above_max
@@ -150,7 +150,7 @@ def _forecast_priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
         forecast = _forecast_equals(sandbox, [request] if _is_served(request) else [])
         return forecast._replace(position=find_position(state, request).partition)
     try:
-        waiting = [ask for ask in _waiting_asks(state) if attempts.may_ever_preempt(ask)]
+        waiting = [ask for ask in _waiting_asks(state) if budgets.may_ever_preempt(ask)]
         return _forecast_victims(sandbox, [], _find_unplaced(sandbox, waiting), [])
     finally:
         # The ranking of the leaf contains the supposed priority, which does not hold after this answer.

@@ -39,10 +39,8 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.orders.waiting_rooms import WaitingRoom
 from kornel.core.model.queues import Queue
-from kornel.core.preemption import attempts, eviction
-from kornel.core.preemption.governor import governing
+from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.guarantee import gang_laws
-from kornel.core.preemption.guarantee.attempts import cycle_limit
 from kornel.core.preemption.guarantee.attempts import drive as guarantee
 from kornel.core.preemption.guarantee.gangs.search import Tools, UnitSearch
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
@@ -324,7 +322,7 @@ class Sandbox:
         the time of the attempt."""
         state = self.state
         record = state.records[GuaranteeRecord]
-        known = record.refusals.known_answer(ask, state.changes) if attempts.may_ever_preempt(ask) else None
+        known = record.refusals.known_answer(ask, state.changes) if budgets.may_ever_preempt(ask) else None
         if known is not None and not ask.triggered:
             return known, due_ns  # The driver would find the same, but would also record it for each ask.
         self.journal.keep_record(ask)
@@ -336,7 +334,7 @@ class Sandbox:
         if ask.spec.required_node:
             return self._attempt_on_required_node(ask, due_ns), due_ns
         if not state.guarantee_preemption:
-            return Refusal(Outcome.POLICY_OFF, cycle_limit.why_off(state)), due_ns
+            return Refusal(Outcome.POLICY_OFF, guarantee.why_off(state)), due_ns
         for _ in range(MOST_PAUSES):
             # A leaf that has used up its attempts gets new ones a moment later.
             record.attempts_left.clear()
@@ -410,7 +408,7 @@ class Sandbox:
         nodes: Iterator[Node] | None = None
         for ask in waiting:
             too_soon = self.due_ns(ask) <= ask.created_ns + delay_ns
-            if too_soon and attempts.may_ever_preempt(ask) and state.preemption.enabled:
+            if too_soon and budgets.may_ever_preempt(ask) and state.preemption.enabled:
                 return
             if not state.reserving.more_may_be_saved(len(state.nodes)) or not savings.may_save(state, ask):
                 return
@@ -500,7 +498,7 @@ def find_unit_plan(
     if not limited.preemption_may_help:
         return Refusal(Outcome.USER_QUOTA, "victims make no room within this limit")
     if not state.guarantee_preemption:
-        return Refusal(Outcome.POLICY_OFF, cycle_limit.why_off(state))
+        return Refusal(Outcome.POLICY_OFF, guarantee.why_off(state))
     if not members[0].spec.allow_preempt_other:
         return Refusal(Outcome.ASK_MAY_NOT_PREEMPT)
     if members[0].spec.required_node:
@@ -521,15 +519,14 @@ def find_moment(state: PartitionState, plan: UnitPlan, due_ns: int) -> tuple[Uni
     """Returns *plan* and the first time, from *due_ns* on, at which the limit of one interval has room for it, or the
     bound that forbids it then."""
     for _ in range(MOST_PAUSES):
-        held = cycle_limit.hold_back(state, plan.places[0].ask, due_ns)
+        held = guarantee.hold_back(state, plan.places[0].ask, due_ns)
         if held is None:
             break
         if held.retry_ns is None:
             return held, due_ns
         due_ns = held.retry_ns
     if plan.victims:
-        preemptor = plan.application.queue.path
-        denied = governing.too_many(state, plan) or governing.judge_victims(state, plan.victims, preemptor, due_ns)
+        denied = budgets.judge_plan(state, plan, due_ns)
         if denied is not None:
             return Refusal(denied.outcome, denied.detail, retry_ns=denied.retry_ns), due_ns
-    return (Refusal(Outcome.SHADOW) if governing.is_shadowed(state, plan.kind) else plan), due_ns
+    return (Refusal(Outcome.SHADOW) if budgets.is_shadowed(state, plan.kind) else plan), due_ns

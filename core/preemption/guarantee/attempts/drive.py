@@ -7,27 +7,26 @@ A refused attempt is repeated when something has changed (:mod:`.refusals`). Rul
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import heappop
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.readable_amounts import name_some
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account
-from kornel.core.preemption import eviction, pacing
-from kornel.core.preemption.attempts import RETRY_NS, set_due
+from kornel.core.preemption import budgets, eviction
+from kornel.core.preemption.budgets import RETRY_NS, Ruling, set_due
 from kornel.core.preemption.entitlement import find_entitlement
-from kornel.core.preemption.governor import governing
 from kornel.core.preemption.guarantee import laws
-from kornel.core.preemption.guarantee.attempts import cycle_limit
 from kornel.core.preemption.guarantee.attempts.changes import Changes
 from kornel.core.preemption.guarantee.attempts.consulting import MOST_ROUNDS, Dialogue
-from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
+from kornel.core.preemption.guarantee.guarantee_record import PASS_NS, GuaranteeRecord
 from kornel.core.preemption.guarantee.rules.fences import fence_root
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.planner import Within
@@ -36,13 +35,14 @@ from kornel.core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, 
 from kornel.core.state.asks import group_domains, reservations
 from kornel.core.state.books import device_books
 from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.records.victim_index import VictimIndex
 from kornel.core.state.waiting import failing
 from kornel.core.state.waiting.places import offer_attempt
 from kornel.core.state.waiting.rooms import UNSERVED
+from kornel.shared.readable_amounts import name_some
 
 ATTEMPT_COST: Final = 200
 """The number of decisions as which one search for victims counts in the budget of a slice."""
-ATTEMPTS_PER_LEAF: Final = 10
 WAITS_FOR_CHANGE: Final = frozenset(
     {
         Outcome.NO_GUARANTEE, Outcome.ASK_EXCEEDS_GUARANTEE, Outcome.NOT_UNDER_GUARANTEE, Outcome.FENCED_AT_LEAF,
@@ -51,9 +51,6 @@ WAITS_FOR_CHANGE: Final = frozenset(
 )  # fmt: skip
 """Refusals that depend on the books of the partition and on nodes that the shim refused: another attempt is useless
 until the books change or such a node is not left out any more."""
-PASS_NS: Final = 100 * 10**6
-"""The time after which a leaf that has used up its attempts gets new ones, equal to the idle interval of the scheduling
-loop."""
 
 
 def collect_due(state: PartitionState, now_ns: int) -> None:
@@ -155,8 +152,9 @@ def resume_deferred(state: PartitionState, now_ns: int) -> bool:
 
 def offer_due(state: PartitionState, now_ns: int) -> None:
     """Renews the attempts of leaves if it is time, and offers the asks whose next attempt is due."""
-    state.records[GuaranteeRecord].prospects.begin_slice()
-    begin_pass(state, now_ns)
+    record = state.records[GuaranteeRecord]
+    record.prospects.begin_slice()
+    record.begin_pass(now_ns)
     collect_due(state, now_ns)
 
 
@@ -168,21 +166,13 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
     """
     cost = 0
     helps = state.guarantee_preemption and why.preemption_may_help
-    if helps and not cycle_limit.keep_waiting(state, group, now_ns):
+    if helps and not keep_waiting(state, group, now_ns):
         cost = 1 if state.records[GuaranteeRecord].prospects.behind else ATTEMPT_COST
         if try_due_asks(state, group, now_ns) or group.due:
             return cost, True
     if group.due and why.reason is Unschedulable.USER_QUOTA and why.account is not None:
         cannot_help(state, group.first_ask(), why.account, now_ns)
     return cost, False
-
-
-def begin_pass(state: PartitionState, now_ns: int) -> None:
-    """Renews the attempts of every leaf, at most once in :data:`PASS_NS`."""
-    record = state.records[GuaranteeRecord]
-    if now_ns - record.pass_began_ns >= PASS_NS:
-        record.pass_began_ns = now_ns
-        record.attempts_left.clear()
 
 
 def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
@@ -235,7 +225,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
     if state.enforcement.busy:
         state.enforcement.deferred[ask] = None
         return None
-    refused = _check_preconditions(state, ask, now_ns) if ask.dialogue is None else None
+    refused = check_preconditions(state, (ask,), now_ns) if ask.dialogue is None else None
     if refused is not None:
         failing.note_preemption(ask, refused, now_ns)
         if ask.outcome is not refused:
@@ -246,7 +236,6 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
     if state.callbacks.full and ask.dialogue is None:
         set_due(state, ask, now_ns + PASS_NS)
         return None
-    leaf = ask.queue
     ask.attempt_due = False
     known = record.refusals.known_answer(ask, state.changes) if ask.dialogue is None else None
     if known is None and ask.dialogue is None:
@@ -255,9 +244,9 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         _tell_refusal(state, ask, known, now_ns)
         return known
     # This follows the refusals that need no search, because these do not count against the limit of an interval.
-    held = cycle_limit.hold_back_attempt(state, ask, now_ns)
+    held = _hold_back_attempt(state, ask, now_ns)
     if held is not None:
-        pacing.note_held_back(state, guarantee.KIND, ask, held, now_ns)
+        budgets.note_held_back(state, guarantee.KIND, ask, held, now_ns)
         if held.retry_ns is not None:
             set_due(state, ask, held.retry_ns)
         return held
@@ -270,16 +259,18 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         return None
     # An attempt counts once for its leaf, however many rounds of questions to the shim it takes.
     if first_round:
-        record.attempts_left[leaf] = record.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
+        record.note_attempt(ask.queue)
     state.preemption_attempts += 1
     state.search_cost += ATTEMPT_COST
     if result is None:
         return None
     would_be: PreemptionPlan | None = None
     if isinstance(result, PreemptionPlan):
-        result = eviction.check_lawful(state, result, laws.check) or _govern_plan(state, result, now_ns)
+        result = _check_plan(state, result) or budgets.note_ruling(
+            state, rule_on_plan(state, result, state.victim_index, now_ns, partial(_check_plan, state)), ask, now_ns
+        )
     if isinstance(result, PreemptionPlan):
-        if not governing.is_shadowed(state, guarantee.KIND):
+        if not budgets.is_shadowed(state, guarantee.KIND):
             return result
         would_be, result = result, Refusal(Outcome.SHADOW)
     _tell_refusal(state, ask, result, now_ns, would_be)
@@ -293,7 +284,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
 def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
     """Asks the shim to release the victims of *plan*, and reserves the node for its ask (preemption.md B.7)."""
     ask = plan.ask
-    governing.charge_victims(state, plan.victims, ask.queue.path, now_ns)
+    budgets.note_taken(state, plan.kind, plan.victims, ask.queue.path, ask.shape.pairs, now_ns)
     eviction.apply_plan(state, plan, now_ns)
     reservations.reserve_node(state, ask, plan.node, now_ns)
     if ask.shape.devices is not None:
@@ -335,8 +326,14 @@ def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns
     eviction.record_decision(state, guarantee.KIND, ask, now_ns, Outcome.USER_QUOTA, detail)
 
 
-def _govern_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> PreemptionPlan | Refusal:
-    """Returns *plan*, or a lawful plan with other victims, if the governor allows it; otherwise, why not.
+def rule_on_plan(
+    state: PartitionState,
+    plan: PreemptionPlan,
+    index: VictimIndex,
+    now_ns: int,
+    check: Callable[[PreemptionPlan], Refusal | None] | None = None,
+) -> Ruling:
+    """Returns *plan*, or a plan with other victims that passes *check*, if the budgets allow it; otherwise, why not.
 
     If the shim is asked about victims, no other plan is searched for, because the shim would have to be asked about
     each one.
@@ -344,12 +341,12 @@ def _govern_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> Pr
 
     def without(spared: Spared) -> PreemptionPlan | Refusal:
         found = guarantee.plan_preemption(
-            state, plan.ask, index=state.victim_index, spared=spared, now_ns=now_ns, within=find_bounds(state, plan.ask)
+            state, plan.ask, index=index, spared=spared, now_ns=now_ns, within=find_bounds(state, plan.ask)
         )
-        return found if isinstance(found, Refusal) else eviction.check_lawful(state, found, laws.check) or found
+        return found if isinstance(found, Refusal) or check is None else check(found) or found
 
     asked = state.callbacks.predicates or state.callbacks.preemption_predicates
-    return governing.govern_plan(state, plan, now_ns, None if asked else without)
+    return budgets.rule_on_plan(state, plan, now_ns, None if asked else without)
 
 
 def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
@@ -446,21 +443,74 @@ def _allow_node(_node: Node) -> bool:
     return True
 
 
-def _check_preconditions(state: PartitionState, ask: Allocation, now_ns: int) -> Outcome | None:
-    """Returns the first precondition (preemption.md B.1) that fails; ``None``: all hold. An ask that only has to wait
-    is made due again."""
-    record = state.records[GuaranteeRecord]
-    if record.attempts_left.get(ask.queue, ATTEMPTS_PER_LEAF) <= 0:
-        set_due(state, ask, record.pass_began_ns + PASS_NS)
+def check_preconditions(state: PartitionState, members: Sequence[Allocation], now_ns: int) -> Outcome | None:
+    """Returns the first precondition (preemption.md B.1) that fails for an ask or for any of *members* of a gang;
+    ``None``: all hold. If they only have to wait, the first one is made due again."""
+    first, again_ns = members[0], state.records[GuaranteeRecord].next_pass_ns(members[0].queue)
+    if again_ns is not None:
+        set_due(state, first, again_ns)
         return Outcome.ATTEMPTS_EXHAUSTED
-    if not ask.spec.allow_preempt_other:
+    if not all(ask.spec.allow_preempt_other for ask in members):
         return Outcome.ASK_MAY_NOT_PREEMPT
-    if ask.triggered:
+    if any(ask.triggered for ask in members):
         return Outcome.ALREADY_TRIGGERED
-    if ask.spec.required_node:
+    if any(ask.spec.required_node for ask in members):
         return Outcome.REQUIRED_NODE
-    old_enough = ask.created_ns + ask.queue.properties.preemption_delay_ns
+    old_enough = max(ask.created_ns for ask in members) + first.queue.properties.preemption_delay_ns
     if now_ns < old_enough:
-        set_due(state, ask, old_enough)
+        set_due(state, first, old_enough)
         return Outcome.TOO_YOUNG
     return None
+
+
+def hold_back(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
+    """Returns why *ask* may not preempt now: the policy is off, or the limit of one interval is used up; ``None``: an
+    attempt may be made. Changes nothing, so that forecasts ask it too."""
+    if not state.guarantee_preemption:
+        return Refusal(Outcome.POLICY_OFF, why_off(state))
+    held = _check_limit(state, ask.shape.pairs, now_ns)
+    if held is not None and isinstance(find_entitlement(ask, state.guarantee_mode, state.types.names), Refusal):
+        return None  # The ask may not preempt at all. The attempt finds that without a search, and says why.
+    return held
+
+
+def _hold_back_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
+    """Returns the result of :func:`hold_back`, but ``None`` while the shim is asked about *ask*: nothing is decided
+    before it has answered, and then this is checked again."""
+    return None if ask.dialogue is not None and ask.dialogue.waits else hold_back(state, ask, now_ns)
+
+
+def why_off(state: PartitionState) -> str:
+    """Returns the setting that keeps all asks of this partition from preempting for guarantees."""
+    if not state.preemption.enabled:
+        return "preemption.enabled is off"
+    if guarantee.KIND not in state.preemption.policies:
+        return f"preemption.policies does not list {guarantee.KIND}"
+    return "the periodic monitor is on: asks do not preempt by themselves"
+
+
+def keep_waiting(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
+    """Tells whether the limit holds back the due asks of *group*; if so, has the group offered again later."""
+    ask = next(iter(group.due), None)
+    held = _hold_back_attempt(state, ask, now_ns) if ask is not None else None
+    if ask is None or held is None:
+        return False
+    budgets.note_held_back(state, guarantee.KIND, ask, held, now_ns, group)
+    return True
+
+
+def is_open(state: PartitionState, now_ns: int) -> bool:
+    """Tells whether a round may go on, because the limit is not used up for any type."""
+    return _check_limit(state, tuple(state.root.max.items()), now_ns) is None
+
+
+def _check_limit(state: PartitionState, wanted: Pairs, now_ns: int) -> Refusal | None:
+    """Returns which limit is used up for an ask of *wanted*; ``None``: none."""
+    if state.preemption.cycle_limit <= 0:
+        return Refusal(Outcome.ROUND_LIMIT, "preemption.cycle.limit is 0: nobody preempts for a guarantee")
+    return budgets.check_limit(state, guarantee.KIND, wanted, now_ns)
+
+
+def _check_plan(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
+    """Returns why the laws do not allow *plan*; ``None``: they do."""
+    return eviction.check_lawful(state, plan, laws.check)

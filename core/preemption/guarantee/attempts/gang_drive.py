@@ -16,7 +16,6 @@ from functools import partial
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.readable_amounts import format_count, format_quantities
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import NO_VICTIMS, Allocation, sum_amounts
@@ -28,16 +27,15 @@ from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.users import Account
 from kornel.core.policies import user_limits
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption import eviction, pacing
-from kornel.core.preemption.attempts import RETRY_NS, set_due
+from kornel.core.preemption import budgets, eviction
+from kornel.core.preemption.budgets import RETRY_NS, set_due
 from kornel.core.preemption.gang_losses import describe_whole
-from kornel.core.preemption.governor import governing
 from kornel.core.preemption.guarantee import gang_laws
-from kornel.core.preemption.guarantee.attempts import cycle_limit, drive
+from kornel.core.preemption.guarantee.attempts import drive
 from kornel.core.preemption.guarantee.attempts.gang_consulting import UnitDialogue
 from kornel.core.preemption.guarantee.gangs.domains import bind_groups, name_domains
 from kornel.core.preemption.guarantee.gangs.search import Refused, Tools, UnitSearch
-from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
+from kornel.core.preemption.guarantee.guarantee_record import PASS_NS, GuaranteeRecord
 from kornel.core.preemption.guarantee.search.planner import KIND
 from kornel.core.preemption.guarantee.search.prospects import Unprepared
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
@@ -49,6 +47,7 @@ from kornel.core.state.records.gang_record import GangHold
 from kornel.core.state.waiting import failing
 from kornel.core.state.waiting.gathering import describe_missing, forms_unit, minimum_by_group
 from kornel.core.state.waiting.rooms import UNSERVED, activate_group, look_again
+from kornel.shared.readable_amounts import format_count, format_quantities
 
 MOST_RESTARTS: Final = 4
 """The most times that a search begins again because something has changed. After that, it continues in spite of
@@ -175,7 +174,7 @@ def serve_unit(
         if not _may_begin(state, unit, members, now_ns):
             return 0, False
         attempt = state.gangs.attempts[unit.id] = UnitAttempt(UnitDialogue(state, unit.id))
-        record.attempts_left[first.queue] = record.attempts_left.get(first.queue, drive.ATTEMPTS_PER_LEAF) - 1
+        record.note_attempt(first.queue)
     found = _advance_search(state, attempt, members, now_ns, mends=False)
     if found is None:
         if attempt.dialogue.waits:
@@ -217,46 +216,28 @@ def _may_begin(state: PartitionState, unit: GangUnit | GangHold, members: Sequen
     """Tells whether an attempt of *unit* may begin now. If not, it notes the reason and the time when it may."""
     record = state.records[GuaranteeRecord]
     first = members[0]
-    refused = _check_preconditions(state, members, now_ns)
+    refused = drive.check_preconditions(state, members, now_ns)
     if refused is not None:
         unit.no_attempt_is_due()
         _tell_refusal(state, unit, members, Refusal(refused), now_ns)
-        if refused is Outcome.TOO_YOUNG:
-            set_due(state, first, max(ask.created_ns for ask in members) + first.queue.properties.preemption_delay_ns)
-        elif refused is Outcome.ATTEMPTS_EXHAUSTED:
-            set_due(state, first, record.pass_began_ns + drive.PASS_NS)
         return False
     if state.callbacks.full:
         unit.no_attempt_is_due()
-        set_due(state, first, now_ns + drive.PASS_NS)
+        set_due(state, first, now_ns + PASS_NS)
         return False
     known = record.refusals.known_answer(first, state.changes)
     if known is not None:
         unit.no_attempt_is_due()
         _tell_refusal(state, unit, members, known, now_ns)
         return False
-    held = None if _is_proposing(state) else cycle_limit.hold_back(state, first, now_ns)
+    held = None if _is_proposing(state) else drive.hold_back(state, first, now_ns)
     if held is not None:
         unit.no_attempt_is_due()
         unit.refusal = held
-        pacing.note_held_back(state, KIND, first, held, now_ns)
+        budgets.note_held_back(state, KIND, first, held, now_ns)
         set_due(state, first, held.retry_ns if held.retry_ns is not None else now_ns + RETRY_NS)
         return False
     return True
-
-
-def _check_preconditions(state: PartitionState, members: Sequence[Allocation], now_ns: int) -> Outcome | None:
-    """Returns the first precondition of B.1 that fails for any of *members*, or ``None``."""
-    leaf = members[0].queue
-    if state.records[GuaranteeRecord].attempts_left.get(leaf, drive.ATTEMPTS_PER_LEAF) <= 0:
-        return Outcome.ATTEMPTS_EXHAUSTED
-    if not all(ask.spec.allow_preempt_other for ask in members):
-        return Outcome.ASK_MAY_NOT_PREEMPT
-    if any(ask.spec.required_node for ask in members):
-        return Outcome.REQUIRED_NODE
-    if now_ns < max(ask.created_ns for ask in members) + leaf.properties.preemption_delay_ns:
-        return Outcome.TOO_YOUNG
-    return None
 
 
 def _advance_search(
@@ -264,7 +245,7 @@ def _advance_search(
 ) -> UnitPlan | Refusal | None:
     """Takes one step of *attempt*, as if *members* held nothing. Returns a plan that may be carried out now, the
     refusal if there is none, or ``None`` if further steps are needed or the shim is being asked."""
-    with lift_saved(state, members) as nodes:
+    with lift_saved(state, [ask.reservation for ask in members if ask.reservation is not None]) as nodes:
         found = _take_step(state, attempt, members, now_ns, mends=mends)
     state.records[GuaranteeRecord].prospects.doubt_nodes(nodes)
     return found
@@ -309,14 +290,14 @@ def _approve_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> UnitPla
         return broken
     if _is_proposing(state):
         return plan  # The periodic policy asks the governor before each turn.
-    refusal = governing.refuse_too_many(state, plan)
+    refusal = budgets.refuse_too_many(state, plan)
     if refusal is not None:
         return refusal
     if plan.victims:
-        denied = governing.deny_victims(state, plan.victims, plan.application.queue.path, now_ns)
+        denied = budgets.deny_victims(state, plan.victims, plan.application.queue.path, now_ns)
         if denied is not None:
             return Refusal(denied.outcome, denied.detail, retry_ns=denied.retry_ns)
-    if governing.is_shadowed(state, KIND):
+    if budgets.is_shadowed(state, KIND):
         for place in plan.places:
             if place.victims:
                 eviction.record_decision(state, KIND, place.ask, now_ns, Outcome.SHADOW, plan=place)
@@ -331,8 +312,8 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
     # This precedes the marking, because marked allocations count as gone.
     whole = describe_whole(plan.victims)
     relied_on = [a for place in plan.places for a in place.node.allocations.values() if a.preempted]
-    if plan.victims:
-        governing.charge_victims(state, plan.victims, application.queue.path, now_ns)
+    served = tuple(sorted(sum_amounts(place.ask for place in plan.places).items()))
+    budgets.note_taken(state, plan.kind, plan.victims, application.queue.path, served, now_ns)
     hold = state.gangs.holds.get(unit_id)
     if hold is None:
         hold = state.gangs.holds[unit_id] = GangHold(plan.kind, now_ns)
@@ -374,8 +355,6 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
         for victim in plan.victims:
             for t, amount in victim.shape.pairs:
                 hold.freed[t] = hold.freed.get(t, 0) + amount
-        served = sum_amounts(place.ask for place in plan.places)
-        pacing.count_taken(state, plan.kind, len(plan.victims), tuple(sorted(served.items())), now_ns)
         _watch_victims(state, plan, now_ns)
     if not plan.mends:
         _watch_hold(state, unit_id, hold, now_ns)
@@ -500,7 +479,7 @@ def _why_not_whole(state: PartitionState, unit_id: UnitId, now_ns: int) -> str:
     if application.state in UNSERVED:
         return f"the application is {application.state}"
     if not (state.guarantee_preemption or _is_proposing(state)):
-        return cycle_limit.why_off(state)
+        return drive.why_off(state)
     level = bind_groups(state.topology, list(state.gangs.holds[unit_id].members))
     if isinstance(level, str):
         return f"the topology has no level {level}"

@@ -6,7 +6,7 @@ import pytest
 
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import Budget, GovernorSettings
-from kornel.core.preemption.governor.bounds import Denial, judge_losses
+from kornel.core.preemption.budgets import Denial, judge_losses
 from kornel.core.state.records.governor_books import CLUSTER, GovernorBooks, Loss, Scope
 
 S = 10**9
