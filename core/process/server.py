@@ -49,7 +49,6 @@ from kornel.core.service.configuration.configuration_history import Version
 from kornel.core.service.configuration.configuration_keeping import ConfigurationNote, KeptConfigurations
 from kornel.core.service.configuration.configuring import Configurator
 from kornel.core.service.configuration.judging import Judge, TextRooms
-from kornel.core.service.connections.addresses import stays_on_this_machine
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.events.refusals import RefusalKeeper
 from kornel.core.service.logs.logs import LevelSwitch, LogLevel
@@ -70,6 +69,7 @@ from kornel.core.service.streams.presence import Presence, PresenceKeeper
 from kornel.core.service.streams.streams import Switchboard
 from kornel.core.service.wire.status_codes import ShuttingDown
 from kornel.core.telling.reader import PartitionReader
+from kornel.shared.addresses import stays_on_this_machine
 from kornel.si.v1 import si_pb2
 
 if TYPE_CHECKING:

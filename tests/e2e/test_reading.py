@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 from typer.testing import CliRunner, Result
 
-from kornel.core.cli.app import app
+from kornel.cli.app import app
 from kornel.shim_client import Ask, ShimClient, resource
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import admin_pb2, admin_pb2_grpc, read_pb2_grpc

@@ -26,7 +26,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.model.users import Account
 from kornel.core.policies.application_order import usage_shares
-from kornel.core.policies.claim_order import comes_before, limits_of, line_key, rank_below, waits_since
+from kornel.core.policies.claim_order import comes_before, limits_of, line_key, rank_below
 from kornel.core.policies.queue_order import fair_share
 from kornel.core.state.asks.limit_claims import end_saving_below, find_lacking, lapse_below, save_below, sum_missing
 from kornel.core.state.asks.savings import can_save, has_slot, saved_on
@@ -57,7 +57,7 @@ def choose_savers(state: PartitionState, now_ns: int) -> int:
     found: dict[Allocation, Pairs] = {}
     looked, again_ns = len(waiters), 0
     for limit, ask, pairs in waiters:
-        due_ns = waits_since(ask) + round_.delay_ns + 1
+        due_ns = ask.waits_since_ns + round_.delay_ns + 1
         if now_ns >= due_ns:
             found[ask] = pairs
         else:
@@ -105,8 +105,8 @@ def _stands_for(group: AskGroup, latest_ns: int) -> tuple[Allocation, Pairs]:
         members = minimum_members(group)
         return find_least(members), add_up(members)
     first = group.first_ask()
-    if waits_since(first) >= latest_ns:
-        aged = [ask for ask in group.unordered_asks() if waits_since(ask) < latest_ns]
+    if first.waits_since_ns >= latest_ns:
+        aged = [ask for ask in group.unordered_asks() if ask.waits_since_ns < latest_ns]
         first = min(aged or group.unordered_asks(), key=line_key)
     return first, group.shape.pairs
 

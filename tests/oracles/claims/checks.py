@@ -77,7 +77,7 @@ def find_idle_room(scene: Scene) -> Iterator[Finding]:
         if places is not None:
             yield Finding("3 idle room", scene.now, waiter.name, "", f"waits beside room that nobody saves on {places}")
             continue
-        places = find_places(scene, waiter, saved=_unlent(scene, waiter))
+        places = find_places(scene, waiter)
         if places is not None:
             held = [claim for claim in saved if claim.node in places.values() and not is_kept(scene, claim, waiter)]
             holder = scene.holder(held[0]) if held else None
@@ -421,18 +421,8 @@ def _others(scene: Scene, placed: Waiter) -> Iterator[Waiter]:
 
 def _could_use(scene: Scene, waiter: Waiter, places: Mapping[str, str]) -> bool:
     among = set(places.values()) if len(waiter.tasks) == 1 else ()
-    found = find_places(scene, waiter, saved=_unlent(scene, waiter), among=among) or {}
+    found = find_places(scene, waiter, among=among) or {}
     return bool(set(found.values()) & set(places.values()))
-
-
-def _unlent(scene: Scene, waiter: Waiter) -> set[str]:
-    """Returns the keys of the claims that are lent to nobody of the kind of *waiter*."""
-    task = waiter.tasks[0]
-    least = scene.applications[task.application].minimums.get(task.group, 0)
-    # What is left of a gang of which nobody runs is placed as a whole, too.
-    as_unit = least > 1 and not any(member.key in scene.running for member in scene.members(task))
-    lends = built.GANGS_BORROW or not as_unit
-    return set() if lends else {claim.key for claim in scene.claims if not claim.firm}
 
 
 def _gathers(scene: Scene, waiter: Waiter) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pytest
 
 from kornel.core.domain.effects import PreemptionDecided
-from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.partitions.partition_status import partition_status
+from kornel.shared.readable_amounts import format_quantities
 from tests.scenarios.stage import Stage
 
 MODES = ("reset", "adjust")

@@ -1,0 +1,43 @@
+"""Command ``kornel unregister``: removes a resource manager, after asking for consent."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from kornel.cli.client import calls as client
+from kornel.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
+from kornel.cli.terminal import ask_consent, print_error
+
+
+def unregister(
+    rm_id: Annotated[str, typer.Argument(metavar="RM_ID", help="Resource manager to remove.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for consent.")] = False,
+    grpc: Address = DEFAULT_ADDRESS,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Remove a resource manager and everything it reported from a core. Asks for consent unless --yes is given.
+
+    Exits 1 when the core refuses or the answer is no, 2 where nobody can be asked.
+    """
+    if not yes:
+        ask_before_unregistering(rm_id)
+    try:
+        client.unregister(grpc, rm_id, timeout)
+    except client.CoreUnreachable as error:
+        print_error(error)
+        raise typer.Exit(EXIT_FAILED) from error
+
+
+def ask_before_unregistering(rm_id: str) -> None:
+    """Returns if the user at the terminal agrees. Exits 1 when the answer is no, 2 where there is no terminal to ask
+    at."""
+    loss = f"{rm_id} and all its nodes, applications and asks will be forgotten, and its streams end"
+    if not sys.stdin.isatty():
+        print_error(f"{loss}; nobody can be asked here, so give --yes")
+        raise typer.Exit(EXIT_BAD_INPUT)
+    if not ask_consent(f"{loss}. Go on?"):
+        print_error("nothing was done")
+        raise typer.Exit(EXIT_FAILED)
