@@ -35,6 +35,12 @@ class ConnectionProtocol(HttpToolsProtocol):
             extensions[CERTIFICATE] = self._certificate
         self.scope["extensions"] = extensions
 
+    def on_headers_complete(self) -> None:
+        """Begin the answer."""
+        if self.url.startswith(b"//"):  # Otherwise the text after it would be read as a host.
+            self.url = b"/." + self.url
+        super().on_headers_complete()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the references back to the connection, so that its memory is freed at once.
 
