@@ -78,17 +78,6 @@ def test_one_request_is_not_two(core: AttackedCore, request_: bytes) -> None:
     assert not found.startswith(b"HTTP/1.1 200")
 
 
-def test_an_answer_is_not_mixed_with_a_refusal(core: AttackedCore) -> None:
-    """Garbage behind a good request: the answer comes whole, and after it at most a refusal."""
-    with core.attack(), connected(core) as connection:
-        found = answer(connection, GET.replace(b"/healthz/live", b"/openapi.json") + b"\r\n" + b"\x01garbage\r\n\r\n")
-    head, _, body = found.partition(b"\r\n\r\n")
-    length = int(next(line for line in head.split(b"\r\n") if line.startswith(b"content-length")).split(b":")[1])
-    assert head.startswith(b"HTTP/1.1 200")
-    assert len(body) == length
-    assert body.rstrip().endswith(b"}")
-
-
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedCore]:
     """A core with lists of many megabytes."""
