@@ -19,7 +19,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account
-from kornel.core.policies.guarantees import list_guarantees
+from kornel.core.policies.guarantees import list_guarantees, project_usage
 
 _Turn = tuple[int, Reservation]
 """A claim with its number among those that are given."""
@@ -192,9 +192,9 @@ def is_let_through(ask: Allocation, claim: LimitClaim, mode: GuaranteeMode) -> b
 
 def owing_queues(ask: Allocation, mode: GuaranteeMode, pairs: Pairs | None = None) -> tuple[Queue, ...]:
     """Returns the queues that owe *ask* their guarantee: law 4 lets it have room although somebody would have to leave,
-    but nobody inside these queues (preemption.md A). Empty: it is owed nothing. *pairs*: what it asks for together with
-    others of its gang."""
-    found = list(list_guarantees(ask, pairs=pairs))
+    but nobody inside these queues (preemption.md A); none: it is owed nothing. *pairs*: of its whole gang."""
+    own = dict(ask.shape.pairs) if ask.triggered else {}  # A firm claim does not count against its own waiter.
+    found = list(list_guarantees(ask, lambda queue, t: project_usage(queue, t) - own.get(t, 0), pairs))
     if not all(guarantee.asked <= guarantee.most and guarantee.has_room(mode) for guarantee in found):
         return ()
     return tuple(dict.fromkeys(guarantee.queue for guarantee in found))

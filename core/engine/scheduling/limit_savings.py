@@ -33,13 +33,24 @@ from kornel.core.state.asks.savings import can_save, has_slot, saved_on
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import admission, turns
 from kornel.core.state.waiting.gathering import find_least, minimum_members
-from kornel.core.state.waiting.rooms import UNSERVED, line_of
-from kornel.core.state.waiting.waking import wake_admitted
+from kornel.core.state.waiting.rooms import UNSERVED, Gate, line_of, note_short, park_below
+from kornel.core.state.waiting.waking import wake_admitted, wake_others
 
 WAITERS_PER_UNIT: Final = 20
 """The number of waiters looked at that count as one decision in the budget of a slice."""
 PAUSE_PER_WAITER_NS: Final = 100_000
 """The time to the next choice for each waiter looked at, so that choices take a small part of the time."""
+
+
+def park_short(state: PartitionState, group: AskGroup, shape: Shape, gate: Gate, now_ns: int) -> None:
+    """Parks *group*, which was tried in its turn, until there is room for *shape* below *gate*, and has others there
+    tried whom nobody keeps back who saves there."""
+    room = gate.parked.get(shape)
+    others_wait = room is not None and room.fall_asleep(now_ns)
+    park_below(group, shape, gate)
+    note_short(state, gate, (shape,))
+    if others_wait:
+        wake_others(state, gate, shape)
 
 
 def is_due(state: PartitionState, now_ns: int) -> bool:

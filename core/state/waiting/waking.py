@@ -98,15 +98,14 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
 
 
 def _wake_saver(state: PartitionState, node: Node) -> None:
-    """Wakes the gang for which places are saved if others have used some of that room, and a member would lack less on
-    *node* than where its place is."""
+    """Wakes the gang for which places are saved if *node* has room for a member that lacks some where its place is, or,
+    if others have used some of what is saved, if that member would lack less on *node*."""
     saver = state.gangs.find_saver()
     claims = [] if saver is None else saver.claims()
-    if saver is None or saver.clock is None or not saver.clock.has_lost(sum_missing(claims)):
-        return
+    lost = saver is not None and saver.clock is not None and saver.clock.has_lost(sum_missing(claims))
     for claim in claims:
         wanted = claim.node.more_than_has(claim) if claim.node is not node else ()
-        if wanted and node.has_room(wanted):
+        if wanted and node.has_room(wanted if lost else claim.pairs):
             look_again(state, claim)
             return
 
