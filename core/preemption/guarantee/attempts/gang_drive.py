@@ -245,7 +245,7 @@ def _advance_search(
 ) -> UnitPlan | Refusal | None:
     """Takes one step of *attempt*, as if *members* held nothing. Returns a plan that may be carried out now, the
     refusal if there is none, or ``None`` if further steps are needed or the shim is being asked."""
-    with lift_saved(state, members) as nodes:
+    with lift_saved(state, [ask.reservation for ask in members if ask.reservation is not None]) as nodes:
         found = _take_step(state, attempt, members, now_ns, mends=mends)
     state.records[GuaranteeRecord].prospects.doubt_nodes(nodes)
     return found
