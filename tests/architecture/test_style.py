@@ -112,7 +112,7 @@ HOUSE = ("core", "cli", "shared")
 BOUNDS = {
     "core": Bounds(0, 0, 0, 0, 0, 50),
     "core/archive": Bounds(0, 0, 0, 10, 0, 3_650),
-    "core/commands": Bounds(0, 0, 0, 3, 0, 1_100),
+    "core/commands": Bounds(0, 0, 0, 3, 0, 1_000),
     "core/config": Bounds(0, 0, 0, 14, 0, 3_400),
     "core/domain": Bounds(0, 0, 0, 3, 0, 2_550),
     "core/engine": Bounds(0, 0, 0, 3.5, 0, 6_536),
@@ -131,7 +131,7 @@ BOUNDS = {
     "core/telling": Bounds(0, 0, 0, 6, 0, 10_200),
     "core/tracing": Bounds(0, 0, 0, 13, 0, 300),
     "core/web": Bounds(0, 0, 0, 0, 0, 150),
-    "cli": Bounds(0, 0, 0, 4, 0, 5_700),
+    "cli": Bounds(0, 0, 0, 4, 0, 5_500),
     "shared": Bounds(0, 0, 0, 0, 0, 300),
     "shim_client": Bounds(0, 0, 0, 12, 0),
     "shim_mock": Bounds(0, 0, 0, 10, 0),
