@@ -210,7 +210,7 @@ def serve(
             "--rest-connections",
             metavar="NUMBER",
             min=4,
-            help="The most HTTP connections at a time; one address may have a quarter of them.",
+            help="The most HTTP connections at a time.",
         ),
     ] = DEFAULT_REST_CONNECTIONS,
     docs_url: Annotated[
