@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from typer._completion_classes import completion_init
 
 from kornel import __version__
 from kornel.cli.client.connection import CONNECTION, Connection, ConnectionNotPossible
 from kornel.cli.connection_options import move_connection_options
 from kornel.cli.loading import OF_THE_CORE, CommandSource, GroupOnDemand
-from kornel.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT
+from kornel.cli.options import COMPLETE_VARIABLE, DEFAULT_ADDRESS, EXIT_BAD_INPUT
 from kornel.cli.terminal import echo_line, print_error
 
 _LOOK: Final = "Look at what a core holds"
@@ -135,9 +137,11 @@ def version() -> None:
 
 
 def run_app() -> None:
-    """Run the command that the arguments of this process name."""
+    """Run the command that the arguments of this process name, or list the next words for a shell that asks."""
+    if COMPLETE_VARIABLE in os.environ:
+        completion_init()
     try:
-        app()
+        app(complete_var=COMPLETE_VARIABLE)
     except ConnectionNotPossible as error:
         print_error(error)
         sys.exit(EXIT_BAD_INPUT)

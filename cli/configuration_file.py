@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kornel.cli.options import EXIT_BAD_INPUT
+from kornel.cli.options import refuse_input
 from kornel.cli.terminal import print_error
 from kornel.v1.configuration_pb2 import ConfigurationProblem
 
@@ -21,8 +21,7 @@ def read_file(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        print_error(f"{path}: {why or error}")
-        raise typer.Exit(EXIT_BAD_INPUT) from error
+        raise refuse_input(f"{path}: {why or error}") from error
 
 
 def choose_warnings(warnings: Iterable[ConfigurationProblem], *, yunikorn: bool = False) -> list[ConfigurationProblem]:

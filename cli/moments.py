@@ -10,8 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from kornel.cli.options import EXIT_BAD_INPUT
-from kornel.cli.terminal import print_error
+from kornel.cli.options import refuse_input
 
 SECOND_NS: Final = 10**9
 _AGO: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)", re.ASCII)
@@ -37,8 +36,7 @@ def read_range(since: str, until: str, on: str) -> tuple[int, int]:
     """Returns the range in Unix nanoseconds, with 0 for an open end. Exits if a text is not a time."""
     if on:
         if since or until:
-            print_error("--on means a whole day: give it alone, or --since and --until instead")
-            raise typer.Exit(EXIT_BAD_INPUT)
+            raise refuse_input("--on means a whole day: give it alone, or --since and --until instead")
         return _read_day(on)
     return _read_moment("--since", since), _read_moment("--until", until)
 
@@ -53,8 +51,9 @@ def _read_moment(option: str, text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        print_error(f"{option}: {text!r} is neither an age such as 90m nor a time such as 2026-03-01T12:00:00Z")
-        raise typer.Exit(EXIT_BAD_INPUT) from error
+        raise refuse_input(
+            f"{option}: {text!r} is neither an age such as 90m nor a time such as 2026-03-01T12:00:00Z"
+        ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return max(1, _unix_ns(moment))
@@ -72,8 +71,9 @@ def _read_day(text: str) -> tuple[int, int]:
         try:
             day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
         except ValueError as error:
-            print_error(f"--on: {text!r} is neither today, yesterday, a weekday nor a date such as 2026-03-01")
-            raise typer.Exit(EXIT_BAD_INPUT) from error
+            raise refuse_input(
+                f"--on: {text!r} is neither today, yesterday, a weekday nor a date such as 2026-03-01"
+            ) from error
     return max(1, _unix_ns(day)), _unix_ns(day + timedelta(days=1))
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import typer
 
+from kornel.cli.asking import PartitionCore
 from kornel.cli.client.failures import CoreUnreachable
 from kornel.cli.client.reading import Reader
-from kornel.cli.options import EXIT_FAILED
-from kornel.cli.terminal import print_error
+from kornel.cli.options import report_failure
 from kornel.v1 import read_pb2 as pb
 
 MOST_NAMES: Final = 5_000
@@ -19,10 +20,20 @@ MOST_NAMES: Final = 5_000
 MOST_SUGGESTED: Final = 3
 
 
-def report_unknown(error: CoreUnreachable, name: str, names: Callable[[], Iterable[str]]) -> typer.Exit:
-    """Prints *error* with the nearest of *names* if it is about an unknown *name*; returns the exit to be raised."""
-    print_error(f"{error}{suggest_names(name, names()) if error.unknown else ''}")
-    return typer.Exit(EXIT_FAILED)
+@contextmanager
+def suggesting_names(name: str, names: Callable[[], Iterable[str]]) -> Iterator[None]:
+    """Exits with the nearest of *names* when a call within the block fails because the core does not know *name*."""
+    try:
+        yield
+    except CoreUnreachable as error:
+        if not error.unknown:
+            raise
+        raise report_unknown(error, name, names()) from error
+
+
+def report_unknown(error: CoreUnreachable, name: str, names: Iterable[str]) -> typer.Exit:
+    """Prints *error*, which is about an unknown *name*, with the nearest of *names*; returns the exit to be raised."""
+    return report_failure(f"{error}{suggest_names(name, names)}")
 
 
 def suggest_names(name: str, names: Iterable[str]) -> str:
@@ -35,30 +46,28 @@ def suggest_names(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(known[each] for each in near)}?" if near and wanted else ""
 
 
-def suggest_queues(address: str, partition: str, timeout_s: float) -> list[str]:
+def suggest_queues(core: PartitionCore) -> list[str]:
     """Returns the paths of the queues; none if the core does not answer."""
-    return _names_of(address, timeout_s, lambda core: [each.path for each in core.queues(partition).queues])
+    return _names_of(core, lambda reader: [each.path for each in reader.queues(core.partition).queues])
 
 
-def suggest_nodes(address: str, partition: str, timeout_s: float) -> list[str]:
+def suggest_nodes(core: PartitionCore) -> list[str]:
     """Returns the IDs of the first nodes; none if the core does not answer."""
-    wanted = pb.ListNodesRequest(partition=partition)
-    return _names_of(address, timeout_s, lambda core: [each.node_id for each in core.nodes(wanted, MOST_NAMES).nodes])
+    wanted = pb.ListNodesRequest(partition=core.partition)
+    return _names_of(core, lambda reader: [each.node_id for each in reader.nodes(wanted, MOST_NAMES).nodes])
 
 
-def suggest_applications(address: str, partition: str, timeout_s: float) -> list[str]:
+def suggest_applications(core: PartitionCore) -> list[str]:
     """Returns the IDs of the first live applications; none if the core does not answer."""
-    wanted = pb.ListApplicationsRequest(partition=partition)
-
-    def list_names(core: Reader) -> list[str]:
-        return [each.application_id for each in core.applications(wanted, MOST_NAMES).applications]
-
-    return _names_of(address, timeout_s, list_names)
+    wanted = pb.ListApplicationsRequest(partition=core.partition)
+    return _names_of(
+        core, lambda reader: [each.application_id for each in reader.applications(wanted, MOST_NAMES).applications]
+    )
 
 
-def _names_of(address: str, timeout_s: float, names: Callable[[Reader], list[str]]) -> list[str]:
+def _names_of(core: PartitionCore, names: Callable[[Reader], list[str]]) -> list[str]:
     try:
-        with Reader(address, timeout_s) as core:
-            return names(core)[:MOST_NAMES]
+        with Reader(core.grpc, core.timeout) as reader:
+            return names(reader)[:MOST_NAMES]
     except CoreUnreachable:
         return []

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from kornel.cli.client.channels import open_channel
-from kornel.cli.client.connection import DEFAULT_TIMEOUT_S, DUMP_TIMEOUT_S, MESSAGE_LIMIT
-from kornel.cli.client.failures import CoreUnreachable, describe_failure
+from kornel.cli.client.connection import DEFAULT_TIMEOUT_S, DUMP_TIMEOUT_S
+from kornel.cli.client.failures import describe_failure
 from kornel.v1.manager_pb2 import UnregisterResourceManagerRequest
 from kornel.v1.manager_pb2_grpc import ManagerServiceStub
 from kornel.v1.status_pb2 import (
@@ -28,11 +27,6 @@ from kornel.v1.status_pb2 import (
 )
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 
-__all__ = [
-    "DEFAULT_TIMEOUT_S", "DUMP_TIMEOUT_S", "CoreUnreachable", "check_health", "describe_failure", "explain_ask",
-    "explain_queue", "explain_user", "failing_in_words", "fetch_dump", "fetch_status", "open_call", "unregister",
-]  # fmt: skip
-
 
 @contextmanager
 def failing_in_words(address: str) -> Iterator[None]:
@@ -44,9 +38,9 @@ def failing_in_words(address: str) -> Iterator[None]:
 
 
 @contextmanager
-def open_call(address: str, options: Sequence[tuple[str, Any]] = ()) -> Iterator[grpc.Channel]:
+def open_call(address: str) -> Iterator[grpc.Channel]:
     """Yields a channel to *address*. A call on it that fails within the block raises :class:`CoreUnreachable`."""
-    with open_channel(address, options) as channel, failing_in_words(address):
+    with open_channel(address) as channel, failing_in_words(address):
         yield channel
 
 
@@ -68,8 +62,7 @@ def fetch_status(
     manager: str = "",
 ) -> GetStatusResponse:
     """Returns the state of the core, with its books checked if *audit* is set. Raises :class:`CoreUnreachable`."""
-    options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
-    with open_call(address, options) as channel:
+    with open_call(address) as channel:
         request = GetStatusRequest(partition=partition, audit=audit, rm_id=manager)
         return StatusServiceStub(channel).GetStatus(request, timeout=timeout_s)
 
@@ -86,8 +79,7 @@ def explain_queue(
 
 def fetch_dump(address: str, timeout_s: float = DUMP_TIMEOUT_S, manager: str = "") -> str:
     """Returns the full state of the core and its shim, a JSON object. Raises :class:`CoreUnreachable`."""
-    options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
-    with open_call(address, options) as channel:
+    with open_call(address) as channel:
         return StatusServiceStub(channel).GetStateDump(GetStateDumpRequest(rm_id=manager), timeout=timeout_s).json
 
 

@@ -18,6 +18,9 @@ from kornel.shared.addresses import stays_on_this_machine
 
 AUTHORIZATION: Final = "authorization"
 
+MESSAGE_LIMIT: Final = 64 * 1024 * 1024
+"""The most bytes of one message, which a core keeps to as well."""
+
 SCHEDULER: Final = "si.v1.Scheduler"
 """The service whose health tells whether a core leads."""
 
@@ -25,14 +28,14 @@ ASKED_S: Final = 2.0
 """The time that each of several cores may take to answer."""
 
 
-def open_channel(address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
+def open_channel(address: str) -> grpc.Channel:
     """Returns a channel with the connection options of the command line. Raises :class:`ConnectionNotPossible`.
 
     *address*: the address of the core, or of several cores, separated by commas; then the channel is to the one that
     leads.
     """
     connection = CONNECTION.get(Connection())
-    return make_channel(connection, choose_address(connection, address), options)
+    return make_channel(connection, choose_address(connection, address))
 
 
 def choose_address(connection: Connection, address: str, timeout_s: float = ASKED_S) -> str:
@@ -68,26 +71,27 @@ def _read_leads(answer: Any) -> bool | None:
     return bool(answer.result().status == health_pb2.HealthCheckResponse.SERVING)
 
 
-def make_channel(connection: Connection, address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
+def make_channel(connection: Connection, address: str) -> grpc.Channel:
     """Returns a channel to *address*. Raises :class:`ConnectionNotPossible`."""
     credentials = _make_credentials(connection, address)
+    options = _channel_options(connection)
     if credentials is None:
         channel = grpc.insecure_channel(address, options)
     else:
-        channel = grpc.secure_channel(address, credentials, [*options, *_override_options(connection)])
+        channel = grpc.secure_channel(address, credentials, options)
     if connection.token_file is None:
         return channel
     return grpc.intercept_channel(channel, _Token(_bearer_token(connection.token_file)))
 
 
-def make_aio_channel(connection: Connection, address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
+def make_aio_channel(connection: Connection, address: str) -> grpc.aio.Channel:
     """Returns a channel for asyncio, whose calls have to carry :func:`make_metadata`; of several addresses, to the core
     that leads. Raises :class:`ConnectionNotPossible`."""
     address = choose_address(connection, address)
-    credentials = _make_credentials(connection, address)
+    credentials, options = _make_credentials(connection, address), _channel_options(connection)
     if credentials is None:
         return grpc.aio.insecure_channel(address, options=options)
-    return grpc.aio.secure_channel(address, credentials, options=[*options, *_override_options(connection)])
+    return grpc.aio.secure_channel(address, credentials, options=options)
 
 
 def make_metadata(connection: Connection) -> tuple[tuple[str, str], ...]:
@@ -106,8 +110,10 @@ def _make_credentials(connection: Connection, address: str) -> grpc.ChannelCrede
     )
 
 
-def _override_options(connection: Connection) -> list[tuple[str, Any]]:
-    return [("grpc.ssl_target_name_override", connection.server_name)] if connection.server_name else []
+def _channel_options(connection: Connection) -> list[tuple[str, Any]]:
+    limits = [("grpc.max_receive_message_length", MESSAGE_LIMIT), ("grpc.max_send_message_length", MESSAGE_LIMIT)]
+    named = [("grpc.ssl_target_name_override", connection.server_name)] if connection.server_name else []
+    return [*limits, *named]
 
 
 def _bearer_token(file: Path) -> str:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from google.protobuf.message import Message
 
 from kornel.cli.client.calls import failing_in_words
 from kornel.cli.client.channels import open_channel
-from kornel.cli.client.connection import DEFAULT_TIMEOUT_S, MESSAGE_LIMIT
+from kornel.cli.client.connection import DEFAULT_TIMEOUT_S
 
 ResponseT = TypeVar("ResponseT", bound=Message)
-
-_OPTIONS: Final = (("grpc.max_receive_message_length", MESSAGE_LIMIT), ("grpc.max_send_message_length", MESSAGE_LIMIT))
 
 
 class Connected:
@@ -26,7 +24,7 @@ class Connected:
     def __init__(self, address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self._address = address
         self._timeout_s = timeout_s
-        self._channel = open_channel(address, _OPTIONS)
+        self._channel = open_channel(address)
 
     def __enter__(self) -> Self:
         return self

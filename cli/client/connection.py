@@ -12,8 +12,6 @@ from typing import Final
 
 DEFAULT_TIMEOUT_S: Final = 5.0
 DUMP_TIMEOUT_S: Final = 60.0
-MESSAGE_LIMIT: Final = 64 * 1024 * 1024
-"""The most bytes of one message, which a core keeps to as well."""
 
 
 class ConnectionNotPossible(ValueError):

@@ -9,13 +9,11 @@ import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from kornel.cli.client.calls import CoreUnreachable, describe_failure
 from kornel.cli.client.channels import open_channel
-from kornel.cli.client.connection import MESSAGE_LIMIT
+from kornel.cli.client.failures import CoreUnreachable, describe_failure
 from kornel.v1.events_pb2 import WatchEventsRequest, WatchEventsResponse
 from kornel.v1.events_pb2_grpc import EventServiceStub
 
-_OPTIONS = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
 _NOT_REACHED: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _WORTH_ANOTHER_TRY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
@@ -33,7 +31,7 @@ def watch(
     *timeout_s*: the time limit of the connection. With *patient*, it keeps trying, because the core may still be
     starting.
     """
-    with open_channel(address, _OPTIONS) as channel:
+    with open_channel(address) as channel:
         _connect(channel, address, timeout_s, patient=patient)
         began = False
         try:

@@ -6,22 +6,24 @@ import asyncio
 import contextlib
 import json
 import secrets
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import grpc
 import grpc.aio
 import typer
 
+from kornel.cli.asking import Core, asks_core
 from kornel.cli.client import calls as client
 from kornel.cli.client.channels import make_aio_channel, make_metadata
 from kornel.cli.client.connection import CONNECTION, DUMP_TIMEOUT_S, Connection
+from kornel.cli.client.failures import CoreUnreachable
 from kornel.cli.commands.unregister import ask_before_unregistering
-from kornel.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, report_failure
-from kornel.cli.terminal import echo_json, echo_text, print_error
+from kornel.cli.options import report_failure
+from kornel.cli.terminal import echo_json, echo_text
 from kornel.cli.text.lines import join_lines
 from kornel.shared.event_loop import loop_factory
-from kornel.shim_mock.load.sending import CHANNEL_OPTIONS, LoadError, Placed, Sender
+from kornel.shim_mock.load.sending import LoadError, Placed, Sender
 from kornel.shim_mock.load.workload import Workload
 from kornel.v1.status_pb2 import GetStatusResponse
 
@@ -33,6 +35,12 @@ NOTHING_KEPT = {"history.enabled": "false"}
 """The extra settings of the registration. The history is off, because made-up applications do not belong into it."""
 
 
+@dataclass(frozen=True)
+class _Core(Core):
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False
+
+
+@asks_core()
 def bench(
     nodes: Annotated[
         int, typer.Option(min=1, help="Nodes to make up; all of their room together fits all asks.")
@@ -52,9 +60,8 @@ def bench(
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --force unregisters.")] = False,
-    grpc_address: Address = DEFAULT_ADDRESS,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: _Core,
 ) -> None:
     """Register a throw-away resource manager, have a core place asks on made-up nodes, and clean up.
 
@@ -68,24 +75,22 @@ def bench(
         singly,
     )
     try:
-        _check_core_is_free(grpc_address, timeout, force=force, yes=yes)
+        _check_core_is_free(core, force=force, yes=yes)
         rm_id = f"kornel-bench-{secrets.token_hex(4)}"
         try:
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
-                nodes_per_s, burst, paced = runner.run(_measure_core(grpc_address, rm_id, workload, singly))
+                nodes_per_s, burst, paced = runner.run(_measure_core(core.grpc, rm_id, workload, singly))
         finally:
             # The error that ended the measurement is what the user must see, not that the cleaning up failed, too.
-            with contextlib.suppress(client.CoreUnreachable):
-                client.unregister(grpc_address, rm_id, max(timeout, DUMP_TIMEOUT_S))
-    except (client.CoreUnreachable, LoadError) as error:
+            with contextlib.suppress(CoreUnreachable):
+                client.unregister(core.grpc, rm_id, max(core.timeout, DUMP_TIMEOUT_S))
+    except LoadError as error:
         raise report_failure(error) from error
     except TimeoutError as error:
-        print_error(f"{grpc_address}: the core did not place all asks in time")
-        raise typer.Exit(EXIT_FAILED) from error
+        raise report_failure(f"{core.grpc}: the core did not place all asks in time") from error
     except grpc.aio.AioRpcError as error:
-        print_error(f"{grpc_address}: {error.code().name}: {error.details()}")
-        raise typer.Exit(EXIT_FAILED) from error
-    if as_json:
+        raise report_failure(f"{core.grpc}: {error.code().name}: {error.details()}") from error
+    if core.as_json:
         echo_json(_format_json(nodes_per_s, burst, paced))
     else:
         echo_text(_format_text(workload, nodes_per_s, burst, paced))
@@ -98,9 +103,9 @@ def _enlarge_nodes(workload: Workload, singly: int) -> Workload:
     return replace(workload, node_cores=cores, node_gib=max(workload.node_gib, each * LARGEST_GIB))
 
 
-def _check_core_is_free(address: str, timeout: float, *, force: bool, yes: bool) -> None:
-    """Raises :class:`client.CoreUnreachable` for a core that is not free."""
-    status = client.fetch_status(address, timeout_s=timeout)
+def _check_core_is_free(core: Core, *, force: bool, yes: bool) -> None:
+    """Raises :class:`CoreUnreachable` for a core that is not free."""
+    status = client.fetch_status(core.grpc, timeout_s=core.timeout)
     if not status.rm_id:
         return
     if not force:
@@ -109,14 +114,14 @@ def _check_core_is_free(address: str, timeout: float, *, force: bool, yes: bool)
             f"{sum(partition.allocation_count for partition in status.partitions):,} allocations and "
             f"{sum(partition.pending_ask_count for partition in status.partitions):,} pending asks"
         )
-        raise client.CoreUnreachable(
-            f"{address} serves {_name_managers(status)} with {holds}, which would share its time with the measuring."
+        raise CoreUnreachable(
+            f"{core.grpc} serves {_name_managers(status)} with {holds}, which would share its time with the measuring."
             " Measure a core without a shim, or give --force to unregister what is there, which loses what it reported"
         )
     for rm_id in _managers_of(status):
         if not yes:
             ask_before_unregistering(rm_id)
-        client.unregister(address, rm_id, timeout)
+        client.unregister(core.grpc, rm_id, core.timeout)
 
 
 def _managers_of(status: GetStatusResponse) -> list[str]:
@@ -134,7 +139,7 @@ async def _measure_core(
     """Returns the nodes registered per second, the result of the burst, and that of the asks sent one by one, which is
     ``None`` if *singly* is 0."""
     connection = CONNECTION.get(Connection())
-    async with make_aio_channel(connection, address, CHANNEL_OPTIONS) as channel:
+    async with make_aio_channel(connection, address) as channel:
         sender = Sender(channel, rm_id, make_metadata(connection))
         await sender.register(workload.config, NOTHING_KEPT)
         nodes_per_s = await sender.report_nodes(workload.node_infos())

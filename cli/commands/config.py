@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import difflib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Final
 
 import typer
 
-from kornel.cli.client.calls import CoreUnreachable
+from kornel.cli.asking import ManagerCore, asks_core
 from kornel.cli.client.configuration import ConfigurationClient
 from kornel.cli.commands.earlier_versions import find_version, list_earlier_versions
 from kornel.cli.configuration_file import File, choose_warnings, print_problems, read_file
 from kornel.cli.loading import OF_THE_CORE, CommandSource, GroupOnDemand
-from kornel.cli.options import DEFAULT_ADDRESS as ADDRESS
-from kornel.cli.options import DEFAULT_TIMEOUT_S as TIMEOUT_S
-from kornel.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, ManagerName, Timeout, report_failure
-from kornel.cli.terminal import echo_document, echo_json, echo_line, print_error, show_text
+from kornel.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Timeout, refuse_input
+from kornel.cli.terminal import echo_document, echo_json, echo_line, print_error
 from kornel.cli.text.configuration import render_history, render_impact
 from kornel.cli.text.documents import message_values
 from kornel.shared.default_configuration import DEFAULT_CONFIGURATION
@@ -49,30 +48,28 @@ Name = Annotated[str, typer.Argument(metavar="VERSION", help="A version as `korn
 OtherName = Annotated[str, typer.Argument(metavar="[OTHER]", help="Another version; 0: the one in force.")]
 
 
+@dataclass(frozen=True)
+class _PreviewCore(ManagerCore):
+    timeout: Timeout = PREVIEW_TIMEOUT_S
+
+
 @config_app.command("preview")
+@asks_core()
 def preview(
     file: File,
-    grpc: Address = ADDRESS,
-    manager: ManagerName = "",
-    as_json: AsJson = False,
-    timeout: Timeout = PREVIEW_TIMEOUT_S,
+    *,
+    core: _PreviewCore,
 ) -> None:
     """Show what a configuration would change on a running core, without changing it.
 
     Exits 2 for a file with errors, 1 when the core would refuse it at present or does not answer.
     """
     text = read_file(file)
-    try:
-        with ConfigurationClient(grpc, timeout, manager) as core:
-            if text and not as_json:
-                _print_judgement(file, core.validate(text))
-            impact = core.preview(text or DEFAULT_CONFIGURATION)
-    except CoreUnreachable as error:
-        raise report_failure(error) from error
-    if as_json:
-        echo_json(impact)
-    else:
-        show_text(render_impact(impact))
+    with ConfigurationClient(core.grpc, core.timeout, core.manager) as client:
+        if text and not core.as_json:
+            _print_judgement(file, client.validate(text))
+        impact = client.preview(text or DEFAULT_CONFIGURATION)
+    core.show(impact, lambda: render_impact(impact))
     if impact.refusals:
         raise typer.Exit(EXIT_FAILED)
 
@@ -85,6 +82,7 @@ def _print_judgement(file: Path, found: pb.ValidateConfigurationResponse) -> Non
 
 
 @config_app.command("history")
+@asks_core()
 def history(
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=0, help="The most versions to show, the newest first; 0: all.")
@@ -92,44 +90,32 @@ def history(
     everything: Annotated[
         bool, typer.Option("--all", help="Also show versions of earlier runs that are the same as the one before.")
     ] = False,
-    grpc: Address = ADDRESS,
-    manager: ManagerName = "",
-    as_json: AsJson = False,
-    timeout: Timeout = TIMEOUT_S,
+    *,
+    core: ManagerCore,
 ) -> None:
     """List the configurations that the core received in this and earlier runs, including refused ones.
 
     Earlier runs come from the stored history. With --json: kornel.v1.GetConfigurationHistoryResponse, of this run.
     """
-    try:
-        with ConfigurationClient(grpc, timeout, manager) as core:
-            found = core.history()
-        earlier = [] if as_json else list_earlier_versions(grpc, timeout, limit, manager, everything=everything)
-    except CoreUnreachable as error:
-        raise report_failure(error) from error
-    if as_json:
-        echo_json(found)
-        return
+    with ConfigurationClient(core.grpc, core.timeout, core.manager) as client:
+        found = client.history()
+    earlier = [] if core.as_json else list_earlier_versions(core, limit, everything=everything)
     versions = [(str(version.number), version) for version in reversed(found.versions)]
-    show_text(render_history([*versions, *earlier][: limit or None]))
+    core.show(found, lambda: render_history([*versions, *earlier][: limit or None]))
 
 
 @config_app.command("show")
+@asks_core()
 def show(
     version: Annotated[
         str, typer.Argument(metavar="[VERSION]", help="A version as `kornel config history` names it; 0: in force.")
     ] = "0",
-    grpc: Address = ADDRESS,
-    manager: ManagerName = "",
-    as_json: AsJson = False,
-    timeout: Timeout = TIMEOUT_S,
+    *,
+    core: ManagerCore,
 ) -> None:
     """Print the text of a configuration; without a version, of the one in force."""
-    try:
-        found = find_version(grpc, timeout, version, manager)
-    except CoreUnreachable as error:
-        raise report_failure(error) from error
-    if as_json:
+    found = find_version(core, version)
+    if core.as_json:
         echo_json(found)
     else:
         echo_document(found.config or DEFAULT_CONFIGURATION)
@@ -138,23 +124,19 @@ def show(
 
 
 @config_app.command("diff")
+@asks_core()
 def diff(
     version: Name,
     other: OtherName = "0",
-    grpc: Address = ADDRESS,
-    manager: ManagerName = "",
-    as_json: AsJson = False,
-    timeout: Timeout = TIMEOUT_S,
+    *,
+    core: ManagerCore,
 ) -> None:
     """Show the difference between two configurations; without a second version, to the one in force.
 
     With --json: both versions without their texts, and the lines of the difference. Exits 0 whether or not there is a
     difference.
     """
-    try:
-        before, after = find_version(grpc, timeout, version, manager), find_version(grpc, timeout, other, manager)
-    except CoreUnreachable as error:
-        raise report_failure(error) from error
+    before, after = find_version(core, version), find_version(core, other)
     lines = list(
         difflib.unified_diff(
             (before.config or DEFAULT_CONFIGURATION).splitlines(),
@@ -164,7 +146,7 @@ def diff(
             lineterm="",
         )
     )
-    if as_json:
+    if core.as_json:
         sides = {"before": message_values(before.version), "after": message_values(after.version)}
         echo_json(json.dumps({**sides, "lines": lines}, indent=2))
         return
@@ -175,15 +157,14 @@ def diff(
 
 
 @config_app.command("rollback")
+@asks_core()
 def rollback(
     version: Annotated[
         int, typer.Argument(metavar="[VERSION]", min=0, help="Number, as `kornel config history` shows it.")
     ] = 0,
     undo: Annotated[bool, typer.Option("--undo", help="End the present rollback.")] = False,
-    grpc: Address = ADDRESS,
-    manager: ManagerName = "",
-    as_json: AsJson = False,
-    timeout: Timeout = TIMEOUT_S,
+    *,
+    core: ManagerCore,
 ) -> None:
     """Put an earlier configuration into force again, as a new version; with --undo, end the rollback.
 
@@ -193,14 +174,10 @@ def rollback(
     Exits 1 when the core refuses, 2 for neither or both of VERSION and --undo.
     """
     if undo == bool(version):
-        print_error("give either the number of a version or --undo")
-        raise typer.Exit(EXIT_BAD_INPUT)
-    try:
-        with ConfigurationClient(grpc, timeout, manager) as core:
-            done = core.undo_rollback() if undo else core.rollback(version)
-    except CoreUnreachable as error:
-        raise report_failure(error) from error
-    if as_json:
+        raise refuse_input("give either the number of a version or --undo")
+    with ConfigurationClient(core.grpc, core.timeout, core.manager) as client:
+        done = client.undo_rollback() if undo else client.rollback(version)
+    if core.as_json:
         echo_json(done)
     elif undo:
         echo_line(f"the rollback is undone: version {done.version} is in force, checksum {done.checksum}")

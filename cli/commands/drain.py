@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import time_ns
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import typer
 
+from kornel.cli.asking import PartitionCore, asks_core
 from kornel.cli.client import calls as client
+from kornel.cli.client.failures import CoreUnreachable
 from kornel.cli.client.reading import Reader
-from kornel.cli.options import (
-    DEFAULT_ADDRESS,
-    DEFAULT_TIMEOUT_S,
-    EXIT_FAILED,
-    Address,
-    AsJson,
-    Partition,
-    Timeout,
-    report_failure,
-)
+from kornel.cli.options import EXIT_FAILED
 from kornel.cli.suggestions import report_unknown, suggest_nodes
 from kornel.cli.terminal import echo_json, echo_line, echo_text, print_error, show_text
 from kornel.cli.text.lines import join_lines
@@ -36,20 +29,21 @@ undrain_app = typer.Typer(help="Return nodes to scheduling.", no_args_is_help=Tr
 POLL_S: Final = 1.0
 """The pause between two checks of what still runs on drained nodes."""
 
+ResponseT = TypeVar("ResponseT", admin.DrainNodeResponse, admin.UndrainNodeResponse)
+
 NodeIds = Annotated[list[str], typer.Argument(metavar="NODE...", help="IDs of the nodes.")]
 
 
 @drain_app.command("node")
+@asks_core()
 def drain_node(
     nodes: NodeIds,
     wait: Annotated[bool, typer.Option("--wait", help="Return when nothing runs there any more.")] = False,
     wait_timeout: Annotated[
         float, typer.Option("--wait-timeout", min=0, metavar="SECONDS", help="Longest wait; 0: as long as it takes.")
     ] = 0,
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: PartitionCore,
 ) -> None:
     """Keep new allocations off nodes; what runs there goes on.
 
@@ -59,90 +53,76 @@ def drain_node(
     Exits 0 also if a node was draining already, 1 if no core answers, there is no such node, or the wait took too long.
     With --json: one object for each node, one per line if there are several.
     """
-    failed = False
-    drained: list[str] = []
-    try:
-        with Reader(grpc, timeout) as reader:
-            for node in nodes:
-                try:
-                    done = reader.drain(node, partition)
-                except client.CoreUnreachable as error:
-                    if not error.unknown:
-                        raise
-                    report_unknown(error, node, lambda: suggest_nodes(grpc, partition, timeout))
-                    failed = True
-                    continue
-                drained.append(node)
-                if as_json:
-                    echo_json(done, indent=2 if len(nodes) == 1 else None)
-                else:
-                    echo_line(f"{node}: {_describe_drain(done)}")
-            if drained and not as_json:
-                echo_text(join_lines(wrap_text(_say_how_long(drained))))
-            if wait and drained:
-                failed = not _wait_until_empty(reader, drained, partition, wait_timeout, say=not as_json) or failed
-    except client.CoreUnreachable as error:
-        raise report_failure(error) from error
-    if failed:
+    with Reader(core.grpc, core.timeout) as reader:
+        drained = _change_nodes(nodes, core, reader.drain, _describe_drain)
+        if drained and not core.as_json:
+            echo_text(join_lines(wrap_text(_say_how_long(drained))))
+        emptied = not (wait and drained) or _wait_until_empty(
+            reader, drained, core.partition, wait_timeout, say=not core.as_json
+        )
+    if len(drained) < len(nodes) or not emptied:
         raise typer.Exit(EXIT_FAILED)
 
 
 @drain_app.command("list")
+@asks_core()
 def list_drained(
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: PartitionCore,
 ) -> None:
     """Show the nodes that operators have drained: by whom, since when, and how much still runs there.
 
     With --json: the drained nodes of kornel.v1.PartitionStatus, one a line. `kornel nodes --draining` shows those that
     the shim drains, too.
     """
-    try:
-        status = client.fetch_status(grpc, partition or "default", timeout).partitions[0]
-        if as_json:
-            for each in status.drained_nodes:
-                echo_json(each, indent=None)
-            return
-        with Reader(grpc, timeout) as reader:
-            show_text(_render_drained(status, reader, partition))
-    except client.CoreUnreachable as error:
-        raise report_failure(error) from error
+    status = client.fetch_status(core.grpc, core.partition or "default", core.timeout).partitions[0]
+    if core.as_json:
+        for each in status.drained_nodes:
+            echo_json(each, indent=None)
+        return
+    with Reader(core.grpc, core.timeout) as reader:
+        show_text(_render_drained(status, reader, core.partition))
 
 
 @undrain_app.command("node")
+@asks_core()
 def undrain_node(
     nodes: NodeIds,
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: PartitionCore,
 ) -> None:
     """End what `kornel drain node` began, also for nodes that are not registered now.
 
     Exits 1 when no core answers or there is no such node.
     """
-    failed = False
-    try:
-        with Reader(grpc, timeout) as reader:
-            for node in nodes:
-                try:
-                    done = reader.undrain(node, partition)
-                except client.CoreUnreachable as error:
-                    if not error.unknown:
-                        raise
-                    report_unknown(error, node, lambda: suggest_nodes(grpc, partition, timeout))
-                    failed = True
-                    continue
-                if as_json:
-                    echo_json(done, indent=2 if len(nodes) == 1 else None)
-                else:
-                    echo_line(f"{node}: {_describe_undrain(done)}")
-    except client.CoreUnreachable as error:
-        raise report_failure(error) from error
-    if failed:
+    with Reader(core.grpc, core.timeout) as reader:
+        undrained = _change_nodes(nodes, core, reader.undrain, _describe_undrain)
+    if len(undrained) < len(nodes):
         raise typer.Exit(EXIT_FAILED)
+
+
+def _change_nodes(
+    nodes: Sequence[str],
+    core: PartitionCore,
+    change: Callable[[str, str], ResponseT],
+    describe: Callable[[ResponseT], str],
+) -> list[str]:
+    """Makes the call *change* for each node, and prints the answers. Returns the nodes that the core knows."""
+    changed: list[str] = []
+    for node in nodes:
+        try:
+            done = change(node, core.partition)
+        except CoreUnreachable as error:
+            if not error.unknown:
+                raise
+            report_unknown(error, node, suggest_nodes(core))
+            continue
+        changed.append(node)
+        if core.as_json:
+            echo_json(done, indent=2 if len(nodes) == 1 else None)
+        else:
+            echo_line(f"{node}: {describe(done)}")
+    return changed
 
 
 def _describe_drain(done: admin.DrainNodeResponse) -> str:
@@ -191,7 +171,7 @@ def _wait_until_empty(reader: Reader, nodes: Sequence[str], partition: str, long
 def _count_running(reader: Reader, node: str, partition: str) -> int:
     try:
         return int(reader.node(node, partition).summary.allocation_count)
-    except client.CoreUnreachable as error:
+    except CoreUnreachable as error:
         if error.unknown:
             return 0  # The node is gone, and nothing runs on it any more.
         raise

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Final
 
-import typer
-
+from kornel.cli.asking import ManagerCore
 from kornel.cli.client.configuration import ConfigurationClient
 from kornel.cli.client.failures import CoreUnreachable
 from kornel.cli.client.history import HistoryClient
-from kornel.cli.options import EXIT_BAD_INPUT
-from kornel.cli.terminal import print_error
+from kornel.cli.options import refuse_input
 from kornel.v1 import configuration_pb2 as pb
 from kornel.v1 import history_pb2
 
@@ -23,41 +21,42 @@ MOST_READ: Final = 1_000
 
 
 def list_earlier_versions(
-    address: str, timeout_s: float, most: int, manager: str = "", *, everything: bool
+    core: ManagerCore, most: int, *, everything: bool
 ) -> list[tuple[str, pb.ConfigurationVersion]]:
     """Returns the versions of earlier runs with their names, newest first; none if no history is kept.
 
-    *manager*: only versions of that manager. *everything*: also versions with the same text as the one before, which
+    *everything*: also versions with the same text as the one before, which
     every start of a core adds.
     """
     try:
-        with HistoryClient(address, timeout_s) as core:
-            status = core.status()
+        with HistoryClient(core.grpc, core.timeout) as history:
+            status = history.status()
             if not status.enabled:
                 return []
-            stored = core.configurations(history_pb2.ListConfigurationsRequest(), most or MOST_READ)
+            stored = history.configurations(history_pb2.ListConfigurationsRequest(), most or MOST_READ)
     except CoreUnreachable:
         return []  # If the history does not work, the versions that the core itself keeps can still be shown.
-    stored = [each for each in stored if each.id.run != status.run and manager in ("", each.version.rm_id)]
+    stored = [each for each in stored if each.id.run != status.run and core.manager in ("", each.version.rm_id)]
     kept = stored if everything else list(_leave_out_repeats(stored))
     return [(f"{_name_run(each.id.run)}/{each.version.number}", each.version) for each in kept]
 
 
-def find_version(address: str, timeout_s: float, name: str, manager: str = "") -> pb.GetConfigurationResponse:
+def find_version(core: ManagerCore, name: str) -> pb.GetConfigurationResponse:
     """Returns the version called *name*: a number of this run, 0 for the one in force, or RUN/NUMBER. Exits if *name*
     is none of these. Raises ``CoreUnreachable``, also for an unknown version."""
     run, slash, number = name.rpartition("/")
     if not number.isascii() or not number.isdecimal() or len(number) > 18 or (slash and not run):
-        print_error(f"{name!r} is not a version; give a number such as 3, or RUN/NUMBER of `kornel config history`")
-        raise typer.Exit(EXIT_BAD_INPUT)
+        raise refuse_input(
+            f"{name!r} is not a version; give a number such as 3, or RUN/NUMBER of `kornel config history`"
+        )
     if not slash:
-        with ConfigurationClient(address, timeout_s, manager) as core:
-            return core.get(int(number))
-    with HistoryClient(address, timeout_s) as core:
+        with ConfigurationClient(core.grpc, core.timeout, core.manager) as client:
+            return client.get(int(number))
+    with HistoryClient(core.grpc, core.timeout) as history:
         request = history_pb2.ListConfigurationsRequest(with_config=True)
-        for each in core.configurations(request, MOST_READ):
+        for each in history.configurations(request, MOST_READ):
             named = _name_run(each.id.run) == run.lower() and each.version.number == int(number)
-            if named and manager in ("", each.version.rm_id):
+            if named and core.manager in ("", each.version.rm_id):
                 return pb.GetConfigurationResponse(version=each.version, config=each.config, has_hidden=each.has_hidden)
     raise CoreUnreachable(f"no version {name} is stored", unknown=True)
 

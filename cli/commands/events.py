@@ -6,20 +6,14 @@ import json
 import re
 import time
 from collections import deque
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import typer
 
-from kornel.cli.client import calls as client
+from kornel.cli.asking import Core, asks_core
 from kornel.cli.client.events import StreamBroken, watch
-from kornel.cli.options import (
-    DEFAULT_ADDRESS,
-    DEFAULT_TIMEOUT_S,
-    EXIT_BAD_INPUT,
-    Address,
-    Timeout,
-    report_failure,
-)
+from kornel.cli.options import refuse_input
 from kornel.cli.terminal import echo_json, echo_text, print_error
 from kornel.cli.text.documents import message_values
 from kornel.cli.text.events import render_event
@@ -35,6 +29,14 @@ _SINCE: Final = re.compile(r"(?:([0-9a-fA-F-]{1,64}):)?([0-9]{1,19})", re.ASCII)
 _TYPES: Final = tuple(name for name, number in EventRecord.Type.items() if number)
 
 
+@dataclass(frozen=True)
+class _Core(Core):
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object per line: kornel.v1.Event, and the instance.")
+    ] = False
+
+
+@asks_core()
 def events(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with every new event until Ctrl-C.")] = False,
     since: Annotated[
@@ -64,11 +66,8 @@ def events(
     ] = "",
     queue: Annotated[str, typer.Option(metavar="PATH", help="Only events in this queue or below.")] = "",
     node: Annotated[str, typer.Option(metavar="PREFIX", help="Only events about nodes with such an ID.")] = "",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object per line: kornel.v1.Event, and the instance.")
-    ] = False,
-    grpc: Address = DEFAULT_ADDRESS,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: _Core,
 ) -> None:
     """Show the events that the core keeps, and with --follow also new ones.
 
@@ -92,17 +91,15 @@ def events(
         request.filter.CopyFrom(wanted)
     try:
         if newest and not since and request.HasField("filter"):
-            _show_newest(grpc, request, timeout, newest, as_json=as_json)
+            _show_newest(core, request, newest)
             if not follow:
                 return
-        _follow_events(grpc, request, timeout, as_json=as_json)
+        _follow_events(core, request)
     except KeyboardInterrupt:
         return
-    except client.CoreUnreachable as error:
-        raise report_failure(error) from error
 
 
-def _show_newest(address: str, request: pb.WatchEventsRequest, timeout_s: float, newest: int, *, as_json: bool) -> None:
+def _show_newest(core: Core, request: pb.WatchEventsRequest, newest: int) -> None:
     """Prints the last *newest* of the kept events that pass the filter, and sets *request* to continue after them.
 
     The core counts events before it filters them, so all kept events are read.
@@ -111,22 +108,22 @@ def _show_newest(address: str, request: pb.WatchEventsRequest, timeout_s: float,
     stored.CopyFrom(request)
     stored.stored_only, stored.newest = True, EVERY_EVENT
     found: deque[pb.Event] = deque(maxlen=newest)
-    for response in watch(address, stored, timeout_s):
+    for response in watch(core.grpc, stored, core.timeout):
         if response.HasField("opened"):
             request.resume.instance = response.opened.instance
         found.extend(response.events)
         request.resume.next_id = response.next_id
     for event in found:
-        _print_event(event, request.resume.instance, as_json=as_json)
+        _print_event(event, request.resume.instance, as_json=core.as_json)
 
 
-def _follow_events(address: str, request: pb.WatchEventsRequest, timeout_s: float, *, as_json: bool) -> None:
+def _follow_events(core: Core, request: pb.WatchEventsRequest) -> None:
     """Print the events that arrive, and resume the stream whenever it breaks after it began."""
-    began = False
+    began, timeout_s = False, core.timeout
     while True:
         try:
-            for response in watch(address, request, timeout_s, patient=began):
-                _print_response(response, request, as_json=as_json)
+            for response in watch(core.grpc, request, timeout_s, patient=began):
+                _print_response(response, request, as_json=core.as_json)
             return
         except StreamBroken as broken:
             print_error(f"{broken}; trying again")
@@ -160,16 +157,11 @@ def _print_event(event: pb.Event, instance: str, *, as_json: bool) -> None:
 def _parse_cursor(since: str) -> pb.EventCursor:
     found = _SINCE.fullmatch(since)
     if found is None or int(found[2]) >= 2**63:
-        raise _bad_option(f"--since: {since!r} is not ID or INSTANCE:ID, for instance 4711")
+        raise refuse_input(f"--since: {since!r} is not ID or INSTANCE:ID, for instance 4711")
     return pb.EventCursor(instance=found[1] or "", next_id=int(found[2]))
 
 
 def _parse_type(name: str) -> EventRecord.Type.ValueType:
     if name.upper() not in _TYPES:
-        raise _bad_option(f"--type: {name!r} is not one of {', '.join(_TYPES)}")
+        raise refuse_input(f"--type: {name!r} is not one of {', '.join(_TYPES)}")
     return EventRecord.Type.Value(name.upper())
-
-
-def _bad_option(message: str) -> typer.Exit:
-    print_error(message)
-    return typer.Exit(EXIT_BAD_INPUT)

@@ -8,21 +8,13 @@ from typing import Annotated
 
 import typer
 
-from kornel.cli.client import calls as client
-from kornel.cli.client import explain as explain_client
+from kornel.cli.asking import PartitionCore, asks_core
+from kornel.cli.client import explain as client
+from kornel.cli.client.failures import CoreUnreachable
 from kornel.cli.commands.past_work import render_past
-from kornel.cli.options import (
-    DEFAULT_ADDRESS,
-    DEFAULT_TIMEOUT_S,
-    EXIT_BAD_INPUT,
-    Address,
-    AsJson,
-    Partition,
-    Timeout,
-    report_failure,
-)
+from kornel.cli.options import refuse_input
 from kornel.cli.suggestions import report_unknown, suggest_applications, suggest_nodes
-from kornel.cli.terminal import echo_json, print_error, show_text
+from kornel.cli.terminal import show_text
 from kornel.cli.text.explain import render_explanation, render_forecast
 from kornel.shared.quantities import parse_quantity
 from kornel.v1 import explain_pb2 as pb
@@ -56,6 +48,7 @@ _Owner = Annotated[str, typer.Option(help="Owner of the new application.")]
 _Groups = Annotated[list[str] | None, typer.Option("--group", help="Group of the owner; repeatable.")]
 
 
+@asks_core()
 def explain(
     name: Annotated[
         str, typer.Argument(metavar="[KEY|APPLICATION|NODE]", help="Ask, allocation, application, or node.")
@@ -68,10 +61,8 @@ def explain(
             help="Explain why the ask is not on this node; without a name: why the node has room that is not used.",
         ),
     ] = "",
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: PartitionCore,
 ) -> None:
     """Show everything that keeps work from running, or who took its room.
 
@@ -81,37 +72,35 @@ def explain(
     Exits 1 for an unknown name, 2 without a name or a node.
     """
     if not name and not node:
-        raise _bad_option("give the ask, allocation, application or node to explain")
+        raise refuse_input("give the ask, allocation, application or node to explain")
     try:
-        found = _explain_name(grpc, name, partition, timeout, node)
-    except client.CoreUnreachable as error:
-        if error.unknown and not node and not as_json:
-            past = render_past(grpc, name, timeout)
-            if past:
-                show_text(past)
-                return
-        raise report_unknown(error, name or node, lambda: _known_names(grpc, partition, timeout)) from error
-    if as_json:
-        echo_json(found)
-    else:
-        show_text(render_explanation(found, time_ns()))
+        found = _explain_name(core, name, node)
+    except CoreUnreachable as error:
+        if not error.unknown:
+            raise
+        past = "" if node or core.as_json else render_past(core, name)
+        if not past:
+            raise report_unknown(error, name or node, _known_names(core)) from error
+        show_text(past)
+        return
+    core.show(found, lambda: render_explanation(found, time_ns()))
 
 
-def _explain_name(address: str, name: str, partition: str, timeout_s: float, node: str) -> pb.ExplainResponse:
+def _explain_name(core: PartitionCore, name: str, node: str) -> pb.ExplainResponse:
     """Returns the explanation of the work called *name* or, if there is none, of the node called *name*."""
     try:
-        return explain_client.explain(address, name, partition, timeout_s, node)
-    except client.CoreUnreachable as error:
+        return client.explain(core.grpc, name, core.partition, core.timeout, node)
+    except CoreUnreachable as error:
         if node or not error.unknown:
             raise
         try:
-            return explain_client.explain(address, "", partition, timeout_s, name)
-        except client.CoreUnreachable:
+            return client.explain(core.grpc, "", core.partition, core.timeout, name)
+        except CoreUnreachable:
             raise error from None
 
 
-def _known_names(address: str, partition: str, timeout_s: float) -> list[str]:
-    return [*suggest_applications(address, partition, timeout_s), *suggest_nodes(address, partition, timeout_s)]
+def _known_names(core: PartitionCore) -> list[str]:
+    return [*suggest_applications(core), *suggest_nodes(core)]
 
 
 def _write_wants(devices: str, types: Sequence[str], *, linked: bool) -> dict[str, str]:
@@ -127,6 +116,7 @@ def _write_wants(devices: str, types: Sequence[str], *, linked: bool) -> dict[st
 
 
 @what_if_app.command()
+@asks_core()
 def ask(
     queue: _Queue = "",
     application: Annotated[str, typer.Option("--app", help="Ask for a live application instead of a new one.")] = "",
@@ -142,10 +132,8 @@ def ask(
     user: _Owner = "",
     group: _Groups = None,
     never_preempts: Annotated[bool, typer.Option("--never-preempts", help="The asks may not preempt.")] = False,
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: PartitionCore,
 ) -> None:
     """Show where new asks would be placed, and which allocations would be preempted for them."""
     supposed = pb.SupposedAsk(
@@ -160,10 +148,11 @@ def ask(
         groups=group or [],
         tags=_write_wants(devices, device_type or [], linked=linked),
     )
-    _show_forecast(grpc, pb.WhatIfRequest(partition=partition, ask=supposed), timeout, as_json=as_json)
+    _show_forecast(core, pb.WhatIfRequest(ask=supposed))
 
 
 @what_if_app.command("gang")
+@asks_core()
 def gang(
     members: Annotated[int, typer.Argument(min=1, metavar="MEMBERS", help="Number of equal members.")],
     queue: _Queue = "",
@@ -181,10 +170,8 @@ def gang(
     user: _Owner = "",
     group: _Groups = None,
     never_preempts: Annotated[bool, typer.Option("--never-preempts", help="The members may not preempt.")] = False,
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: PartitionCore,
 ) -> None:
     """Show where a Hard gang would be placed as a whole, what would be preempted for it, or why it would wait."""
     wishes = {"required": required, "preferred": preferred, "spread": spread, "sliceSize": str(slice_size or "")}
@@ -200,71 +187,63 @@ def gang(
         gang=True,
         tags=tags | _write_wants(devices, device_type or [], linked=linked),
     )
-    _show_forecast(grpc, pb.WhatIfRequest(partition=partition, ask=supposed), timeout, as_json=as_json)
+    _show_forecast(core, pb.WhatIfRequest(ask=supposed))
 
 
 @what_if_app.command("node-lost")
+@asks_core()
 def node_lost(
     node: Annotated[str, typer.Argument(metavar="NODE", help="ID of the node.")],
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: PartitionCore,
 ) -> None:
     """Show where the work of a node would be placed if the node were lost."""
     supposed = pb.SupposedNodeLoss(node_id=node)
-    _show_forecast(grpc, pb.WhatIfRequest(partition=partition, node_lost=supposed), timeout, as_json=as_json)
+    _show_forecast(core, pb.WhatIfRequest(node_lost=supposed))
 
 
 @what_if_app.command()
+@asks_core()
 def quota(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Full path.")],
     terms: Annotated[
         list[str],
         typer.Argument(metavar="TERM...", help="max.TYPE=QUANTITY, guaranteed.TYPE=QUANTITY or max.TYPE=unlimited."),
     ],
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: PartitionCore,
 ) -> None:
     """Show what would run, and what would be preempted, if the limits of a queue changed."""
     supposed = pb.SupposedQuota(queue=queue)
     for term in terms:
         kind, dot, rest = term.partition(".")
         if not dot or kind not in ("max", "guaranteed"):
-            raise _bad_option(f"{term!r} is neither max.TYPE=QUANTITY nor guaranteed.TYPE=QUANTITY")
+            raise refuse_input(f"{term!r} is neither max.TYPE=QUANTITY nor guaranteed.TYPE=QUANTITY")
         if kind == "max" and rest.endswith("=unlimited"):
             supposed.unlimited.append(rest.removesuffix("=unlimited"))
             continue
         name, amount = _parse_amount(rest)
         (supposed.max if kind == "max" else supposed.guaranteed)[name] = amount
-    _show_forecast(grpc, pb.WhatIfRequest(partition=partition, quota=supposed), timeout, as_json=as_json)
+    _show_forecast(core, pb.WhatIfRequest(quota=supposed))
 
 
 @what_if_app.command()
+@asks_core()
 def priority(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Ask or allocation.")],
     number: Annotated[int, typer.Argument(metavar="PRIORITY", help="Its new priority.")],
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: PartitionCore,
 ) -> None:
     """Show what would happen if the priority of an ask or allocation changed."""
     supposed = pb.SupposedPriority(key=key, priority=number)
-    _show_forecast(grpc, pb.WhatIfRequest(partition=partition, priority=supposed), timeout, as_json=as_json)
+    _show_forecast(core, pb.WhatIfRequest(priority=supposed))
 
 
-def _show_forecast(address: str, request: pb.WhatIfRequest, timeout_s: float, *, as_json: bool) -> None:
-    try:
-        found = explain_client.what_if(address, request, timeout_s)
-    except client.CoreUnreachable as error:
-        raise report_failure(error) from error
-    if as_json:
-        echo_json(found)
-    else:
-        show_text(render_forecast(found, time_ns()))
+def _show_forecast(core: PartitionCore, request: pb.WhatIfRequest) -> None:
+    request.partition = core.partition
+    found = client.what_if(core.grpc, request, core.timeout)
+    core.show(found, lambda: render_forecast(found, time_ns()))
 
 
 def _parse_amounts(vcore: str, memory: str, others: list[str] | None) -> dict[str, int]:
@@ -275,13 +254,8 @@ def _parse_amounts(vcore: str, memory: str, others: list[str] | None) -> dict[st
 def _parse_amount(text: str) -> tuple[str, int]:
     name, equals, quantity = text.partition("=")
     if not name or not equals:
-        raise _bad_option(f"{text!r} is not TYPE=QUANTITY, for instance vcore=2 or memory=4Gi")
+        raise refuse_input(f"{text!r} is not TYPE=QUANTITY, for instance vcore=2 or memory=4Gi")
     try:
         return name, parse_quantity(name, quantity)
     except ValueError as error:
-        raise _bad_option(f"{text}: {error}") from error
-
-
-def _bad_option(message: str) -> typer.Exit:
-    print_error(message)
-    return typer.Exit(EXIT_BAD_INPUT)
+        raise refuse_input(f"{text}: {error}") from error

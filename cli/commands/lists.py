@@ -7,21 +7,12 @@ from typing import Annotated, Final
 
 import typer
 
-from kornel.cli.client import calls as client
+from kornel.cli.asking import PartitionCore, asks_core
 from kornel.cli.client import explain as explain_client
+from kornel.cli.client.failures import CoreUnreachable
 from kornel.cli.client.reading import Reader
-from kornel.cli.options import (
-    DEFAULT_ADDRESS,
-    DEFAULT_TIMEOUT_S,
-    EXIT_BAD_INPUT,
-    EXIT_FAILED,
-    Address,
-    AsJson,
-    Partition,
-    Timeout,
-)
-from kornel.cli.suggestions import report_unknown, suggest_applications, suggest_nodes, suggest_queues
-from kornel.cli.terminal import echo_json, print_error, show_text
+from kornel.cli.options import EXIT_BAD_INPUT, Types, refuse_input
+from kornel.cli.suggestions import suggest_applications, suggest_nodes, suggest_queues, suggesting_names
 from kornel.cli.text.cluster import (
     queues_above,
     render_application,
@@ -41,33 +32,26 @@ OBSTACLES_SHOWN: Final = 20
 through all nodes."""
 
 Limit = Annotated[int, typer.Option("--limit", min=0, metavar="COUNT", help="The most entries to show; 0: all.")]
-Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Resource type to show; repeatable.")]
 
 
+@asks_core()
 def queues(
     path: Annotated[str, typer.Argument(metavar="[PATH]", help="Only this queue and those below it.")] = "",
     types: Types = None,
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: PartitionCore,
 ) -> None:
     """Show the queues as a tree: running applications, and how much of each max is used.
 
     The mark in a bar is the guarantee, +N is pending. Exits 1 when no core answers or there is no such queue.
     """
-    try:
-        with Reader(grpc, timeout) as reader:
-            found = reader.queues(partition, path)
-            above = [] if as_json or not path else queues_above(reader.queues(partition).queues, path)
-    except client.CoreUnreachable as error:
-        raise report_unknown(error, path, lambda: suggest_queues(grpc, partition, timeout)) from error
-    if as_json:
-        echo_json(found)
-    else:
-        show_text(render_queues(found.queues, terminal_strokes(), types or (), above))
+    with suggesting_names(path, lambda: suggest_queues(core)), Reader(core.grpc, core.timeout) as reader:
+        found = reader.queues(core.partition, path)
+        above = [] if core.as_json or not path else queues_above(reader.queues(core.partition).queues, path)
+    core.show(found, lambda: render_queues(found.queues, terminal_strokes(), types or (), above))
 
 
+@asks_core(bad_input=EXIT_BAD_INPUT)
 def apps(
     application: Annotated[
         str, typer.Argument(metavar="[APP]", help="Only this application, with its asks and allocations.")
@@ -80,38 +64,28 @@ def apps(
         bool, typer.Option("--rejected", help="Show applications that were rejected recently.")
     ] = False,
     limit: Limit = 0,
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: PartitionCore,
 ) -> None:
     """Show applications, and what the first ask of each waits for.
 
     Exits 1 when no core answers or there is no such application, 2 for a bad option.
     """
     if finished and rejected:
-        print_error("--finished and --rejected show different lists: give one of them")
-        raise typer.Exit(EXIT_BAD_INPUT)
+        raise refuse_input("--finished and --rejected show different lists: give one of them")
     kind = pb.APPLICATION_KIND_FINISHED if finished else pb.APPLICATION_KIND_UNSPECIFIED
     if rejected:
         kind = pb.APPLICATION_KIND_REJECTED
-    wanted = pb.ListApplicationsRequest(partition=partition, queue=queue, user=user, state=state, kind=kind)
-    try:
-        with Reader(grpc, timeout) as reader:
-            found = reader.application(application, partition) if application else reader.applications(wanted, limit)
-    except client.CoreUnreachable as error:
-        if error.bad_input:
-            print_error(error)
-            raise typer.Exit(EXIT_BAD_INPUT) from error
-        raise report_unknown(error, application, lambda: suggest_applications(grpc, partition, timeout)) from error
-    if as_json:
-        echo_json(found)
-    elif isinstance(found, pb.GetApplicationResponse):
-        show_text(render_application(found, time_ns()))
+    wanted = pb.ListApplicationsRequest(partition=core.partition, queue=queue, user=user, state=state, kind=kind)
+    with suggesting_names(application, lambda: suggest_applications(core)), Reader(core.grpc, core.timeout) as reader:
+        found = reader.application(application, core.partition) if application else reader.applications(wanted, limit)
+    if isinstance(found, pb.GetApplicationResponse):
+        core.show(found, lambda: render_application(found, time_ns()))
     else:
-        show_text(render_applications(found, time_ns(), _find_obstacles(grpc, partition, found, timeout)))
+        core.show(found, lambda: render_applications(found, time_ns(), _find_obstacles(core, found)))
 
 
+@asks_core()
 def nodes(
     node: Annotated[str, typer.Argument(metavar="[NODE]", help="Only this node, with all that runs there.")] = "",
     draining: Annotated[bool, typer.Option("--draining", help="Only nodes that take no new work.")] = False,
@@ -120,10 +94,8 @@ def nodes(
     ] = "",
     types: Types = None,
     limit: Limit = 0,
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: PartitionCore,
 ) -> None:
     """Show nodes and how full they are, or with --by, domains such as racks and how full they are.
 
@@ -131,26 +103,21 @@ def nodes(
     """
     if by:
         if node or draining:
-            print_error("--by shows whole domains: give it without NODE and --draining")
-            raise typer.Exit(EXIT_BAD_INPUT)
-        _show_domains(
-            pb.ListDomainsRequest(partition=partition, level=by), limit, grpc, timeout, types, as_json=as_json
-        )
+            raise refuse_input("--by shows whole domains: give it without NODE and --draining")
+        with Reader(core.grpc, core.timeout) as reader:
+            domains = reader.list_domains(pb.ListDomainsRequest(partition=core.partition, level=by), limit)
+        core.show(domains, lambda: render_domains(domains, by, terminal_strokes(), types or ()))
         return
-    wanted = pb.ListNodesRequest(partition=partition, only_draining=draining)
-    try:
-        with Reader(grpc, timeout) as reader:
-            found = reader.node(node, partition) if node else reader.nodes(wanted, limit)
-    except client.CoreUnreachable as error:
-        raise report_unknown(error, node, lambda: suggest_nodes(grpc, partition, timeout)) from error
-    if as_json:
-        echo_json(found)
-    elif isinstance(found, pb.GetNodeResponse):
-        show_text(render_node(found, time_ns()))
+    wanted = pb.ListNodesRequest(partition=core.partition, only_draining=draining)
+    with suggesting_names(node, lambda: suggest_nodes(core)), Reader(core.grpc, core.timeout) as reader:
+        found = reader.node(node, core.partition) if node else reader.nodes(wanted, limit)
+    if isinstance(found, pb.GetNodeResponse):
+        core.show(found, lambda: render_node(found, time_ns()))
     else:
-        show_text(render_nodes(found, terminal_strokes(), types or ()))
+        core.show(found, lambda: render_nodes(found, terminal_strokes(), types or ()))
 
 
+@asks_core(bad_input=EXIT_BAD_INPUT)
 def claims(
     application: Annotated[
         str, typer.Option("--app", metavar="APP", help="Only claims for asks of this application.")
@@ -158,61 +125,28 @@ def claims(
     node: Annotated[str, typer.Option("--node", metavar="NODE", help="Only claims on this node.")] = "",
     kind: Annotated[str, typer.Option("--kind", metavar="KIND", help="Only firm, or only saved claims.")] = "",
     limit: Limit = 0,
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: PartitionCore,
 ) -> None:
     """Show the room that is kept for waiting asks, why, since when, and what is still missing.
 
     Exits 1 when no core answers, 2 for a bad option.
     """
-    wanted = pb.ListClaimsRequest(partition=partition, node_id=node, application_id=application, kind=kind.lower())
-    try:
-        with Reader(grpc, timeout) as reader:
-            found = reader.list_claims(wanted, limit)
-    except client.CoreUnreachable as error:
-        print_error(error)
-        raise typer.Exit(EXIT_BAD_INPUT if error.bad_input else EXIT_FAILED) from error
-    if as_json:
-        echo_json(found)
-    else:
-        show_text(render_claims(found, time_ns()))
+    wanted = pb.ListClaimsRequest(partition=core.partition, node_id=node, application_id=application, kind=kind.lower())
+    with Reader(core.grpc, core.timeout) as reader:
+        found = reader.list_claims(wanted, limit)
+    core.show(found, lambda: render_claims(found, time_ns()))
 
 
-def _show_domains(
-    wanted: pb.ListDomainsRequest,
-    limit: int,
-    address: str,
-    timeout_s: float,
-    types: list[str] | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Show the first *limit* domains of the level that *wanted* names; 0 means all."""
-    try:
-        with Reader(address, timeout_s) as reader:
-            found = reader.list_domains(wanted, limit)
-    except client.CoreUnreachable as error:
-        print_error(error)
-        raise typer.Exit(EXIT_FAILED) from error
-    if as_json:
-        echo_json(found)
-    else:
-        show_text(render_domains(found, wanted.level, terminal_strokes(), types or ()))
-
-
-def _find_obstacles(
-    address: str, partition: str, found: pb.ListApplicationsResponse, timeout_s: float
-) -> dict[str, str]:
+def _find_obstacles(core: PartitionCore, found: pb.ListApplicationsResponse) -> dict[str, str]:
     """Returns, by application ID, what keeps the first ask of each of the first waiting applications from being
     placed."""
     waiting = [each.application_id for each in found.applications if each.ask_count][:OBSTACLES_SHOWN]
     obstacles: dict[str, str] = {}
     for application_id in waiting:
         try:
-            report = explain_client.explain(address, application_id, partition, timeout_s).application
-        except client.CoreUnreachable:
+            report = explain_client.explain(core.grpc, application_id, core.partition, core.timeout).application
+        except CoreUnreachable:
             continue  # The application has ended meanwhile.
         blockers = report.groups[0].first.blockers if report.groups else []
         # A shim that is gone is an obstacle to every ask alike, and `kornel status` shows it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kornel.cli.asking import Core
 from kornel.cli.client.failures import CoreUnreachable
 from kornel.cli.client.history import HistoryClient
 from kornel.cli.text.history import render_applications, render_events, render_preemptions
@@ -13,15 +14,15 @@ from kornel.v1 import history_pb2 as pb
 MOST_RECORDS: Final = 20
 
 
-def render_past(address: str, name: str, timeout_s: float) -> str:
+def render_past(core: Core, name: str) -> str:
     """Returns what the history has about the application or allocation key *name*, newest first. The text is empty if
     there are no records or no history."""
     try:
-        with HistoryClient(address, timeout_s) as core:
-            states = core.applications(pb.ListPastApplicationsRequest(application_id=name), MOST_RECORDS)
-            preemptions = core.preemptions(pb.ListPreemptionsRequest(application_id=name), MOST_RECORDS)
+        with HistoryClient(core.grpc, core.timeout) as history:
+            states = history.applications(pb.ListPastApplicationsRequest(application_id=name), MOST_RECORDS)
+            preemptions = history.preemptions(pb.ListPreemptionsRequest(application_id=name), MOST_RECORDS)
             page = pb.HistoryPage()
-            events = core.events(pb.ListEventsRequest(page=page, reference_id=name), MOST_RECORDS)
+            events = history.events(pb.ListEventsRequest(page=page, reference_id=name), MOST_RECORDS)
     except CoreUnreachable:
         return ""
     shown = write_visibly(name)  # A line break in the name would look like the end of a line.

@@ -10,17 +10,9 @@ from typing import Annotated, Final
 import typer
 from google.protobuf.message import Message
 
+from kornel.cli.asking import PartitionCore, asks_core
 from kornel.cli.client import calls as client
 from kornel.cli.client.reading import Reader
-from kornel.cli.options import (
-    DEFAULT_ADDRESS,
-    DEFAULT_TIMEOUT_S,
-    Address,
-    AsJson,
-    Partition,
-    Timeout,
-    report_failure,
-)
 from kornel.cli.terminal import clear_screen, echo_json, echo_text
 from kornel.cli.text.documents import message_values
 from kornel.cli.text.lines import join_lines
@@ -42,15 +34,14 @@ from kornel.v1.status_pb2 import PartitionStatus
 BARS: Final = (20, 12, 6, 0)
 
 
+@asks_core()
 def top(
     interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two updates.")] = 2.0,
     count: Annotated[int, typer.Option("--count", "-n", min=0, help="Number of updates; 0: until Ctrl-C.")] = 0,
     rows: Annotated[int, typer.Option(min=1, help="The most queues or users to show.")] = 20,
     users: Annotated[bool, typer.Option("--users", help="Show users instead of queues.")] = False,
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: PartitionCore,
 ) -> None:
     """Show the leaf queues with the most usage and pending asks, or the users that hold most, again and again.
 
@@ -59,13 +50,13 @@ def top(
     looked = 0
     try:
         while True:
-            status = client.fetch_status(grpc, partition or "default", timeout).partitions[0]
+            status = client.fetch_status(core.grpc, core.partition or "default", core.timeout).partitions[0]
             queues: list[pb.QueueInfo] = []
             if not users:
-                with Reader(grpc, timeout) as reader:
-                    queues = busiest_queues(reader.queues(partition).queues)[:rows]
+                with Reader(core.grpc, core.timeout) as reader:
+                    queues = busiest_queues(reader.queues(core.partition).queues)[:rows]
             looked += 1
-            if as_json:
+            if core.as_json:
                 busiest: Sequence[Message] = sort_users(status, "")[:rows] if users else queues
                 echo_json(_json_line(status, busiest))
             else:
@@ -76,8 +67,6 @@ def top(
             time.sleep(interval)
     except KeyboardInterrupt:
         return
-    except client.CoreUnreachable as error:
-        raise report_failure(error) from error
 
 
 def busiest_queues(queues: Sequence[pb.QueueInfo]) -> list[pb.QueueInfo]:

@@ -7,16 +7,18 @@ from typing import Annotated
 
 import typer
 
+from kornel.cli.asking import CalledCore, asks_core
 from kornel.cli.client import calls as client
-from kornel.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
-from kornel.cli.terminal import ask_consent, print_error
+from kornel.cli.options import refuse_input, report_failure
+from kornel.cli.terminal import ask_consent
 
 
+@asks_core()
 def unregister(
     rm_id: Annotated[str, typer.Argument(metavar="RM_ID", help="Resource manager to remove.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for consent.")] = False,
-    grpc: Address = DEFAULT_ADDRESS,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    core: CalledCore,
 ) -> None:
     """Remove a resource manager and everything it reported from a core. Asks for consent unless --yes is given.
 
@@ -24,11 +26,7 @@ def unregister(
     """
     if not yes:
         ask_before_unregistering(rm_id)
-    try:
-        client.unregister(grpc, rm_id, timeout)
-    except client.CoreUnreachable as error:
-        print_error(error)
-        raise typer.Exit(EXIT_FAILED) from error
+    client.unregister(core.grpc, rm_id, core.timeout)
 
 
 def ask_before_unregistering(rm_id: str) -> None:
@@ -36,8 +34,6 @@ def ask_before_unregistering(rm_id: str) -> None:
     at."""
     loss = f"{rm_id} and all its nodes, applications and asks will be forgotten, and its streams end"
     if not sys.stdin.isatty():
-        print_error(f"{loss}; nobody can be asked here, so give --yes")
-        raise typer.Exit(EXIT_BAD_INPUT)
+        raise refuse_input(f"{loss}; nobody can be asked here, so give --yes")
     if not ask_consent(f"{loss}. Go on?"):
-        print_error("nothing was done")
-        raise typer.Exit(EXIT_FAILED)
+        raise report_failure("nothing was done")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kornel.cli.options import EXIT_BAD_INPUT, report_failure
+from kornel.cli.options import refuse_input, report_failure
 from kornel.cli.terminal import echo_json, echo_line, echo_text, print_error
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.times import format_time
@@ -165,8 +165,7 @@ def prune(
     try:
         kept = KeptJournal.parse(keep)
     except JournalSettingsError as error:
-        print_error(f"--keep: {error}")
-        raise typer.Exit(EXIT_BAD_INPUT) from error
+        raise refuse_input(f"--keep: {error}") from error
     with _open_journal(where, writing=True) as (store, snapshots):
         pruned = prune_journal(store, snapshots, kept)
     echo_line(f"{pruned.snapshots} snapshots, and {pruned.blocks} blocks before record {pruned.first} were removed")
@@ -245,11 +244,9 @@ def _open_journal(where: str, *, writing: bool = False) -> Iterator[tuple[Journa
     try:
         settings = journal_settings(where)
     except JournalSettingsError as error:
-        print_error(error)
-        raise typer.Exit(EXIT_BAD_INPUT) from error
+        raise refuse_input(error) from error
     if settings is None:
-        print_error("the journal is off, so there is nothing to read")
-        raise typer.Exit(EXIT_BAD_INPUT)
+        raise refuse_input("the journal is off, so there is nothing to read")
     try:
         store = JournalStore(settings.url, PATIENCE_S, read_only=not writing)
         if not writing:

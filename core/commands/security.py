@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
-from kornel.cli.options import EXIT_BAD_INPUT
-from kornel.cli.terminal import echo_line, echo_text, print_error
+from kornel.cli.options import refuse_input
+from kornel.cli.terminal import echo_line, echo_text
 from kornel.cli.text.lines import join_lines
 from kornel.core.security.defaults import CERTIFICATE_DAYS
 from kornel.core.security.errors import SecurityError
@@ -46,8 +46,7 @@ def certificate(
         authority = Authority(folder)
         made = authority.issue_certificate(name, host or [], days=days)
     except SecurityError as error:
-        print_error(error)
-        raise typer.Exit(EXIT_BAD_INPUT) from error
+        raise refuse_input(error) from error
     for path in (authority.certificate_path, *made):
         echo_line(path)
 
@@ -67,8 +66,7 @@ def token(
     try:
         write_secret(out, made.encode())
     except OSError as error:
-        print_error(f"{out}: {error.strerror}")
-        raise typer.Exit(EXIT_BAD_INPUT) from error
+        raise refuse_input(f"{out}: {error.strerror}") from error
     echo_text(join_lines([f"  - name: {name}", f"    sha256: {digest_of(made)}"]))
 
 
@@ -82,6 +80,5 @@ def check(
     try:
         policy = read_files(file)[0]
     except SecurityError as error:
-        print_error(error)
-        raise typer.Exit(EXIT_BAD_INPUT) from error
+        raise refuse_input(error) from error
     echo_line(f"{file}: {format_count(len(policy.rules), 'rule')}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from kornel.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT
-from kornel.cli.terminal import print_error
+from kornel.cli.options import DEFAULT_ADDRESS, refuse_input, spread_options
 from kornel.core.archive.defaults import DEFAULT_SPOOL_BYTES
 from kornel.core.journal.database.snapshot_choices import DEFAULT_KEEP, DEFAULT_SNAPSHOT_MINUTES
 from kornel.core.journal.database.sync import JournalSync
@@ -20,11 +20,14 @@ DEFAULT_REST_ADDRESS: Final = "127.0.0.1:9080"
 DEFAULT_REST_CONNECTIONS: Final = 512
 
 
-def serve(
+@dataclass(frozen=True)
+class ServeOptions:
+    """The options of ``kornel serve``; each is described where its help is."""
+
     grpc: Annotated[
         str,
         typer.Option("--grpc", metavar="ADDR", help="Where to listen: host:port (port 0: any free one) or unix:path."),
-    ] = DEFAULT_ADDRESS,
+    ] = DEFAULT_ADDRESS
     config: Annotated[
         Path | None,
         typer.Option(
@@ -33,15 +36,15 @@ def serve(
             help="Queue configuration for a shim that registers with an empty one. A configuration that the shim sends"
             " takes precedence; without either, the built-in default applies.",
         ),
-    ] = None,
+    ] = None
     watch: Annotated[
         bool,
         typer.Option(
             "--watch", help="Read --config FILE again whenever it changes. SIGHUP makes the core read it in any case."
         ),
-    ] = False,
-    log_format: Annotated[LogFormat, typer.Option("--log-format", help="Format of log lines.")] = LogFormat.CONSOLE,
-    log_level: Annotated[LogLevel, typer.Option("--log-level", help="Lowest severity to log.")] = LogLevel.INFO,
+    ] = False
+    log_format: Annotated[LogFormat, typer.Option("--log-format", help="Format of log lines.")] = LogFormat.CONSOLE
+    log_level: Annotated[LogLevel, typer.Option("--log-level", help="Lowest severity to log.")] = LogLevel.INFO
     ready_file: Annotated[
         Path | None,
         typer.Option(
@@ -49,7 +52,7 @@ def serve(
             metavar="PATH",
             help="File that receives the address, written atomically, once the core serves.",
         ),
-    ] = None,
+    ] = None
     callback_timeout: Annotated[
         float,
         typer.Option(
@@ -59,7 +62,7 @@ def serve(
             max=60,
             help="How long a shim may take to answer a question, unless it says so itself.",
         ),
-    ] = 1.0,
+    ] = 1.0
     reserved_nodes: Annotated[
         int,
         typer.Option(
@@ -69,7 +72,7 @@ def serve(
             max=100,
             help="For how many waiting asks room may be held, in percent of the number of nodes; at least one.",
         ),
-    ] = RESERVATION_PERCENT,
+    ] = RESERVATION_PERCENT
     disable_reservation: Annotated[
         bool,
         typer.Option(
@@ -78,7 +81,7 @@ def serve(
             help="Never keep a node free for an ask because it has waited. Nodes are still kept for asks that preempted"
             " and for those that must run there.",
         ),
-    ] = False,
+    ] = False
     history: Annotated[
         str | None,
         typer.Option(
@@ -89,7 +92,7 @@ def serve(
             " a PostgreSQL database such as postgresql+psycopg://user@host/kornel. By default kornel/history.db in"
             " the state directory; a port other than 50051 is part of the name: history-50052.db.",
         ),
-    ] = None,
+    ] = None
     history_keep: Annotated[
         list[str] | None,
         typer.Option(
@@ -98,7 +101,7 @@ def serve(
             help="How long records are kept, and how many: of applications, preemptions, events or configurations, for"
             " instance events=7d,2000000; 0: without a limit. May be given several times.",
         ),
-    ] = None,
+    ] = None
     history_spool: Annotated[
         Path | None,
         typer.Option(
@@ -106,13 +109,13 @@ def serve(
             metavar="DIR",
             help="Where records wait for the database. By default beside the SQLite file, else in the state directory.",
         ),
-    ] = None,
+    ] = None
     history_spool_mb: Annotated[
         int,
         typer.Option(
             "--history-spool-mb", metavar="MIB", min=1, help="The most MiB of records that may wait in the spool."
         ),
-    ] = DEFAULT_SPOOL_BYTES // 2**20,
+    ] = DEFAULT_SPOOL_BYTES // 2**20
     journal: Annotated[
         str | None,
         typer.Option(
@@ -123,7 +126,7 @@ def serve(
             " where the next core continues: an SQLite file, or the URL of a PostgreSQL database. By default no"
             " journal is kept.",
         ),
-    ] = None,
+    ] = None
     journal_sync: Annotated[
         JournalSync,
         typer.Option(
@@ -131,14 +134,14 @@ def serve(
             help="What a decision waits for: full: its record is on the disk; written: the operating system or the"
             " database has it, so that it survives the core; off: nothing.",
         ),
-    ] = JournalSync.FULL,
+    ] = JournalSync.FULL
     journal_afresh: Annotated[
         bool,
         typer.Option(
             "--journal-afresh",
             help="Begin with an empty core although the journal has records, for instance after a change of version.",
         ),
-    ] = False,
+    ] = False
     journal_keep: Annotated[
         str,
         typer.Option(
@@ -147,7 +150,7 @@ def serve(
             help="How much of the journal is kept, besides what the next core needs to start: records and snapshots of"
             " this age, such as 12h or 7d, and at most so many MiB of both; 0: any.",
         ),
-    ] = DEFAULT_KEEP,
+    ] = DEFAULT_KEEP
     journal_snapshots: Annotated[
         float,
         typer.Option(
@@ -157,7 +160,7 @@ def serve(
             help="The longest time between two snapshots of the engine, from which the next core starts. A core that"
             " decides much makes them more often.",
         ),
-    ] = DEFAULT_SNAPSHOT_MINUTES,
+    ] = DEFAULT_SNAPSHOT_MINUTES
     advertise: Annotated[
         str,
         typer.Option(
@@ -167,7 +170,7 @@ def serve(
             help="Address at which others reach this core: host:port. A standby core sends callers to the leader's"
             " address. By default the address of --grpc, with the name of this machine in place of a wildcard host.",
         ),
-    ] = "",
+    ] = ""
     test_clock: Annotated[
         bool,
         typer.Option(
@@ -175,7 +178,7 @@ def serve(
             help="For tests: time stands still unless kornel.v1.TestClockService advances it. Only for loopback"
             " addresses and unix sockets.",
         ),
-    ] = False,
+    ] = False
     rest_address: Annotated[
         str,
         typer.Option(
@@ -184,7 +187,7 @@ def serve(
             envvar="KORNEL_REST_ADDRESS",
             help="Where to serve HTTP: the REST interface and the web page. Port 0: any free one; off: nowhere.",
         ),
-    ] = DEFAULT_REST_ADDRESS,
+    ] = DEFAULT_REST_ADDRESS
     rest_host: Annotated[
         list[str] | None,
         typer.Option(
@@ -194,7 +197,7 @@ def serve(
             " without --security, requests to other names are refused, because they come from pages of other sites."
             " May be given several times.",
         ),
-    ] = None,
+    ] = None
     rest_cors_origin: Annotated[
         list[str] | None,
         typer.Option(
@@ -203,16 +206,16 @@ def serve(
             help="Web pages of this origin may read the REST interface, such as http://localhost:9889 for YuniKorn's; *"
             " for all. May be given several times.",
         ),
-    ] = None,
+    ] = None
     rest_connections: Annotated[
         int,
         typer.Option(
             "--rest-connections",
             metavar="NUMBER",
             min=4,
-            help="The most HTTP connections at a time; one address may have a quarter of them.",
+            help="The most HTTP connections at a time.",
         ),
-    ] = DEFAULT_REST_CONNECTIONS,
+    ] = DEFAULT_REST_CONNECTIONS
     docs_url: Annotated[
         str,
         typer.Option(
@@ -222,7 +225,7 @@ def serve(
             help="The documentation that the web page links to: a built site, or an address with {page} in it. By"
             " default that of the repository, if the installed package names one.",
         ),
-    ] = "",
+    ] = ""
     grafana_url: Annotated[
         str,
         typer.Option(
@@ -231,7 +234,7 @@ def serve(
             envvar="KORNEL_GRAFANA_URL",
             help="The dashboard that the web page links to.",
         ),
-    ] = "",
+    ] = ""
     metric_aliases: Annotated[
         bool,
         typer.Option(
@@ -239,7 +242,7 @@ def serve(
             envvar="KORNEL_METRIC_ALIASES",
             help="Also publish metrics under the names that dashboards of older YuniKorn versions use.",
         ),
-    ] = False,
+    ] = False
     ldap_settings: Annotated[
         Path,
         typer.Option(
@@ -248,11 +251,11 @@ def serve(
             help="Directory with the settings of the ldap resolver, one file for each; needed if a shim uses that"
             " resolver.",
         ),
-    ] = DEFAULT_LDAP_SETTINGS,
+    ] = DEFAULT_LDAP_SETTINGS
     max_connections: Annotated[
         int,
         typer.Option("--max-connections", metavar="N", min=1, help="The most gRPC connections."),
-    ] = 256,
+    ] = 256
     max_calls: Annotated[
         int,
         typer.Option(
@@ -261,7 +264,7 @@ def serve(
             min=16,
             help="The most gRPC calls, including streams.",
         ),
-    ] = 1_024,
+    ] = 1_024
     managers: Annotated[
         int,
         typer.Option(
@@ -271,7 +274,7 @@ def serve(
             max=64,
             help="The most resource managers at a time, each with partitions of its own.",
         ),
-    ] = 16,
+    ] = 16
     keep_freed_mb: Annotated[
         int,
         typer.Option(
@@ -282,13 +285,13 @@ def serve(
             help="Freed memory that the C library may keep in each of its two arenas; 0: the library decides how"
             " much, and in how many. Environment variables of glibc (MALLOC_...) take precedence.",
         ),
-    ] = 1,
+    ] = 1
     tls_cert: Annotated[
         Path | None, typer.Option("--tls-cert", metavar="FILE", help="PEM certificate chain; serve with TLS.")
-    ] = None,
+    ] = None
     tls_key: Annotated[
         Path | None, typer.Option("--tls-key", metavar="FILE", help="PEM private key of --tls-cert.")
-    ] = None,
+    ] = None
     tls_client_ca: Annotated[
         Path | None,
         typer.Option(
@@ -296,13 +299,13 @@ def serve(
             metavar="FILE",
             help="Accept only connections with a client certificate that these PEM CAs signed.",
         ),
-    ] = None,
+    ] = None
     security: Annotated[
         Path | None,
         typer.Option(
             "--security", metavar="FILE", help="Who may do what: identities, rules, limits. Read again when it changes."
         ),
-    ] = None,
+    ] = None
     insecure_anywhere: Annotated[
         bool,
         typer.Option(
@@ -310,7 +313,7 @@ def serve(
             help="Serve other machines without TLS or without checking identities: everybody on the network may do"
             " everything.",
         ),
-    ] = False,
+    ] = False
     tracing_endpoint: Annotated[
         str,
         typer.Option(
@@ -318,58 +321,24 @@ def serve(
             metavar="URL",
             help="OTLP receiver (HTTP) for spans, such as http://127.0.0.1:4318. By default no spans are sent.",
         ),
-    ] = "",
-) -> None:
+    ] = ""
+
+    @property
+    def http_address(self) -> str:
+        """The address of HTTP; empty: there is none."""
+        return "" if self.rest_address.lower() == "off" else self.rest_address
+
+
+@spread_options
+def serve(options: ServeOptions) -> None:
     """Run a core until SIGTERM or SIGINT, then finish the requests it has received and exit 0.
 
     Exits 2 when a file or the combination of options cannot be used, 1 when it cannot listen on the address, cannot
     open the history where --history says, or cannot go on from --journal.
     """
-    if watch and config is None:
-        print_error("--watch needs a file to watch: --config FILE")
-        raise typer.Exit(EXIT_BAD_INPUT)
+    if options.watch and options.config is None:
+        raise refuse_input("--watch needs a file to watch: --config FILE")
     # Imported here, because it imports the whole server, and all other commands are clients.
-    from kornel.core.commands.serving import ServeOptions, serve_core  # noqa: PLC0415
+    from kornel.core.commands.serving import serve_core  # noqa: PLC0415
 
-    serve_core(
-        ServeOptions(
-            grpc=grpc,
-            config=config,
-            watch=watch,
-            log_format=log_format,
-            log_level=log_level,
-            ready_file=ready_file,
-            callback_timeout_s=callback_timeout,
-            reserved_nodes_percent=reserved_nodes,
-            reservation=not disable_reservation,
-            history=history,
-            history_keep=tuple(history_keep or ()),
-            history_spool=history_spool,
-            history_spool_mib=history_spool_mb,
-            journal=journal,
-            journal_sync=journal_sync,
-            journal_afresh=journal_afresh,
-            journal_keep=journal_keep,
-            journal_snapshot_minutes=journal_snapshots,
-            advertised=advertise,
-            test_clock=test_clock,
-            rest_address="" if rest_address.lower() == "off" else rest_address,
-            rest_hosts=tuple(rest_host or ()),
-            rest_origins=tuple(rest_cors_origin or ()),
-            rest_connections=rest_connections,
-            docs_url=docs_url,
-            grafana_url=grafana_url,
-            metric_aliases=metric_aliases,
-            ldap_settings=ldap_settings,
-            max_connections=max_connections,
-            max_calls=max_calls,
-            managers=managers,
-            keep_freed_mib=keep_freed_mb,
-            tls_certificate=tls_cert,
-            tls_key=tls_key,
-            tls_client_ca=tls_client_ca,
-            security=security,
-            insecure_anywhere=insecure_anywhere,
-            tracing_endpoint=tracing_endpoint,
-        )
-    )
+    serve_core(options)

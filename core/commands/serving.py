@@ -4,8 +4,6 @@ server."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
@@ -13,13 +11,12 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel import __version__
 from kornel.cli.configuration_file import read_file
-from kornel.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
-from kornel.cli.terminal import print_error
+from kornel.cli.options import EXIT_FAILED, refuse_input, report_failure
 from kornel.core.commands.configuration import check_text
+from kornel.core.commands.serve import ServeOptions
 from kornel.core.engine.engine import Engine
 from kornel.core.journal.content.calls import Beginning
 from kornel.core.journal.database.settings import OFF, JournalSettingsError, journal_settings
-from kornel.core.journal.database.sync import JournalSync
 from kornel.core.journal.database.unusable import JournalUnusable
 from kornel.core.process import entry
 from kornel.core.process.allocator import bound_kept_memory
@@ -34,7 +31,7 @@ from kornel.core.process.server_settings import (
 )
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.security import Security, SecurityOptions
-from kornel.core.service.logs.logs import LevelSwitch, LogFormat, LogLevel, build_logger
+from kornel.core.service.logs.logs import LevelSwitch, build_logger
 from kornel.core.service.machine.clock import SECOND_NS, SystemClock
 from kornel.core.service.resolvers.ldap_settings import LdapSettingsError
 from kornel.core.service.resolvers.sources import find_sources
@@ -45,60 +42,15 @@ if TYPE_CHECKING:
     from kornel.core.journal.standby import Standby
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeOptions:
-    """The options of :func:`.serve.serve`, where they are described. If ``rest_address`` is empty, there is no HTTP."""
-
-    grpc: str
-    config: Path | None
-    watch: bool
-    log_format: LogFormat
-    log_level: LogLevel
-    ready_file: Path | None
-    callback_timeout_s: float
-    reserved_nodes_percent: int
-    reservation: bool
-    history: str | None
-    history_keep: tuple[str, ...]
-    history_spool: Path | None
-    history_spool_mib: int
-    journal: str | None
-    journal_sync: JournalSync
-    journal_afresh: bool
-    journal_keep: str
-    journal_snapshot_minutes: float
-    advertised: str
-    test_clock: bool
-    rest_address: str
-    rest_hosts: tuple[str, ...]
-    rest_origins: tuple[str, ...]
-    rest_connections: int
-    docs_url: str
-    grafana_url: str
-    metric_aliases: bool
-    ldap_settings: Path
-    max_connections: int
-    max_calls: int
-    managers: int
-    keep_freed_mib: int
-    tls_certificate: Path | None
-    tls_key: Path | None
-    tls_client_ca: Path | None
-    security: Path | None
-    insecure_anywhere: bool
-    tracing_endpoint: str
-
-
 def serve_core(options: ServeOptions) -> None:
     """Run a core until it is asked to stop. Raises :class:`typer.Exit` with a status other than 0 after a failure."""
-    bound_kept_memory(options.keep_freed_mib << 20)
+    bound_kept_memory(options.keep_freed_mb << 20)
     levels = LevelSwitch(options.log_level)
     logger = build_logger(options.log_format, levels)
     try:
         sources = find_sources(options.ldap_settings, logger)
     except LdapSettingsError as error:
-        print_error(error)
-        raise typer.Exit(EXIT_BAD_INPUT) from error
+        raise refuse_input(error) from error
     text = ""
     if options.config is not None:
         text = read_file(options.config)
@@ -107,7 +59,7 @@ def serve_core(options: ServeOptions) -> None:
     try:
         guarded = Security(
             SecurityOptions(
-                options.tls_certificate,
+                options.tls_cert,
                 options.tls_key,
                 options.tls_client_ca,
                 options.security,
@@ -121,8 +73,7 @@ def serve_core(options: ServeOptions) -> None:
             guarded.check(settings.rest_address, "--rest-address")
         tracing = entry.tracing_to(options.tracing_endpoint, logger)
     except (SecurityError, entry.TracingUnavailable) as error:
-        print_error(error)
-        raise typer.Exit(EXIT_BAD_INPUT) from error
+        raise refuse_input(error) from error
     try:
         made = _make_engine(options, logger)
         well = entry.run(
@@ -138,8 +89,7 @@ def serve_core(options: ServeOptions) -> None:
             made.standby,
         )
     except (AddressUnavailable, HistoryUnusable, JournalUnusable) as error:
-        print_error(error)
-        raise typer.Exit(EXIT_FAILED) from error
+        raise report_failure(error) from error
     if not well:
         raise typer.Exit(EXIT_FAILED)
 
@@ -159,31 +109,30 @@ def _make_engine(options: ServeOptions, logger: FilteringBoundLogger) -> _Made:
     """Returns the engine, with its journal if it has one. Raises :class:`JournalUnusable`. A journal belongs to one
     engine, so a core with a journal makes no further ones.
     """
-    delay_ns = RESERVATION_DELAY_NS if options.reservation else None
+    delay_ns = None if options.disable_reservation else RESERVATION_DELAY_NS
     try:
         settings = journal_settings(
             options.journal or OFF,
             options.journal_sync,
             afresh=options.journal_afresh,
             keep=options.journal_keep,
-            snapshot_minutes=options.journal_snapshot_minutes,
+            snapshot_minutes=options.journal_snapshots,
         )
     except JournalSettingsError as error:
-        print_error(f"--journal: {error}")
-        raise typer.Exit(EXIT_BAD_INPUT) from error
+        raise refuse_input(f"--journal: {error}") from error
     if settings is None:
         if options.journal is None:
             logger.info("no journal is kept; with --journal, a restarted core continues where this one stops")
 
         def make_engine() -> Engine:
-            return Engine(reservation_delay_ns=delay_ns, reservation_percent=options.reserved_nodes_percent)
+            return Engine(reservation_delay_ns=delay_ns, reservation_percent=options.reserved_nodes)
 
         return _Made(make_engine(), make_engine=make_engine)
     # Imported here, because a core without a journal needs no database.
     from kornel.core.journal.journal import Journal  # noqa: PLC0415
     from kornel.core.journal.standby import Standby  # noqa: PLC0415
 
-    beginning = Beginning(__version__, False, delay_ns, options.reserved_nodes_percent)
+    beginning = Beginning(__version__, False, delay_ns, options.reserved_nodes)
     logger.info("a journal is kept", journal=settings.shown)
     if settings.shared:
         standby = Standby.open(settings, beginning, logger=logger)
@@ -196,29 +145,28 @@ def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings
     try:
         kept = chosen_history(
             options.history,
-            list(options.history_keep),
+            list(options.history_keep or ()),
             options.history_spool,
-            options.history_spool_mib * 2**20,
+            options.history_spool_mb * 2**20,
             address=options.grpc,
         )
     except HistorySettingsError as error:
-        print_error(f"--history: {error}")
-        raise typer.Exit(EXIT_BAD_INPUT) from error
+        raise refuse_input(f"--history: {error}") from error
     try:
         return ServerSettings(
             address=options.grpc,
             version=__version__,
-            advertised=options.advertised,
+            advertised=options.advertise,
             default_config=default_config,
             config_file=options.config,
             watch=options.watch,
             ready_file=options.ready_file,
-            callback_timeout_ns=int(options.callback_timeout_s * SECOND_NS),
+            callback_timeout_ns=int(options.callback_timeout * SECOND_NS),
             history=kept,
             test_clock=options.test_clock,
-            rest_address=options.rest_address,
-            rest_hosts=options.rest_hosts,
-            rest_origins=options.rest_origins,
+            rest_address=options.http_address,
+            rest_hosts=tuple(options.rest_host or ()),
+            rest_origins=tuple(options.rest_cors_origin or ()),
             rest_connections=options.rest_connections,
             docs_url=options.docs_url or find_documentation(),
             grafana_url=options.grafana_url,
@@ -228,11 +176,8 @@ def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings
             connections=options.max_connections,
         )
     except LinkUnusable as error:
-        print_error(error)
-        raise typer.Exit(EXIT_BAD_INPUT) from error
+        raise refuse_input(error) from error
     except OriginUnusable as error:
-        print_error(f"--rest-cors-origin: {error}")
-        raise typer.Exit(EXIT_BAD_INPUT) from error
+        raise refuse_input(f"--rest-cors-origin: {error}") from error
     except AddressTooOpen as error:
-        print_error(f"--test-clock: {error}")
-        raise typer.Exit(EXIT_BAD_INPUT) from error
+        raise refuse_input(f"--test-clock: {error}") from error
