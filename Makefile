@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs docs-serve test test-costs long alone hostile test-go test-shim test-kubernetes siege soak search rules fuzz bench bench-baseline lint format types proto proto-go proto-check proto-image lock ci nightly clean
+.PHONY: help venv runtime demo docs docs-serve test test-costs long alone hostile test-go test-shim test-kubernetes soak search rules fuzz bench bench-baseline lint format types proto proto-go proto-check proto-image lock ci nightly clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,9 +67,6 @@ alone: venv ## run what measures the machine, with nothing beside it
 
 hostile: venv ## attack served cores, and judge what that costs them, before a release: about seven minutes
 	$(BIN)/python -m pytest $(OPTIONS) tests/hostile
-
-siege: venv ## a core under load with hostile neighbours (MINUTES=): memory, rate and health, minute by minute
-	$(BIN)/python -m tests.hostile.siege --minutes $(MINUTES)
 
 failovers: venv ## kill three cores at random under a simulated cluster (MINUTES=): the books agree at the end
 	KORNEL_KILLING_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(OPTIONS) -s -m long -k random_kills tests/e2e/test_standby.py

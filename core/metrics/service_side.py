@@ -10,7 +10,6 @@ from kornel.core.domain.reasons import Ignored
 from kornel.core.metrics.families import make_counter, make_counters, make_gauge, make_gauges, make_histogram
 from kornel.core.metrics.sources import HistoryGauges, JournalGauges, Sources
 from kornel.core.service.calls.admission import Refusal
-from kornel.core.service.connections.connections import Cause
 from kornel.core.service.machine.clock import SECOND_NS, Clock
 from kornel.core.service.machine.own_memory import count_native
 from kornel.core.service.managers.standing import Role, Standing
@@ -139,14 +138,7 @@ def _stream_metrics(sources: Sources) -> Iterable[Metric]:
 
 
 def _families_of_callers(sources: Sources) -> Iterable[Metric]:
-    connections, admission = sources.connections, sources.admission
-    yield make_gauge("kornel_connections_open", "Open connections of gRPC.", connections.open)
-    yield make_counters(
-        "kornel_connections_cut_total",
-        "Connections of gRPC that the core cut, by reason.",
-        ["reason"],
-        {str(cause): connections.cuts[cause] for cause in Cause},
-    )
+    admission = sources.admission
     yield make_gauge("kornel_calls_open", "Open calls of gRPC, including streams.", admission.open)
     yield make_counters(
         "kornel_calls_refused_total",

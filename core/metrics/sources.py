@@ -9,7 +9,6 @@ from typing import Protocol
 from kornel.core.domain.names import bare_partition_name
 from kornel.core.metrics.measures import Measures
 from kornel.core.service.calls.admission import AdmissionInterceptor
-from kornel.core.service.connections.connections import ConnectionKeeper
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.machine.clock import Clock
 from kornel.core.service.managers.health import HealthKeeper
@@ -129,7 +128,6 @@ class Sources:
     measures: Measures
     managers: Managers
     service: ServiceMetrics
-    connections: ConnectionKeeper
     admission: AdmissionInterceptor
     latency: Durations
     events: EventJournal

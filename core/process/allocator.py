@@ -2,10 +2,8 @@
 
 gRPC allocates and frees megabytes for connections and messages, in threads of its own. glibc does not give all of the
 freed memory back: it has up to eight arenas for each processor, keeps the free end of each up to a threshold, and
-raises that threshold by itself, up to 64 MiB, whenever a large block is freed. ``malloc_trim`` releases free pages
-within all arenas (:class:`kornel.core.service.machine.own_memory.FreedMemory`), but only the free end of the first
-one. So a core under attack grew by megabytes a minute although the memory in use stayed the same. Thresholds that are
-set explicitly are not raised, and with few arenas there are few free ends.
+raises that threshold by itself, up to 64 MiB, whenever a large block is freed. Thresholds that are set explicitly are
+not raised, and with few arenas there are few free ends.
 
 Other C libraries, such as musl, have no ``mallopt``, and keep less by themselves.
 """

@@ -49,8 +49,6 @@ from kornel.core.service.configuration.configuration_history import Version
 from kornel.core.service.configuration.configuration_keeping import ConfigurationNote, KeptConfigurations
 from kornel.core.service.configuration.configuring import Configurator
 from kornel.core.service.configuration.judging import Judge, TextRooms
-from kornel.core.service.connections.addresses import stays_on_this_machine
-from kornel.core.service.connections.connections import ConnectionKeeper
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.events.refusals import RefusalKeeper
 from kornel.core.service.logs.logs import LevelSwitch, LogLevel
@@ -71,6 +69,7 @@ from kornel.core.service.streams.presence import Presence, PresenceKeeper
 from kornel.core.service.streams.streams import Switchboard
 from kornel.core.service.wire.status_codes import ShuttingDown
 from kornel.core.telling.reader import PartitionReader
+from kornel.shared.addresses import stays_on_this_machine
 from kornel.si.v1 import si_pb2
 
 if TYPE_CHECKING:
@@ -133,10 +132,8 @@ class KornelServer:
         self._logger = logger
         self._metrics = metrics
         self._garbage = garbage
-        self.connections = ConnectionKeeper(settings.connections, logger, lambda: garbage.building)
-        """The keeper of connections, which bounds how far they are ahead of the core."""
-        self.admission = AdmissionInterceptor(settings.calls, self.connections, logger, garbage.expect_garbage)
-        """The open calls, and their bounds."""
+        self.admission = AdmissionInterceptor(settings.calls, logger, garbage.expect_garbage)
+        """The open calls, and their bound."""
         self.events = events = EventJournal(str(uuid4()), logger=logger)
         """The latest events."""
         self.health = HealthKeeper(
@@ -243,7 +240,6 @@ class KornelServer:
                 measures=self.measures,
                 managers=self.managers,
                 service=self._metrics,
-                connections=self.connections,
                 admission=self.admission,
                 latency=self._latency,
                 events=self.events,
@@ -311,7 +307,7 @@ class KornelServer:
                     security.check(self._settings.rest_address, "--rest-address")
             except SecurityError as error:
                 raise AddressTooOpen(str(error)) from error
-        limits = {"grpc.max_allowed_incoming_connections": self._settings.connections.accepted}
+        limits = {"grpc.max_allowed_incoming_connections": self._settings.connections}
         limits.update(security.transport_options() if security is not None else ())
         server = grpc.aio.server(
             options=tuple({**dict(OPTIONS), **limits}.items()),
@@ -346,7 +342,6 @@ class KornelServer:
                 await self._http.stop()
             raise
         self._server = server
-        self.connections.start(self.address)
         self._garbage.start()
         loop = asyncio.get_running_loop()
         self.history.start(partial(_call_in, loop, self._on_history_problem))
@@ -522,7 +517,6 @@ class KornelServer:
         # Calls that are still open, such as health watches, would never end by themselves.
         await self._server.stop(None)
         await down
-        await asyncio.to_thread(self.connections.stop)
         if self._lock is not None:
             self._lock.release()
         await self._lookups.close()

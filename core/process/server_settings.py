@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from kornel.core.process.history import NO_HISTORY, HistoryChoice
 from kornel.core.rest.browser_rules import BadOrigin, checked_origins
-from kornel.core.rest.connections import MOST_CONNECTIONS
 from kornel.core.rest.history import SAMPLES_KEPT
 from kornel.core.rest.page_links import BadLink, checked_links
-from kornel.core.service.calls.admission import CallLimits
-from kornel.core.service.connections.addresses import stays_on_this_machine
-from kornel.core.service.connections.connections import ConnectionLimits
+from kornel.core.rest.server import MOST_CONNECTIONS
+from kornel.core.service.calls.admission import MOST_CALLS
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.core.service.managers.managers import MOST_MANAGERS
 from kornel.core.service.streams.streams import QUEUE_LIMIT
+from kornel.shared.addresses import stays_on_this_machine
+
+GRPC_CONNECTIONS = 256
+"""The most connections of gRPC that are open at once unless an administrator sets another number."""
 
 
 class AddressUnavailable(Exception):
@@ -49,7 +51,7 @@ class ServerSettings:
     the web page. ``metric_aliases``: whether metrics also have the names that dashboards of older YuniKorn versions
     use. ``usage_samples``: the number of kept samples of running applications and containers, one a minute; 0: none.
     ``history``: the durable history. ``managers``: the most resource managers at a time. ``calls``, ``connections``:
-    the most that callers may have open, and how far ahead of the core they may be. ``test_clock``: whether
+    the most calls and connections of gRPC that may be open. ``test_clock``: whether
     ``TestClockService`` is served, which needs a manual clock, and an address that only this machine reaches.
     """
 
@@ -74,8 +76,8 @@ class ServerSettings:
     docs_url: str = ""
     grafana_url: str = ""
     metric_aliases: bool = False
-    calls: CallLimits = field(default_factory=CallLimits)
-    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
+    calls: int = MOST_CALLS
+    connections: int = GRPC_CONNECTIONS
 
     def __post_init__(self) -> None:
         try:

@@ -20,7 +20,6 @@ from kornel.core.security.tls import der_of
 from kornel.core.service.calls.admission import check_size, read_late
 from kornel.core.service.calls.rpc import Handler, Requests, close_requests, end_call
 from kornel.core.service.connections.callers import CALLER, host_of
-from kornel.core.service.connections.connections import LINK
 from kornel.core.service.connections.limits import request_limit
 from kornel.core.service.wire.status_codes import NotPermitted, ServiceError
 
@@ -72,10 +71,6 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
         except ServiceError as error:
             await end_call(context, error, self._logger)
             raise
-        link = LINK.get()
-        link.proved = admitted.proved or link.proved
-        if admitted.manages_any:
-            link.manager = True
         token = CALLER.set(admitted)
         try:
             yield admitted

@@ -19,7 +19,7 @@ from kornel.v1.callback_pb2_grpc import CallbackServiceStub
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 from tests.e2e.security.site import Issuer
 from tests.hostile.attacked import AttackedCore
-from tests.hostile.test_grpc_floods import EMPTY, OPTIONS, end_of
+from tests.hostile.test_grpc_requests import EMPTY, OPTIONS, end_of
 from tests.hostile.test_tokens import OPS, SHIM, guarded
 from tests.ports import reserve_port
 

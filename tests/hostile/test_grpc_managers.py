@@ -21,7 +21,7 @@ from kornel.v1.manager_pb2 import UnregisterResourceManagerRequest
 from kornel.v1.manager_pb2_grpc import ManagerServiceStub
 from tests.e2e.harness import CONFIG, application_request, resource
 from tests.hostile.attacked import AttackedCore
-from tests.hostile.test_grpc_floods import ALLOCATION, OPTIONS
+from tests.hostile.test_grpc_requests import ALLOCATION, OPTIONS
 
 APPLICATION = "/si.v1.Scheduler/UpdateApplication"
 NODE = "/si.v1.Scheduler/UpdateNode"

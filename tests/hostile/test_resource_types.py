@@ -14,7 +14,7 @@ from kornel.v1.configuration_pb2 import UpdateConfigurationRequest
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 from tests.e2e.harness import CONFIG, allocation_request, ask, create, node_request, release_request
 from tests.hostile.attacked import AttackedCore
-from tests.hostile.test_grpc_floods import OPTIONS
+from tests.hostile.test_grpc_requests import OPTIONS
 
 ROUNDS: Final = 40
 ASKS: Final = 20

@@ -23,14 +23,11 @@ from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import backoff, dependence, failing
 from kornel.core.state.waiting.rooms import (
     hold_back,
-    note_short,
-    park_below,
     park_for_domain,
     park_for_node,
     park_without_node,
 )
 from kornel.core.state.waiting.turns import first_group
-from kornel.core.state.waiting.waking import wake_others
 
 QUEUES_PER_SLICE: Final = 1_000
 """The most queues whose fair-share denominators one slice computes again while those of all queues are due."""
@@ -161,12 +158,7 @@ def set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: in
     if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
         hold_back(group.application, gate)
     elif gate is not None:
-        room = gate.parked.get(group.shape)
-        others_wait = room is not None and room.fall_asleep(now_ns)
-        park_below(group, group.shape, gate)
-        note_short(state, gate, (group.shape,))
-        if others_wait:
-            wake_others(state, gate, group.shape)
+        limit_savings.park_short(state, group, group.shape, gate, now_ns)
     elif why.reason is Unschedulable.REQUIRED_NODE:
         park_for_node(state, group)
     elif why.reason is Unschedulable.NO_FITTING_DOMAIN:

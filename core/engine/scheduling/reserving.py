@@ -27,7 +27,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.orders.waiting_rooms import is_asleep
 from kornel.core.model.shapes import Shape
 from kornel.core.policies.application_order import application_key
-from kornel.core.policies.claim_order import comes_before, importance_of, line_key, waits_since
+from kornel.core.policies.claim_order import comes_before, importance_of, line_key
 from kornel.core.policies.queue_order import queue_key
 from kornel.core.state.asks import finding
 from kornel.core.state.asks.reservations import reserve_node
@@ -151,7 +151,7 @@ def _reserve_for_one(state: PartitionState, waiter: AskGroup | Allocation, now_n
             round_.call_round(oldest_ns + delay_ns + 1)
             return False
     for ask in _in_order(waiter) if isinstance(waiter, AskGroup) else filter(may_look_around, (waiter,)):
-        since_ns = waits_since(ask)
+        since_ns = ask.waits_since_ns
         if now_ns - since_ns <= delay_ns:
             round_.call_round(since_ns + delay_ns + 1)
             continue
@@ -280,17 +280,14 @@ def _waiting_beside(state: PartitionState) -> list[tuple[tuple[object, ...], Gan
 def _came_ns(members: Sequence[Allocation]) -> int:
     """Returns the time from which the wait of a gang counts: when the last of its *members* came, or when its last
     claims lapsed."""
-    return max(map(waits_since, members))
+    return max(ask.waits_since_ns for ask in members)
 
 
 def _try_saver_again(state: PartitionState) -> None:
     """Has the gang for which room is saved tried again, because other nodes may have room for its members now."""
     saver = state.gangs.find_saver()
-    if saver is None:
-        return
-    for ask in list(state.gangs.holds[saver].members)[:1]:
-        if ask.reservation is not None:
-            look_again(state, ask.reservation)
+    for claim in [] if saver is None else saver.claims()[:1]:
+        look_again(state, claim)
 
 
 def _save_for_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
@@ -309,7 +306,7 @@ def _save_for_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
         return 1
     saver = state.gangs.find_saver()
     least = find_least(members)
-    if saver is not None and not comes_before(least, find_least(state.gangs.holds[saver].members)):
+    if saver is not None and not comes_before(least, find_least(saver.members)):
         return 1
     if not gang_savings.may_save_gang(state, application, members):
         if gang_places.exceeded_limit(state, application, members) is not None:
@@ -318,7 +315,7 @@ def _save_for_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
     places = gang_savings.find_saved_places(state, members, least)
     if places is not None:
         if saver is not None:
-            give_back(state, saver)
+            give_back(state, saver.id)
         lapsing.watch_gang(state, unit.id, gang_savings.save_places(state, unit.id, places, now_ns))
     return 1 + len(members) // NODES_PER_UNIT + len(state.node_order) // NODES_PER_UNIT
 

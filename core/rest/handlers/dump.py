@@ -175,10 +175,10 @@ async def _diagnostics_of(callbacks: CallbackBoard) -> dict[str, Any]:
 
 
 def _part_at_once(make: Callable[[], Any]) -> Part:
-    async def part() -> Any:
+    async def make_part() -> Any:
         return make()
 
-    return part
+    return make_part
 
 
 async def _gather_documents(documents: Iterable[dict[str, Any]]) -> list[Any]:

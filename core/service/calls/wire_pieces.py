@@ -23,7 +23,6 @@ from kornel.core.service.wire.message_bytes import LENGTH_DELIMITED, encode_fiel
 from kornel.core.service.wire.scheduler_wire import PIECE
 from kornel.core.service.wire.status_codes import MalformedMessage, TooLarge
 from kornel.si.v1 import si_pb2 as si
-from kornel.v1 import callback_pb2
 
 SHORT: Final = 32 * 1024
 """The size up to which a request is parsed as a whole: 500 asks. If it consists of empty entries, it takes 3 MiB."""
@@ -40,9 +39,6 @@ SPARSE: Final = 32
 
 LONGEST_ENTRY: Final = 1 << 20
 """The most bytes of one entry, such as a node with all its labels and allocations."""
-
-MOST_PARTS: Final = 20_000
-"""The most fields of one entry, without fields of fields."""
 
 MOST_WITHIN: Final = 5_000
 """The most allocations reported with one node. The node is added with all of them or not at all, so the engine handles
@@ -87,8 +83,6 @@ LAYOUTS: Final[Mapping[Kind, Layout]] = MappingProxyType(
     }
 )
 
-ANSWERS: Final = Layout(callback_pb2.AttachRequest, 0, (), MappingProxyType({2: (2,), 3: (), 5: ()}))
-
 
 async def read_request(kind: Kind, raw: bytes) -> Iterable[Any]:
     """Returns the messages that together mean *raw*, at least one, each with the rmID of the whole.
@@ -116,12 +110,6 @@ def _yield_messages(layout: Layout, found: _Survey, raw: bytes) -> Iterator[Any]
         yield message
     if empty:
         yield parse(layout.message, given)
-
-
-async def check_answers(raw: bytes) -> None:
-    """Raises :class:`TooLarge` unless the entries of *raw*, a message of a callback stream, are few enough to parse."""
-    if len(raw) > SHORT:
-        await _survey_message(ANSWERS, raw)
 
 
 async def pick_field(message: type[Message], name: str, raw: bytes) -> bytes:
@@ -199,8 +187,8 @@ async def _survey_message(layout: Layout, raw: bytes) -> _Survey:
     for steps, (path, start, content, stop) in enumerate(_walk_fields(layout, raw), 1):
         walked += 1
         if path in lists:
-            parts, entries = _check_entry(raw, content, stop, layout)
-            walked += parts
+            entries = _count_entries(raw, content, stop, layout)
+            walked += entries
             found.add(path, start, stop, entries)
         elif path == (layout.rm_id,):
             found.named[layout.rm_id] = raw[start:stop]
@@ -226,23 +214,18 @@ def _walk_fields(layout: Layout, raw: bytes) -> Iterator[tuple[tuple[int, ...], 
                 yield (number, inner), begun, held, ended
 
 
-def _check_entry(raw: bytes, start: int, end: int, layout: Layout) -> tuple[int, int]:
-    """Returns how many fields of the entry between *start* and *end* were examined, and as how many entries it counts,
-    including those within it."""
-    if end - start <= SHORT and not layout.inner:
-        return 0, 1
+def _count_entries(raw: bytes, start: int, end: int, layout: Layout) -> int:
+    """Returns as how many entries the one between *start* and *end* counts, with those within it."""
     if end - start > LONGEST_ENTRY:
         raise TooLarge(f"an entry of more than {LONGEST_ENTRY:,} bytes in one {layout.message.DESCRIPTOR.name}")
-    parts, entries = 0, 1
-    for parts, (number, *_) in enumerate(read_fields(raw, start, end), 1):
-        if parts > MOST_PARTS:
-            raise TooLarge(f"an entry of more than {MOST_PARTS:,} fields in one {layout.message.DESCRIPTOR.name}")
-        entries += number == layout.inner
-    if entries > MOST_WITHIN:
+    if not layout.inner:
+        return 1
+    within = sum(number == layout.inner for number, *_ in read_fields(raw, start, end))
+    if within > MOST_WITHIN:
         raise TooLarge(
             f"a node with more than {MOST_WITHIN:,} allocations of its own in one {layout.message.DESCRIPTOR.name}"
         )
-    return parts, entries
+    return 1 + within
 
 
 def _split_entries(layout: Layout, found: _Survey, raw: bytes) -> Iterator[tuple[tuple[int, ...], bytes]]:

@@ -67,11 +67,6 @@ class GarbageKeeper:
         since then."""
         self.full_collections = 0
 
-    @property
-    def building(self) -> bool:
-        """Tells whether a large object is being built."""
-        return self._building > 0
-
     def start(self) -> None:
         """Sets everything loaded so far aside, and makes the collector look at young objects less often than by
         default."""

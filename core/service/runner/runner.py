@@ -187,8 +187,6 @@ class PartitionRunner:
         self.questions = Questions()
         """The queue of questions that take long, which wait while a configuration comes into force. The managers of a
         core share it."""
-        self.turns_taken = 0
-        """The number of turns taken; while it stays the same, nothing has changed."""
         engine.observe_ignored(self._log_ignored)
 
     def check_intake(self) -> None:
@@ -289,11 +287,6 @@ class PartitionRunner:
         """The configuration in force; ``None`` while nobody is registered."""
         return self._engine.configuration
 
-    @property
-    def exchanged(self) -> int:
-        """The number of commands applied and entries sent; while it stays the same, nothing is received or sent."""
-        return self._metrics.commands_applied + self._metrics.entries_sent
-
     def extra_config(self) -> Mapping[str, str]:
         """Returns the extra settings in force."""
         return self._engine.extra_config
@@ -362,7 +355,6 @@ class PartitionRunner:
         while True:
             await self._gate.wait_for_room()
             began = time.perf_counter()
-            self.turns_taken += 1
             ended, entries, call = self._take_in()
             if self._failure is not None:
                 await self._recover(*self._failure)

@@ -14,8 +14,6 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.callbacks.callback_board import CallbackStream
 from kornel.core.service.calls.rpc import Context, Handler, Requests, bidirectional, end_call, parse
-from kornel.core.service.calls.wire_pieces import check_answers
-from kornel.core.service.connections.connections import LINK, MESSAGE_BYTES
 from kornel.core.service.machine.clock import SECOND_NS, Clock
 from kornel.core.service.managers.managers import Managers, Place
 from kornel.core.service.metrics.metrics import ServiceMetrics
@@ -74,11 +72,9 @@ class CallbackService:
         """Queues the subscription and the answers in *requests*, then the end of the stream."""
         error: Exception | None = None
         rm_id = ""
-        link = LINK.get()
         place: Place | None = None
         try:
             async for raw in requests:
-                await check_answers(raw)
                 request = parse(pb.AttachRequest, raw)
                 self._metrics.messages_received += 1
                 if place is None:
@@ -90,7 +86,6 @@ class CallbackService:
                 elif request.HasField("subscription"):
                     raise BadSubscription("a second subscription; open another stream to change what is asked")
                 await self._handle_answer(place, stream, request, rm_id)
-                link.note_taken(len(raw))
         except ShuttingDown:
             return  # The server ends all streams in its own order.
         except ServiceError as refusal:
@@ -122,13 +117,11 @@ class CallbackService:
 
     async def _write(self, stream: CallbackStream, context: Context) -> None:
         """Sends what there is for *stream* until it ends."""
-        link = LINK.get()
         while True:
             outgoing = stream.board.take_message(stream)
             if outgoing is not None:
                 assert stream.subscription is not None
                 await context.write(encode(outgoing, stream.subscription.attachment))
-                link.taken += MESSAGE_BYTES
                 self._metrics.messages_sent += 1
             elif stream.ending:
                 return

@@ -21,7 +21,6 @@ from kornel.core.domain.commands import StreamCommand, UpdateApplications
 from kornel.core.service.calls.plain_asks import PlainAsks, PlainReader
 from kornel.core.service.calls.rpc import MARKS, Context, Handler, Requests, bidirectional, end_call, unary
 from kornel.core.service.calls.wire_pieces import read_request
-from kornel.core.service.connections.connections import LINK, MESSAGE_BYTES
 from kornel.core.service.machine.clock import Clock
 from kornel.core.service.managers.managers import Managers, Place
 from kornel.core.service.managers.standing import Standing
@@ -83,7 +82,6 @@ class SchedulerService:
         """Register a resource manager (protocol.md 5.1)."""
         self._standing.check_leads()
         await self._managers.register(self._decoder.decode_registration(request))
-        LINK.get().manager = True
         epoch = self._managers.place_for(request.rmID).runner.epoch
         if epoch:
             MARKS.set(((RESUME_KEY, epoch),))
@@ -122,7 +120,6 @@ class SchedulerService:
         commands_of = self._decode[stream.kind]
         error: Exception | None = None
         rm_id = ""
-        link = LINK.get()
         place: Place | None = None
         try:
             async for raw in requests:
@@ -149,7 +146,6 @@ class SchedulerService:
                             command = await self._lookups.add_groups(command)  # noqa: PLW2901 - the same with groups
                         await place.runner.submit(stream, command)
                 await stream.board.wait_for_room(stream)
-                link.note_taken(len(raw))
         except ShuttingDown:
             return  # The server ends all streams in its own order.
         except ServiceError as refusal:
@@ -186,7 +182,6 @@ class SchedulerService:
 
     async def _send(self, stream: Stream, batch: Batch, context: Context) -> None:
         sent = 0
-        link = LINK.get()
         try:
             messages: Iterable[tuple[bytes, int]] = self._split_entries(stream.kind, batch.entries)
             if stream.resumption is not None:
@@ -196,7 +191,6 @@ class SchedulerService:
                 stream.board.keep_messages(stream, batch, messages)
             for raw, entries in messages:
                 await context.write(raw)
-                link.taken += MESSAGE_BYTES
                 sent += entries
                 self._metrics.messages_sent += 1
                 self._metrics.entries_sent += entries

@@ -39,7 +39,6 @@ from kornel.core.domain.effects import (
     NodeRejected,
     Released,
 )
-from kornel.core.service.connections.connections import LINK
 from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.streams.presence import PresenceKeeper
 from kornel.core.service.streams.resuming import KEPT_BYTES, KIND_OF, RESUMPTION, Kind, Progress
@@ -78,7 +77,7 @@ class Stream:
     """One open stream. It belongs to no manager (``rm_id`` is empty) until its first message is accepted."""
 
     __slots__ = (
-        "_again", "_greeting", "_news", "board", "epoch", "error", "flush", "held", "kind", "link", "resumption",
+        "_again", "_greeting", "_news", "board", "epoch", "error", "flush", "held", "kind", "resumption",
         "rm_id", "session",
     )  # fmt: skip
 
@@ -87,8 +86,6 @@ class Stream:
         self.board = board
         """The switchboard that serves it."""
         self.rm_id = ""
-        self.link = LINK.get()
-        """The connection of the stream."""
         self.session = SESSION.get()
         """The program that opened it."""
         self.error: Exception | None = None
@@ -339,7 +336,6 @@ class Switchboard:
             progress.check(stream.resumption, stream.kind)
             self._resume_lane(lane, stream, stream.resumption.received)
         stream.rm_id = rm_id
-        stream.link.manager = True
         lane.streams.append(stream)
         if self._presence is not None:
             self._presence.note_opened(rm_id)

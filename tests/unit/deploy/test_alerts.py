@@ -94,11 +94,6 @@ CASES = (
         {"kornel_health_checked_timestamp_seconds": "0+60x60"},
     ),
     Case(
-        "KornelConnectionsCut",
-        {'kornel_connections_cut_total{reason="ahead"}': "0x50 1+2x10"},
-        {'kornel_connections_cut_total{reason="ahead"}': "0+0.5x60"},
-    ),
-    Case(
         "KornelCallsRefused",
         {'kornel_calls_refused_total{reason="unauthenticated"}': "0+120x60"},
         {'kornel_calls_refused_total{reason="unauthenticated"}': "0+30x60"},

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 from typer.testing import CliRunner
 
-from kornel.core.cli.app import app
+from kornel.cli.app import app
 from kornel.core.journal.content.records import Block, Record, RecordDamaged, read_block
 from kornel.core.journal.database.reading import verify_store
 from kornel.core.journal.database.store import STORE_ERRORS

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kornel.core.service.logs.visible import write_json, write_lines, write_visibly
+from kornel.shared.visible import write_json, write_lines, write_visibly
 from kornel.shim_client.visible import write_visibly as write_visibly_in_shims
 
 CASES = {

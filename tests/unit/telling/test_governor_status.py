@@ -8,10 +8,9 @@ from kornel.core.telling.allocations.explanation import AskReport
 from kornel.core.telling.explain import Named
 from kornel.core.telling.partitions.partition_status import GovernorStatus, PartitionStatus, ScopeStatus, StuckVictim
 from tests.reading import read, status_of
+from tests.scenarios.preemption.monitor_stage import ONE, SECOND_NS, START_NS, two_queues
 from tests.scenarios.preemption.monitor_stage import PARTITION as MONITORED
-from tests.scenarios.preemption.monitor_stage import SECOND_NS, START_NS
 from tests.scenarios.preemption.monitor_stage import Stage as MonitorStage
-from tests.scenarios.preemption.test_monitor import ONE, two_queues
 from tests.scenarios.stage import Stage
 from tests.unit.partition.graph import digest
 

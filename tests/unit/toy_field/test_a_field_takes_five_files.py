@@ -26,7 +26,7 @@ LINES: Final = {
             '        "workClass": if_any(TEXT, "spec.work_class"),\n'
         )
     },
-    "core/cli/text/cluster.py": {
+    "cli/text/cluster.py": {
         '    rows = [("allocation",': ' "class",',
         "    rows += [\n        (\n            one.key,\n": "            one.work_class,\n",
     },
@@ -37,7 +37,7 @@ LINES: Final = {
 def with_field(folder: Path) -> Path:
     """Returns *folder*, which holds a copy of the core with the toy field now."""
     shutil.copytree(ROOT / "kornel", folder / "kornel", symlinks=True)
-    for name in ("core", "proto"):
+    for name in ("core", "cli", "shared", "proto"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.pyc.*"))
     for name, added in LINES.items():
         path = folder / name

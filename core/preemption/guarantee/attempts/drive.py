@@ -14,7 +14,6 @@ from heapq import heappop
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.readable_amounts import name_some
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.nodes import Node
@@ -40,6 +39,7 @@ from kornel.core.state.records.victim_index import VictimIndex
 from kornel.core.state.waiting import failing
 from kornel.core.state.waiting.places import offer_attempt
 from kornel.core.state.waiting.rooms import UNSERVED
+from kornel.shared.readable_amounts import name_some
 
 ATTEMPT_COST: Final = 200
 """The number of decisions as which one search for victims counts in the budget of a slice."""

@@ -20,7 +20,6 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final, NamedTuple
 
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import NOTHING
 from kornel.core.domain.settings import GuaranteeMode
@@ -51,6 +50,7 @@ from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 from kornel.core.preemption.walk import Candidate, walk_over
 from kornel.core.state.records.victim_index import VictimIndex, age_of, reluctance_of
+from kornel.shared.readable_amounts import format_count
 
 MOST_STEPS: Final = 20_000
 """More steps than a search takes."""

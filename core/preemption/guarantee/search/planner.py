@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kornel.core.domain.preemption_kinds import GUARANTEE
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
@@ -36,6 +35,7 @@ from kornel.core.preemption.plan import (
     Spared,
 )
 from kornel.core.state.records.victim_index import CLASSES, VictimIndex
+from kornel.shared.readable_amounts import format_count
 
 KIND: Final = GUARANTEE.name
 

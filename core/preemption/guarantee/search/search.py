@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
@@ -34,6 +33,7 @@ from kornel.core.preemption.guarantee.search.gang_victims import GangSearch
 from kornel.core.preemption.guarantee.search.prospects import Prospects
 from kornel.core.preemption.walk import Candidate
 from kornel.core.state.records.victim_index import CLASSES, MILDEST
+from kornel.shared.readable_amounts import format_count
 
 FEW_LEAVES: Final = 32
 """The number of leaves that are asked first whether they can give up enough together."""
