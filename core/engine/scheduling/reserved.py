@@ -161,8 +161,7 @@ def _place_in_turn(state: PartitionState, reservation: Reservation, node: Node, 
     others leave for it passes only inside its leaf, and not if it must run there."""
     ask = reservation.ask
     firm_here = not reservation.comes_last and node is reservation.node
-    bound = firm_here and ask.spec.required_node
-    if not bound and loans.is_outranked(state, ask, within_leaf=firm_here):
+    if not (firm_here and ask.spec.required_node) and loans.is_outranked(state, ask, within_leaf=firm_here):
         state.reserved_ready[reservation] = None
     else:
         vetting.place_vetted(state, reservation.ask, node, now_ns)
