@@ -124,7 +124,7 @@ BOUNDS = {
     "core/preemption": Bounds(0, 0, 0, 3.1, 0, 17_173),
     "core/process": Bounds(0, 0, 0, 5, 0, 1_750),
     "core/rest": Bounds(0, 0, 0, 12, 0, 5_640),
-    "core/security": Bounds(0, 0, 0, 9, 0, 2_250),
+    "core/security": Bounds(0, 0, 0, 9, 0, 2_137),
     "core/service": Bounds(0, 0, 0, 10, 0, 11_875),
     "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_450),
     "core/state": Bounds(0, 0, 0, 3.5, 0, 7_735),
