@@ -39,7 +39,7 @@ MODULES = {
     ),
     "preemption": ("preemption",),
     "kinds": (
-        "preemption.judging", "preemption.kind", "preemption.registry", "preemption.slices",
+        "preemption.kind", "preemption.registry", "preemption.slices",
         *(f"preemption.{kind}.{name}" for kind in _KINDS for name in ("foresight", "kind")),
     ),
     "gangs": ("engine.gangs",),

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from kornel.core.service.machine.clock import SECOND_NS
-from kornel.shim_client import Allocated, AskRejected, CallbackHandler, Released, ShimClient
+from kornel.shim_client import Allocated, AskRejected, CallbackAttachment, CallbackHandler, Released, ShimClient
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import Core, create, resource, running_core
 from tests.preemption_notation import Case, TaskCase
@@ -31,6 +31,8 @@ class Shim:
         self.placed: dict[str, str] = {}
         """Node by key, reported allocations included."""
         self.rejected: list[str] = []
+        self.attachment: CallbackAttachment | None = None
+        """That of the handler, if there is one."""
         self._applications: set[str] = set()
         self._confirmed = 0
 
@@ -110,7 +112,7 @@ async def running_shim(config: str, handler: CallbackHandler | None = None, **se
         await client.register(config=config)
         shim = Shim(core, client)
         if handler is not None:
-            await client.attach_callbacks(handler)
+            shim.attachment = await client.attach_callbacks(handler)
         listening = asyncio.create_task(shim.listen())
         try:
             yield shim

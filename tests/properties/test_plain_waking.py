@@ -21,10 +21,11 @@ from tests.scenarios.test_scenarios import list_files
 
 WORLDS: Final = 200
 WORLDS_IN_BRIEF: Final = 50
-PARTS: Final = 4
-WORLDS_THAT_DIFFER: Final = frozenset[int]()
-MOST: Final = 10
-"""The most worlds of one part that may differ, of those that are not listed: of the first 800, 12 do."""
+PARTS: Final = 6
+WORLDS_THAT_DIFFER: Final = frozenset({883, 957, 998, 1030})
+"""In 1030, an ask that may not save below a limit because others are about to be tried is not asked again once they
+have been tried. In 883, a gang that plain waking tries in vain keeps a holder of its leaf waiting meanwhile. Nobody has
+cut the others down yet."""
 EPISODES: Final = 20
 STEPS: Final = 100
 EPISODES_THAT_DIFFER: Final = frozenset({19})
@@ -42,9 +43,7 @@ def test_worlds_of_claims(first: int) -> None:
     """Limits, claims, gangs, priorities, preemption and churn meet in small worlds."""
     numbers = range(first, WORLDS_IN_BRIEF if first == 0 else WORLDS * (first // WORLDS + 1))
     differ = {number for number in numbers if compare_world(random_world(number)) is not None}
-    if first < WORLDS:
-        assert differ <= WORLDS_THAT_DIFFER
-    assert len(differ) <= MOST
+    assert differ <= WORLDS_THAT_DIFFER
 
 
 @pytest.mark.parametrize("episodes", mark_rest_long((range(5), range(5, EPISODES))), ids=str)

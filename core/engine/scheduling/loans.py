@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from kornel.core.domain.priorities import REPAIR
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.engine.scheduling import limit_savings
 from kornel.core.engine.scheduling.reserving import NODES_PER_UNIT
@@ -40,8 +39,7 @@ def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> No
     if ask.spec.required_node or why.reason not in _WITHOUT_ROOM:
         return why
     found = [node for node in _nodes(state) if node in state.node_order and lends_room(state, node, ask)]
-    if ask.spec.topology is not None:
-        found = [node for node in found if group_domains.is_with_others(state, ask, node)]
+    found = [node for node in found if ask.spec.topology is None or group_domains.is_with_others(state, ask, node)]
     allowed = [node for node in found if node.node_id not in (ask.refused or ())]
     if found and not allowed:
         return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
@@ -51,16 +49,14 @@ def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> No
 def is_due(state: PartitionState, now_ns: int) -> bool:
     """Tells whether to look again who may use saved room, because amounts have changed on which that depends."""
     round_ = state.reserving
-    return (
-        bool(round_.saved or round_.at_limits) and round_.reviewed != _marks(state) and now_ns >= round_.review_after_ns
-    )
+    may_be = bool(round_.saved or round_.at_limits) and now_ns >= round_.review_after_ns
+    return may_be and round_.reviewed != _marks(state)
 
 
 def review_loans(state: PartitionState, now_ns: int) -> int:
     """Ends saved claims that cannot come true now, and wakes those who may use saved room, because they have come to be
     owed their guarantee, or a holder is owed none any more. Returns the cost in decisions."""
-    round_ = state.reserving
-    nodes = _nodes(state)
+    round_, nodes = state.reserving, _nodes(state)
     for node in nodes:
         review_savings(state, node)
     end_excess(state)
@@ -94,8 +90,7 @@ def is_outranked(state: PartitionState, ask: Allocation, *, within_leaf: bool = 
         first, rank = turns.first_offered(queue, rooms)
         lead = rank - rank_below(ask, queue) if queue.properties.sort_by_priority and first is not below else 0
         # Who only repairs a gang does not come before a queue that is below its guarantee while its own is not.
-        owed = 0 < lead <= REPAIR and isinstance(below, Queue) and fair_share(below) < 1 <= fair_share(first)
-        if lead > 0 and not owed:
+        if lead >= 1 or (lead > 0 and not (isinstance(below, Queue) and fair_share(below) < 1 <= fair_share(first))):
             return True
         below = queue
     return False

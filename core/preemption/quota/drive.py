@@ -36,6 +36,11 @@ ENFORCEMENT_BUDGET: Final = 256
 rest."""
 
 
+def has_work(state: PartitionState, _now_ns: int) -> bool:
+    """Tells whether a max is being enforced, or is due to be, in this slice."""
+    return state.enforcement.run is not None or bool(state.enforcement.due)
+
+
 def is_enforcing(state: PartitionState) -> bool:
     """Tells whether a max is being enforced, or is due to be."""
     return state.enforcement.busy

@@ -150,6 +150,16 @@ def resume_deferred(state: PartitionState, now_ns: int) -> bool:
     return True
 
 
+def has_work(state: PartitionState, now_ns: int) -> bool:
+    """Tells whether an attempt is due, or something waits for a slice: asks that were refused or put off, gangs, or
+    changes to be noted."""
+    due, record, gangs = state.attempts_due, state.records[GuaranteeRecord], state.gangs
+    if due and (due[0][0] <= now_ns or due[0][2].place >= AskPlace.PLACED):
+        return True
+    waits = record.put_off or record.prospects.behind or state.enforcement.deferred or gangs.broken or gangs.attempts
+    return bool(waits or state.moved or state.touched) or not record.refusals.empty
+
+
 def offer_due(state: PartitionState, now_ns: int) -> None:
     """Renews the attempts of leaves if it is time, and offers the asks whose next attempt is due."""
     record = state.records[GuaranteeRecord]

@@ -41,10 +41,10 @@ from kornel.core.preemption.guarantee.gangs.paper import Paper
 from kornel.core.preemption.guarantee.gangs.reach import NODES_AT_ONCE, Reach
 from kornel.core.preemption.guarantee.rules.allowances import Terms
 from kornel.core.preemption.guarantee.rules.candidates import Candidates as VictimCandidates
+from kornel.core.preemption.guarantee.rules.candidates import full_order
+from kornel.core.preemption.guarantee.rules.cost import COSTS
 from kornel.core.preemption.guarantee.rules.fences import fence_root
 from kornel.core.preemption.guarantee.rules.needs import Needs
-from kornel.core.preemption.guarantee.rules.order import full_order
-from kornel.core.preemption.guarantee.rules.victim_orders import COSTS
 from kornel.core.preemption.guarantee.search.planner import KIND, Within, plan_preemption
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan

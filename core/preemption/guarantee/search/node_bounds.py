@@ -8,7 +8,7 @@ where one victim is enough, nobody has to look for several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Final
 
@@ -16,6 +16,7 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.priorities import PRIORITY_MAX
 from kornel.core.model.allocations import BOUND
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders.numbered_nodes import NumberedNodes
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.rules.allowances import Terms
@@ -339,3 +340,30 @@ def _fewest_victims(short: list[tuple[int, int]], pool: list[_Victim]) -> int:
     if any(all(amounts.get(t, 0) >= amount for t, amount in short) for _, _, amounts in pool):
         return fewest
     return 2 if len(pool) > 1 else 0
+
+
+class WatchedNodes(NumberedNodes):
+    """The nodes of the last look by slot, with what they offer."""
+
+    __slots__ = ("offers",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offers: dict[int, NodeOffer] = {}
+        """The offers of nodes by slot, for those that were judged since they changed."""
+
+    def compare_nodes(self, nodes: Mapping[str, Node]) -> list[int]:
+        """Looks at all *nodes*. Returns the slots of those that have gone, which are free from now on."""
+        gone = super().compare_nodes(nodes)
+        for slot in (*gone, *self.changed_since(self.look - 1)):
+            self.offers.pop(slot, None)
+        return gone
+
+    def offer_of(self, slot: int) -> NodeOffer:
+        """Returns what the node in *slot* has to offer."""
+        offer = self.offers.get(slot)
+        if offer is None:
+            node = self.nodes[slot]
+            assert node is not None, "only nodes are judged"
+            offer = self.offers[slot] = NodeOffer(node)
+        return offer

@@ -22,8 +22,8 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.rules.allowances import Rules, Terms
+from kornel.core.preemption.guarantee.rules.candidates import SolutionKey
 from kornel.core.preemption.guarantee.rules.needs import Needs
-from kornel.core.preemption.guarantee.rules.order import SolutionKey
 from kornel.core.preemption.guarantee.search.node_bounds import (
     ALONE,
     GLANCES,
@@ -32,8 +32,8 @@ from kornel.core.preemption.guarantee.search.node_bounds import (
     Cost,
     NodeJudge,
     Place,
+    WatchedNodes,
 )
-from kornel.core.preemption.guarantee.search.watched_nodes import WatchedNodes
 from kornel.core.preemption.priorities import Adjustment, adjustment_of
 from kornel.core.state.records.victim_index import MILDEST
 

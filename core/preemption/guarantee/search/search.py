@@ -25,14 +25,12 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.guarantee.rules.allowances import Terms
-from kornel.core.preemption.guarantee.rules.candidates import Candidates, Ranking
+from kornel.core.preemption.guarantee.rules.candidates import Candidates, Ranking, Solution
 from kornel.core.preemption.guarantee.rules.needs import Needs, can_take_claim
-from kornel.core.preemption.guarantee.rules.order import Solution
 from kornel.core.preemption.guarantee.search.device_predicate import MOST_NODES, measure_missing
-from kornel.core.preemption.guarantee.search.frontier import Frontier
+from kornel.core.preemption.guarantee.search.frontier import Frontier, Solver
 from kornel.core.preemption.guarantee.search.gang_victims import GangSearch
 from kornel.core.preemption.guarantee.search.prospects import Prospects
-from kornel.core.preemption.guarantee.search.solve import Solver
 from kornel.core.preemption.walk import Candidate
 from kornel.core.state.records.victim_index import CLASSES, MILDEST
 from kornel.shared.readable_amounts import format_count
