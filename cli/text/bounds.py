@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.quantities import format_quantities, format_quantity
-from kornel.cli.text.tables import format_table, wrap_text
+from kornel.cli.text.tables import format_table, list_items, wrap_text
 from kornel.cli.text.times import format_moment
 from kornel.shared.readable_amounts import format_count
-from kornel.v1.status_pb2 import ExplainQueueResponse, ExplainUserResponse, QueueAboveMax, QueueBound
+from kornel.v1.status_pb2 import ExplainQueueResponse, ExplainUserResponse, LimitLevel, QueueAboveMax, QueueBound
 
 
 def render_queue(found: ExplainQueueResponse, now_ns: int) -> str:
@@ -24,20 +24,15 @@ def render_user(found: ExplainUserResponse) -> str:
     lines = [*wrap_text(f"user {found.user}: {holding}"), ""]
     if not found.levels:
         return join_lines([*lines, "no limit binds this user"])
-    rows = [("level", "who", "limit", "used", "headroom", "apps")]
-    for level in found.levels:
-        most = level.max_applications or "any number"
-        rows.append(
-            (
-                level.path,
-                f"{level.kind} {level.name}",
-                format_quantities(level.max),
-                format_quantities(level.used),
-                format_quantities(level.headroom),
-                f"{level.application_count} of {most}",
-            )
-        )
-    lines += [*format_table(rows), ""]
+    limits: dict[str, Callable[[LimitLevel], str]] = {
+        "level": lambda level: level.path,
+        "who": lambda level: f"{level.kind} {level.name}",
+        "limit": lambda level: format_quantities(level.max),
+        "used": lambda level: format_quantities(level.used),
+        "headroom": lambda level: format_quantities(level.headroom),
+        "apps": lambda level: f"{level.application_count} of {level.max_applications or 'any number'}",
+    }
+    lines += [*list_items(found.levels, limits), ""]
     if found.HasField("tightest"):
         lines.append(f"tightest: {found.tightest.type} at {found.tightest.path}, {_describe_left(found.tightest)}")
     return join_lines(lines)
@@ -47,22 +42,9 @@ def _queue_lines(found: ExplainQueueResponse, now_ns: int) -> Iterator[str]:
     state = "" if found.state == "Active" else f", {found.state.lower()}"
     yield f"queue {found.path} ({'leaf' if found.leaf else 'parent'}{state})"
     yield ""
-    yield from format_table(
-        [
-            ("level", "guaranteed", "max", "used", "pending", "headroom"),
-            *(
-                (
-                    level.path,
-                    format_quantities(level.guaranteed),
-                    format_quantities(level.max),
-                    format_quantities(level.used),
-                    format_quantities(level.pending),
-                    format_quantities(level.headroom),
-                )
-                for level in reversed(found.levels)
-            ),
-        ]
-    )
+    amounts = ("guaranteed", "max", "used", "pending", "headroom")
+    rows = [(level.path, *(format_quantities(getattr(level, name)) for name in amounts)) for level in found.levels]
+    yield from format_table([("level", *amounts), *reversed(rows)])
     for above in found.above_max:
         yield ""
         yield from _above_max_lines(above, now_ns)

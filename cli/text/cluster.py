@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from kornel.cli.text.lines import join_lines
@@ -14,7 +15,7 @@ from kornel.cli.text.quantities import (
     format_quantity,
     types_in_order,
 )
-from kornel.cli.text.tables import Rows, fit_table, format_table, wrap_text
+from kornel.cli.text.tables import Rows, fit_table, format_table, list_items, make_rows, wrap_text
 from kornel.cli.text.times import format_age, format_moment
 from kornel.v1 import read_pb2 as pb
 from kornel.v1.history_pb2 import UsagePoint
@@ -43,7 +44,7 @@ def render_queues(
     shown = list(types) or types_in_order([limits, queues[0].max, queues[0].used])[:2]
     names = dict(zip([queue.path for queue in queues], _draw_branches(queues, strokes), strict=True))
 
-    def make_rows(bar: int) -> Rows:
+    def rows_with(bar: int) -> Rows:
         whole: dict[str, dict[str, int]] = {}
         rows = [("queue", "running", *(name for name in shown))]
         for queue in queues:
@@ -53,7 +54,7 @@ def render_queues(
             rows.append((name, str(queue.running_application_count), *uses))
         return rows
 
-    return join_lines(fit_table(make_rows, BARS, ("running",)))
+    return join_lines(fit_table(rows_with, BARS, ("running",)))
 
 
 def queues_above(queues: Sequence[pb.QueueInfo], path: str) -> list[pb.QueueInfo]:
@@ -100,28 +101,27 @@ def render_applications(found: pb.ListApplicationsResponse, now_ns: int, obstacl
     """Returns a row for each application. *obstacles* holds, by application ID, what keeps its first ask waiting."""
     if not found.applications:
         return "no applications"
-    rows: list[tuple[str, ...]] = [
-        ("application", "state", "queue", "user", "age", "allocs", "asks", "used", "pending", "waits for")
-    ]
-    rows += [
-        (
-            summary.application_id,
-            summary.state,
-            summary.queue,
-            summary.user,
-            format_age((summary.finished_ns or now_ns) - summary.submitted_ns),
-            str(summary.allocation_count),
-            str(summary.ask_count),
-            format_quantities(summary.used),
-            format_quantities(summary.pending),
-            obstacles.get(summary.application_id, "-"),
-        )
-        for summary in found.applications
-    ]
-    if not obstacles:
-        rows = [row[:-1] for row in rows]
-    spare = ("pending", "user", "age", "queue")
-    return join_lines([*format_table(rows, spare), *(["... and more, see --limit"] if found.next_page_token else [])])
+    cells: dict[str, Callable[[pb.ApplicationSummary], str]] = {
+        "application": lambda one: one.application_id,
+        "state": lambda one: one.state,
+        "queue": lambda one: one.queue,
+        "user": lambda one: one.user,
+        "age": lambda one: format_age((one.finished_ns or now_ns) - one.submitted_ns),
+        "allocs": lambda one: str(one.allocation_count),
+        "asks": lambda one: str(one.ask_count),
+        "used": lambda one: format_quantities(one.used),
+        "pending": lambda one: format_quantities(one.pending),
+    }
+    if obstacles:
+        cells["waits for"] = lambda one: obstacles.get(one.application_id, "-")
+    lines = list_items(found.applications, cells, ("pending", "user", "age", "queue"))
+    return join_lines([*lines, *_say_more(found)])
+
+
+def _say_more(
+    found: pb.ListApplicationsResponse | pb.ListNodesResponse | pb.ListClaimsResponse | pb.ListDomainsResponse,
+) -> list[str]:
+    return ["... and more, see --limit"] if found.next_page_token else []
 
 
 def render_application(found: pb.GetApplicationResponse, now_ns: int) -> str:
@@ -144,18 +144,16 @@ def render_application(found: pb.GetApplicationResponse, now_ns: int) -> str:
         entered = " > ".join(f"{entry.state} ({format_age(now_ns - entry.at_ns)} ago)" for entry in found.states)
         lines += wrap_text(entered, indent="  ")
     if found.asks:
-        rows = [("ask", "waits", "priority", "wants", "not placed because")]
-        rows += [
-            (
-                ask.key,
-                format_age(now_ns - ask.created_ns),
-                str(ask.priority),
-                format_quantities(ask.resources),
-                ask.last_failure or ("reserved " + ask.reserved_node if ask.reserved_node else "-"),
-            )
-            for ask in found.asks
-        ]
-        lines += ["", *format_table(rows, ("priority",))]
+        cells: dict[str, Callable[[pb.AskInfo], str]] = {
+            "ask": lambda ask: ask.key,
+            "waits": lambda ask: format_age(now_ns - ask.created_ns),
+            "priority": lambda ask: str(ask.priority),
+            "wants": lambda ask: format_quantities(ask.resources),
+            "not placed because": lambda ask: (
+                ask.last_failure or ("reserved " + ask.reserved_node if ask.reserved_node else "-")
+            ),
+        }
+        lines += ["", *list_items(found.asks, cells, ("priority",))]
     if found.allocations:
         lines += ["", *_allocation_lines(found.allocations, now_ns)]
     return join_lines(lines)
@@ -167,55 +165,39 @@ def render_nodes(found: pb.ListNodesResponse, strokes: Strokes, types: Sequence[
         return "no nodes"
     shown = list(types) or types_in_order(node.capacity for node in found.nodes)[:2]
 
-    def make_rows(bar: int) -> Rows:
-        heading = ("node", "state", "allocs", "reserved", *shown)
-        return [
-            heading,
-            *(
-                (
-                    node.node_id,
-                    "ready" if node.schedulable else "draining",
-                    str(node.allocation_count),
-                    str(node.reservation_count),
-                    *(_describe_filling(node, name, strokes, bar) for name in shown),
-                )
-                for node in found.nodes
-            ),
-        ]
+    def rows_with(bar: int) -> Rows:
+        cells: dict[str, Callable[[pb.NodeSummary], str]] = {
+            "node": lambda node: node.node_id,
+            "state": lambda node: "ready" if node.schedulable else "draining",
+            "allocs": lambda node: str(node.allocation_count),
+            "reserved": lambda node: str(node.reservation_count),
+        }
+        for name in shown:
+            cells[name] = partial(_describe_filling, name=name, strokes=strokes, bar=bar)
+        return make_rows(found.nodes, cells)
 
-    lines = fit_table(make_rows, BARS, ("reserved",))
-    return join_lines([*lines, *(["... and more, see --limit"] if found.next_page_token else [])])
+    return join_lines([*fit_table(rows_with, BARS, ("reserved",)), *_say_more(found)])
 
 
 def render_claims(found: pb.ListClaimsResponse, now_ns: int) -> str:
     """Returns a row for each claim: the ask, the place, what is kept, what is missing of it, and what it waits for."""
     if not found.claims:
         return "no room is kept for waiting asks"
-    rows: Rows = [
-        ("ask", "application", "on", "kind", "reason", "held", "missing", "victims", "for", "stalled", "lapses in"),
-        *(
-            (
-                claim.allocation_key,
-                claim.application_id,
-                claim.place if claim.place_kind == "node" else f"{claim.place_kind} {claim.place}",
-                claim.kind,
-                claim.reason,
-                format_quantities(claim.held),
-                format_quantities(claim.missing),
-                str(claim.victim_count or "-"),
-                format_age(now_ns - claim.since_ns),
-                format_age(claim.idle_ns) if claim.idle_ns else "-",
-                format_age(claim.lapses_ns - now_ns) if claim.HasField("lapses_ns") else "-",
-            )
-            for claim in found.claims
-        ),
-    ]
-    return join_lines(
-        [
-            *format_table(rows, ("application", "reason", "victims", "for")),
-            *(["... and more, see --limit"] if found.next_page_token else []),
-        ]
-    )
+    cells: dict[str, Callable[[pb.ClaimInfo], str]] = {
+        "ask": lambda claim: claim.allocation_key,
+        "application": lambda claim: claim.application_id,
+        "on": lambda claim: claim.place if claim.place_kind == "node" else f"{claim.place_kind} {claim.place}",
+        "kind": lambda claim: claim.kind,
+        "reason": lambda claim: claim.reason,
+        "held": lambda claim: format_quantities(claim.held),
+        "missing": lambda claim: format_quantities(claim.missing),
+        "victims": lambda claim: str(claim.victim_count or "-"),
+        "for": lambda claim: format_age(now_ns - claim.since_ns),
+        "stalled": lambda claim: format_age(claim.idle_ns) if claim.idle_ns else "-",
+        "lapses in": lambda claim: format_age(claim.lapses_ns - now_ns) if claim.HasField("lapses_ns") else "-",
+    }
+    lines = list_items(found.claims, cells, ("application", "reason", "victims", "for"))
+    return join_lines([*lines, *_say_more(found)])
 
 
 def render_domains(found: pb.ListDomainsResponse, level: str, strokes: Strokes, types: Sequence[str] = ()) -> str:
@@ -227,7 +209,7 @@ def render_domains(found: pb.ListDomainsResponse, level: str, strokes: Strokes, 
         return f"no node is in a {level}"
     shown = list(types) or types_in_order(domain.capacity for domain in found.domains)[:2]
 
-    def make_rows(bar: int) -> Rows:
+    def rows_with(bar: int) -> Rows:
         return [
             (level, "nodes", *(f"{name} free" for name in shown)),
             *(
@@ -240,13 +222,11 @@ def render_domains(found: pb.ListDomainsResponse, level: str, strokes: Strokes, 
             ),
         ]
 
-    lines = list(fit_table(make_rows, BARS, ()))
+    lines = list(fit_table(rows_with, BARS, ()))
     outside = next((each.outside_node_count for each in found.levels if each.name == level), 0)
     if outside:
         lines += ["", f"nodes that are in no {level}: {outside}"]
-    if found.next_page_token:
-        lines.append("... and more, see --limit")
-    return join_lines(lines)
+    return join_lines([*lines, *_say_more(found)])
 
 
 def _count_domain_nodes(domain: pb.DomainInfo) -> str:
@@ -294,20 +274,15 @@ def render_node(found: pb.GetNodeResponse, now_ns: int) -> str:
 
 def _device_rows(devices: Sequence[pb.DeviceInfo]) -> Rows:
     """Returns a row for each device, with its holders and their shares."""
-    return [
-        ("device", "type", "memory", "link", "free", "held by"),
-        *(
-            (
-                device.device_id,
-                device.type or "-",
-                format_quantity("memory", device.memory) if device.memory else "-",
-                device.link or "-",
-                _write_share(device.free) + (", leaving" if device.leaving else ""),
-                ", ".join(f"{holder.key} {_write_share(holder.share)}" for holder in device.holders) or "-",
-            )
-            for device in devices
-        ),
-    ]
+    cells: dict[str, Callable[[pb.DeviceInfo], str]] = {
+        "device": lambda one: one.device_id,
+        "type": lambda one: one.type or "-",
+        "memory": lambda one: format_quantity("memory", one.memory) if one.memory else "-",
+        "link": lambda one: one.link or "-",
+        "free": lambda one: _write_share(one.free) + (", leaving" if one.leaving else ""),
+        "held by": lambda one: ", ".join(f"{each.key} {_write_share(each.share)}" for each in one.holders) or "-",
+    }
+    return make_rows(devices, cells)
 
 
 def _write_share(share: int) -> str:
@@ -323,26 +298,22 @@ def _drained_by(found: pb.GetNodeResponse, now_ns: int) -> str:
 
 def render_health(report: pb.GetHealthReportResponse) -> str:
     """Returns a row for each check."""
-    rows = [("check", "result", "diagnosis")]
-    rows += [
-        (f"{check.name}: {check.description}", "ok" if check.succeeded else "FAILED", check.diagnosis or "-")
-        for check in report.checks
-    ]
-    return join_lines([f"{'healthy' if report.healthy else 'unhealthy'}", *format_table(rows)])
+    cells: dict[str, Callable[[pb.HealthCheckResult], str]] = {
+        "check": lambda check: f"{check.name}: {check.description}",
+        "result": lambda check: "ok" if check.succeeded else "FAILED",
+        "diagnosis": lambda check: check.diagnosis or "-",
+    }
+    return join_lines(["healthy" if report.healthy else "unhealthy", *list_items(report.checks, cells)])
 
 
 def _allocation_lines(allocations: Sequence[pb.AllocationInfo], now_ns: int) -> Iterator[str]:
-    rows = [("allocation", "application", "node", "age", "priority", "holds", "")]
-    rows += [
-        (
-            one.key,
-            one.application_id,
-            one.node_id,
-            format_age(now_ns - one.bound_ns),
-            str(one.priority),
-            format_quantities(one.resources),
-            " ".join(word for word, so in (("placeholder", one.placeholder), ("preempted", one.preempted)) if so),
-        )
-        for one in allocations
-    ]
-    return format_table(rows, ("priority", "node"))
+    cells: dict[str, Callable[[pb.AllocationInfo], str]] = {
+        "allocation": lambda one: one.key,
+        "application": lambda one: one.application_id,
+        "node": lambda one: one.node_id,
+        "age": lambda one: format_age(now_ns - one.bound_ns),
+        "priority": lambda one: str(one.priority),
+        "holds": lambda one: format_quantities(one.resources),
+        "": lambda one: " ".join(word for word in ("placeholder", "preempted") if getattr(one, word)),
+    }
+    return list_items(allocations, cells, ("priority", "node"))

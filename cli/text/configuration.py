@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.quantities import format_quantities, format_quantity
-from kornel.cli.text.tables import format_table, wrap_text
+from kornel.cli.text.tables import ItemT, list_items, wrap_text
 from kornel.cli.text.times import format_duration, format_time
 from kornel.shared.readable_amounts import format_count
 from kornel.v1 import configuration_pb2 as pb
@@ -18,22 +18,18 @@ MOST_KEYS: Final = 20
 
 def render_history(versions: Sequence[tuple[str, pb.ConfigurationVersion]]) -> str:
     """Returns one line for each version, the newest first, each beginning with the name that commands take."""
-    heading = ("version", "when", "how", "by", "result", "for", "checksum")
-    rows = [
-        (
-            f"{name}{' *' if version.in_force else ''}",
-            format_time(version.at_ns),
-            pb.ConfigurationVersion.Origin.Name(version.origin).removeprefix("ORIGIN_").lower(),
-            version.principal or "-",
-            _describe_result(version),
-            version.rm_id or "-",
-            version.checksum[:12] or "-",
-        )
-        for name, version in versions
-    ]
-    if not rows:
+    if not versions:
         return "no configuration has been applied"
-    lines = [*format_table([heading, *rows], ("checksum", "for")), "* in force"]
+    cells: dict[str, Callable[[tuple[str, pb.ConfigurationVersion]], str]] = {
+        "version": lambda each: f"{each[0]}{' *' if each[1].in_force else ''}",
+        "when": lambda each: format_time(each[1].at_ns),
+        "how": lambda each: pb.ConfigurationVersion.Origin.Name(each[1].origin).removeprefix("ORIGIN_").lower(),
+        "by": lambda each: each[1].principal or "-",
+        "result": lambda each: _describe_result(each[1]),
+        "for": lambda each: each[1].rm_id or "-",
+        "checksum": lambda each: each[1].checksum[:12] or "-",
+    }
+    lines = [*list_items(versions, cells, ("checksum", "for")), "* in force"]
     if any("/" in name for name, _ in versions):
         lines += wrap_text("RUN/VERSION names a version of an earlier run of the core.")
     return join_lines(lines)
@@ -62,58 +58,71 @@ def _render_impact_lines(impact: pb.PreviewConfigurationResponse) -> Iterator[st
         return
     yield f"checksum {impact.checksum}"
     yield from _render_section(
-        "partitions", ("partition", "change", "apps", "settings"), [_partition_row(p) for p in impact.partitions]
+        "partitions",
+        impact.partitions,
+        {
+            "partition": lambda each: each.name,
+            "change": lambda each: "added" if each.added else "removed" if each.removed else "changed",
+            "apps": lambda each: str(each.application_count),
+            "settings": lambda each: _join_settings(each.settings),
+        },
     )
     yield from _render_section(
-        "queues", ("queue", "change", "apps", "settings"), [_queue_row(q) for q in impact.queues]
+        "queues",
+        impact.queues,
+        {
+            "queue": lambda each: each.path,
+            "change": lambda each: pb.QueueChange.Kind.Name(each.kind).removeprefix("KIND_").lower(),
+            "apps": lambda each: str(each.application_count),
+            "settings": lambda each: _join_settings(each.settings),
+        },
     )
     yield from _render_section(
         "queues above their max",
-        ("queue", "type", "used", "max", "since"),
-        [
-            (
-                e.path,
-                e.type,
-                format_quantity(e.type, e.used),
-                format_quantity(e.type, e.max),
-                _describe_since(e.already),
-            )
-            for e in impact.quota_excesses
-        ],
+        impact.quota_excesses,
+        {
+            "queue": lambda each: each.path,
+            "type": lambda each: each.type,
+            "used": lambda each: format_quantity(each.type, each.used),
+            "max": lambda each: format_quantity(each.type, each.max),
+            "since": lambda each: "already" if each.already else "then",
+        },
     )
     yield from _render_section(
         "users and groups above their limit",
-        ("queue", "who", "what", "has", "limit", "since"),
-        [
-            (
-                e.path,
-                f"{e.kind} {e.name}",
-                e.type or "applications",
-                format_quantity(e.type, e.used),
-                format_quantity(e.type, e.limit),
-                _describe_since(e.already),
-            )
-            for e in impact.limit_excesses
-        ],
+        impact.limit_excesses,
+        {
+            "queue": lambda each: each.path,
+            "who": lambda each: f"{each.kind} {each.name}",
+            "what": lambda each: each.type or "applications",
+            "has": lambda each: format_quantity(each.type, each.used),
+            "limit": lambda each: format_quantity(each.type, each.limit),
+            "since": lambda each: "already" if each.already else "then",
+        },
     )
     yield from _render_section(
         "applications that would not be placed any more",
-        ("application", "queue", "why"),
-        [(a.application_id, a.queue, a.reason) for a in impact.unplaced_applications],
+        impact.unplaced_applications,
+        {
+            "application": lambda each: each.application_id,
+            "queue": lambda each: each.queue,
+            "why": lambda each: each.reason,
+        },
     )
     yield from _render_section(
         "quotas that preemption would enforce",
-        ("queue", "above", "after", "goes", "stays above"),
-        [
-            (
-                e.path,
-                format_quantities(e.amounts) or "-",
-                format_duration(e.delay_ns) if e.delay_ns else "at once",
-                f"{format_count(len(e.victims), 'task')}: {format_quantities(e.freed)}" if e.victims else "nobody",
-                format_quantities(e.unmet) or "-",
-            )
-            for e in impact.enforcements
-        ],
+        impact.enforcements,
+        {
+            "queue": lambda each: each.path,
+            "above": lambda each: format_quantities(each.amounts) or "-",
+            "after": lambda each: format_duration(each.delay_ns) if each.delay_ns else "at once",
+            "goes": lambda each: (
+                f"{format_count(len(each.victims), 'task')}: {format_quantities(each.freed)}"
+                if each.victims
+                else "nobody"
+            ),
+            "stays above": lambda each: format_quantities(each.unmet) or "-",
+        },
     )
     for e in impact.enforcements:
         yield from _render_victims(e)
@@ -121,11 +130,11 @@ def _render_impact_lines(impact: pb.PreviewConfigurationResponse) -> Iterator[st
         yield "nothing would change but the text"
 
 
-def _render_section(title: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    if rows:
+def _render_section(title: str, items: Sequence[ItemT], cells: Mapping[str, Callable[[ItemT], str]]) -> Iterator[str]:
+    if items:
         yield ""
         yield f"{title}:"
-        yield from format_table([heading, *rows])
+        yield from list_items(items, cells)
 
 
 def _render_victims(found: pb.QuotaEnforcement) -> Iterator[str]:
@@ -141,19 +150,5 @@ def _render_victims(found: pb.QuotaEnforcement) -> Iterator[str]:
         yield from wrap_text(f"{found.path} stays above its max: {reason}")
 
 
-def _partition_row(found: pb.PartitionChange) -> tuple[str, ...]:
-    change = "added" if found.added else "removed" if found.removed else "changed"
-    return (found.name, change, str(found.application_count), _join_settings(found.settings))
-
-
-def _queue_row(found: pb.QueueChange) -> tuple[str, ...]:
-    kind = pb.QueueChange.Kind.Name(found.kind).removeprefix("KIND_").lower()
-    return (found.path, kind, str(found.application_count), _join_settings(found.settings))
-
-
 def _join_settings(settings: Sequence[pb.SettingChange]) -> str:
     return ", ".join(f"{s.name}: {s.before or 'none'} -> {s.after or 'none'}" for s in settings)
-
-
-def _describe_since(already: bool) -> str:
-    return "already" if already else "then"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.quantities import format_quantities, format_quantity
-from kornel.cli.text.tables import format_table, wrap_text
+from kornel.cli.text.tables import list_items, wrap_text
 from kornel.cli.text.times import format_age, format_moment, format_time
 from kornel.shared.readable_amounts import format_count
 from kornel.si.v1 import si_pb2
@@ -15,54 +15,44 @@ from kornel.v1 import configuration_pb2
 from kornel.v1 import history_pb2 as pb
 
 _SECOND_NS: Final = 10**9
+RecordT = TypeVar("RecordT")
 _NOTHING: Final = "nothing in this range"
 
 
 def render_applications(records: Sequence[pb.ApplicationRecord]) -> str:
     """Returns a line for each state entered: when, by which application, and how long after its submission."""
-    heading = ("when", "application", "state", "age", "queue", "user", "why")
-    rows = [
-        (
-            _format_time(each.at_ns),
-            each.application_id,
-            each.state,
-            f"{(each.at_ns - each.submitted_ns) / _SECOND_NS:.1f}s" if each.submitted_ns else "-",
-            each.queue or "-",
-            each.user or "-",
-            each.message or "-",
-        )
-        for each in records
-    ]
-    return _render_table(heading, rows, ("age",))
+    cells: dict[str, Callable[[pb.ApplicationRecord], str]] = {
+        "when": lambda each: _format_time(each.at_ns),
+        "application": lambda each: each.application_id,
+        "state": lambda each: each.state,
+        "age": lambda each: f"{(each.at_ns - each.submitted_ns) / _SECOND_NS:.1f}s" if each.submitted_ns else "-",
+        "queue": lambda each: each.queue or "-",
+        "user": lambda each: each.user or "-",
+        "why": lambda each: each.message or "-",
+    }
+    return _render_table(records, cells, ("age",))
 
 
 def render_preemptions(records: Sequence[pb.PreemptionRecord]) -> str:
     """Returns a line for each victim: when it was preempted, for which ask, and how soon it left."""
-    heading = (
-        "when", "kind", "outcome", "victim", "left", "of application", "of user", "in queue", "node", "for",
-        "its application", "its user", "its queue", "laws",
-    )  # fmt: skip
-    rows = [
-        (
-            _format_time(each.at_ns),
-            each.kind,
-            each.outcome,
-            each.victim.allocation_key or "-",
-            _describe_departure(each),
-            each.victim.application_id or "-",
-            each.victim.user or "-",
-            each.victim.queue or "-",
-            each.victim.node_id or each.node_id or "-",
-            _name_ask(each),
-            each.for_application_id or "-",
-            each.for_user or "-",
-            each.for_queue or "-",
-            " ".join(map(str, each.laws)) or "-",
-        )
-        for each in records
-    ]
+    cells: dict[str, Callable[[pb.PreemptionRecord], str]] = {
+        "when": lambda each: _format_time(each.at_ns),
+        "kind": lambda each: each.kind,
+        "outcome": lambda each: each.outcome,
+        "victim": lambda each: each.victim.allocation_key or "-",
+        "left": _describe_departure,
+        "of application": lambda each: each.victim.application_id or "-",
+        "of user": lambda each: each.victim.user or "-",
+        "in queue": lambda each: each.victim.queue or "-",
+        "node": lambda each: each.victim.node_id or each.node_id or "-",
+        "for": _name_ask,
+        "its application": lambda each: each.for_application_id or "-",
+        "its user": lambda each: each.for_user or "-",
+        "its queue": lambda each: each.for_queue or "-",
+        "laws": lambda each: " ".join(map(str, each.laws)) or "-",
+    }
     spare = ("laws", "node", "kind", "its application", "of application", "its user", "of user", "outcome")
-    return _render_table(heading, rows, spare)
+    return _render_table(records, cells, spare)
 
 
 def _name_ask(each: pb.PreemptionRecord) -> str:
@@ -109,44 +99,40 @@ def _describe_departure(record: pb.PreemptionRecord) -> str:
 def render_events(records: Sequence[pb.HistoryEvent]) -> str:
     """Returns a line for each event."""
     kinds = si_pb2.EventRecord
-    heading = ("when", "type", "object", "change", "detail", "with", "amounts", "message")
-    rows = [
-        (
-            _format_time(each.at_ns),
-            _name_of(kinds.Type, each.type),
-            each.object_id,
-            _name_of(kinds.ChangeType, each.change),
-            _name_of(kinds.ChangeDetail, each.detail),
-            each.reference_id or "-",
-            format_quantities(each.resources),
-            each.message or "-",
-        )
-        for each in records
-    ]
-    return _render_table(heading, rows)
+    cells: dict[str, Callable[[pb.HistoryEvent], str]] = {
+        "when": lambda each: _format_time(each.at_ns),
+        "type": lambda each: _name_of(kinds.Type, each.type),
+        "object": lambda each: each.object_id,
+        "change": lambda each: _name_of(kinds.ChangeType, each.change),
+        "detail": lambda each: _name_of(kinds.ChangeDetail, each.detail),
+        "with": lambda each: each.reference_id or "-",
+        "amounts": lambda each: format_quantities(each.resources),
+        "message": lambda each: each.message or "-",
+    }
+    return _render_table(records, cells)
 
 
 def render_configurations(records: Sequence[pb.ConfigurationRecord]) -> str:
     """Returns a line for each configuration: when, by whom, and with what result. Versions are numbered within each
     run."""
     origin = configuration_pb2.ConfigurationVersion.Origin
-    heading = ("when", "run", "version", "how", "by", "for", "checksum", "result")
-    rows = [
-        (
-            _format_time(each.version.at_ns),
-            f"{each.id.run:016x}"[-8:],
-            str(each.version.number),
-            origin.Name(each.version.origin).removeprefix("ORIGIN_").lower(),
-            each.version.principal or "-",
-            each.version.rm_id or "-",
-            each.version.checksum[:12] or "-",
-            f"applied{f'; {each.version.note}' if each.version.note else ''}"
-            if each.version.applied
-            else f"refused: {(each.version.reason.splitlines() or ['?'])[0]}",
-        )
-        for each in records
-    ]
-    return _render_table(heading, rows)
+    cells: dict[str, Callable[[pb.ConfigurationRecord], str]] = {
+        "when": lambda each: _format_time(each.version.at_ns),
+        "run": lambda each: f"{each.id.run:016x}"[-8:],
+        "version": lambda each: str(each.version.number),
+        "how": lambda each: origin.Name(each.version.origin).removeprefix("ORIGIN_").lower(),
+        "by": lambda each: each.version.principal or "-",
+        "for": lambda each: each.version.rm_id or "-",
+        "checksum": lambda each: each.version.checksum[:12] or "-",
+        "result": lambda each: _describe_result(each.version),
+    }
+    return _render_table(records, cells)
+
+
+def _describe_result(version: configuration_pb2.ConfigurationVersion) -> str:
+    if version.applied:
+        return f"applied; {version.note}" if version.note else "applied"
+    return f"refused: {(version.reason.splitlines() or ['?'])[0]}"
 
 
 def render_history_status(status: pb.GetHistoryStatusResponse, now_ns: int) -> str:
@@ -173,8 +159,10 @@ def _describe_commit(status: pb.GetHistoryStatusResponse, now_ns: int) -> str:
     return format_moment(status.last_commit_ns, now_ns) if status.last_commit_ns else "never"
 
 
-def _render_table(heading: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str] = ()) -> str:
-    return join_lines(format_table([heading, *rows], spare)) if rows else _NOTHING
+def _render_table(
+    records: Sequence[RecordT], cells: Mapping[str, Callable[[RecordT], str]], spare: Sequence[str] = ()
+) -> str:
+    return join_lines(list_items(records, cells, spare)) if records else _NOTHING
 
 
 def _format_time(at_ns: int) -> str:

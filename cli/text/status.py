@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from kornel.cli.text.lines import indent_further, join_lines
 from kornel.cli.text.quantities import format_quantities
-from kornel.cli.text.tables import format_table, wrap_text
+from kornel.cli.text.tables import format_table, list_items, wrap_text
 from kornel.cli.text.times import format_moment
 from kornel.cli.text.users import user_rows
 from kornel.shared.readable_amounts import format_count
@@ -149,8 +149,16 @@ def _queue_lines(partition: PartitionStatus) -> Iterator[str]:
         deepest = by_depth[-1].path.count(".")
         whole_levels = [queue for queue in shown if queue.path.count(".") < deepest]
         shown = whole_levels if len(whole_levels) > 1 else sorted(by_depth, key=lambda queue: queue.path)
-    heading = ("queue", "apps", "used", "pending", "guaranteed", "max", "preempted")
-    yield from format_table([heading, *map(_queue_row, shown)], ("max", "guaranteed", "preempted"))
+    cells: dict[str, Callable[[QueueStatus], str]] = {
+        "queue": lambda queue: queue.path + ("" if queue.state == "Active" else f" ({queue.state.lower()})"),
+        "apps": lambda queue: str(queue.application_count),
+        "used": lambda queue: format_quantities(queue.used),
+        "pending": lambda queue: format_quantities(queue.pending),
+        "guaranteed": lambda queue: format_quantities(queue.guaranteed),
+        "max": lambda queue: format_quantities(queue.max),
+        "preempted": lambda queue: str(queue.preempted_allocations),
+    }
+    yield from list_items(shown, cells, ("max", "guaranteed", "preempted"))
     more = len(partition.queues) - len(shown)
     if more:
         yield from wrap_text(
@@ -201,15 +209,3 @@ def _preemption_lines(partition: PartitionStatus, now_ns: int) -> Iterator[str]:
         yield f"monitor: {format_count(monitor.rounds, 'round')}, {what}"
     for victim in partition.stuck_victims:
         yield f"stuck: {victim.key} of {victim.queue} does not leave {victim.node_id}"
-
-
-def _queue_row(queue: QueueStatus) -> tuple[str, ...]:
-    return (
-        queue.path + ("" if queue.state == "Active" else f" ({queue.state.lower()})"),
-        str(queue.application_count),
-        format_quantities(queue.used),
-        format_quantities(queue.pending),
-        format_quantities(queue.guaranteed),
-        format_quantities(queue.max),
-        str(queue.preempted_allocations),
-    )

@@ -8,9 +8,9 @@ enough, each row is written as a block of lines.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import Final
+from typing import Final, TypeVar
 
 from kornel.cli.text.screen import screen_columns, terminal_strokes
 from kornel.shared.visible import write_visibly
@@ -22,6 +22,7 @@ _INDENT: Final = "  "
 _GAP: Final = "  "
 
 Rows = Sequence[Sequence[str]]
+ItemT = TypeVar("ItemT")
 
 
 def format_table(rows: Rows, spare: Sequence[str] = (), columns: int | None = None) -> Iterator[str]:
@@ -50,6 +51,21 @@ def format_table(rows: Rows, spare: Sequence[str] = (), columns: int | None = No
             yield from _write_row(row, widths)
     if left_out:
         yield from wrap_text(f"A wider terminal or --json also shows: {', '.join(left_out)}.", limit, _INDENT)
+
+
+def list_items(
+    items: Iterable[ItemT],
+    cells: Mapping[str, Callable[[ItemT], str]],
+    spare: Sequence[str] = (),
+) -> Iterator[str]:
+    """Yields the lines of a table with a row for each of *items*. *cells* has the heading of each column, and what
+    makes its cell of an item."""
+    return format_table(make_rows(items, cells), spare)
+
+
+def make_rows(items: Iterable[ItemT], cells: Mapping[str, Callable[[ItemT], str]]) -> Rows:
+    """Returns the rows of :func:`list_items`."""
+    return [[*cells], *([make_cell(item) for make_cell in cells.values()] for item in items)]
 
 
 def fit_table(make_rows: Callable[[int], Rows], bars: Sequence[int], spare: Sequence[str] = ()) -> Iterator[str]:

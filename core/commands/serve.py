@@ -10,8 +10,7 @@ import typer
 
 from kornel.cli.options import DEFAULT_ADDRESS, refuse_input, spread_options
 from kornel.core.archive.defaults import DEFAULT_SPOOL_BYTES
-from kornel.core.journal.database.snapshot_choices import DEFAULT_KEEP, DEFAULT_SNAPSHOT_MINUTES
-from kornel.core.journal.database.sync import JournalSync
+from kornel.core.journal.database.choices import DEFAULT_KEEP, DEFAULT_SNAPSHOT_MINUTES, JournalSync
 from kornel.core.service.logs.log_choices import LogFormat, LogLevel
 from kornel.core.service.resolvers.ldap_settings import DEFAULT_LDAP_SETTINGS
 from kornel.core.state.defaults import RESERVATION_PERCENT

@@ -16,8 +16,8 @@ from kornel.core.commands.configuration import check_text
 from kornel.core.commands.serve import ServeOptions
 from kornel.core.engine.engine import Engine
 from kornel.core.journal.content.calls import Beginning
+from kornel.core.journal.database.choices import JournalUnusable
 from kornel.core.journal.database.settings import OFF, JournalSettingsError, journal_settings
-from kornel.core.journal.database.unusable import JournalUnusable
 from kornel.core.process import entry
 from kornel.core.process.allocator import bound_kept_memory
 from kornel.core.process.documentation import find_documentation

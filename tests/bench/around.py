@@ -30,8 +30,8 @@ from google.protobuf.message import Message
 import kornel.core
 from kornel.core.domain.commands import RegisterManager
 from kornel.core.journal.content.calls import Beginning
+from kornel.core.journal.database.choices import JournalSync
 from kornel.core.journal.database.settings import journal_settings
-from kornel.core.journal.database.sync import JournalSync
 from kornel.core.journal.journal import Journal
 from kornel.core.process.history import chosen_history
 from kornel.core.process.server import KornelServer

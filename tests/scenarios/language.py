@@ -44,6 +44,7 @@ each, in that order, and so do answers that differ in nothing else.
     acknowledge K node=N              the shim has the placement of K in place, on N if it says where
     answer K last=1                   to a question about victims; ``no``: never. ``node=N`` picks one of several
     reply A instead=K,K saved.K=9s    to the last notice of application A, with others to take and when K was saved
+    explain K                         what keeps ask K from being placed, and what preemption would do
     status                            the core's own totals
     show queue|node|app|request|user|total|attempts|domain NAME FIELDS...      a domain by its path, a/r1
 

@@ -45,7 +45,9 @@ from kornel.core.engine.engine import Engine
 from kornel.core.model.allocations import identity_of
 from kornel.core.state.books import audit
 from kornel.core.state.partition_state import PartitionState
-from tests.reading import status_of
+from kornel.core.telling.allocations.explanation import AskReport
+from kornel.core.telling.explain import Named
+from tests.reading import read, status_of
 from tests.scenarios.answers import describe
 from tests.scenarios.configuration_lines import Configuration
 from tests.scenarios.language import RM, Line, ScenarioError, requests_of, shown, time_ns, unfold
@@ -60,6 +62,7 @@ from tests.scenarios.request_lines import (
     partition_of,
     topology_tags,
 )
+from tests.scenarios.shown_explanations import explain_ask
 from tests.scenarios.shown_records import SHOWN
 
 NO_ANSWER: Final = "no answer"
@@ -135,6 +138,7 @@ class Stage:
             "acknowledge": self._acknowledge,
             "status": lambda _: self._status(),
             "show": self._show,
+            "explain": self._explain,
         }.get(first.directive)
         if handler is not None:
             return handler(first)
@@ -382,6 +386,11 @@ class Stage:
             for p in core.partitions
         ]
         return answers
+
+    def _explain(self, line: Line) -> list[str]:
+        report = read(self.engine, partition_of(line), self.now_ns).explain(Named(line.name))
+        assert isinstance(report, AskReport), line
+        return explain_ask(report)
 
     def _show(self, line: Line) -> list[str]:
         kind, name, *fields = line.names if len(line.names) > 1 else [line.name, ""]

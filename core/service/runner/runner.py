@@ -39,10 +39,8 @@ from kornel.core.service.callbacks.callback_board import CallbackBoard, Callback
 from kornel.core.service.machine.clock import SECOND_NS, Clock, Timer
 from kornel.core.service.machine.garbage import GarbageKeeper
 from kornel.core.service.machine.loop_time import STEP_S, Sharing
-from kornel.core.service.metrics.metrics import ServiceMetrics
-from kornel.core.service.metrics.observers import EffectObserver, EngineTimer, NoTimer
+from kornel.core.service.metrics.metrics import EffectObserver, EngineTimer, NoTimer, ServiceMetrics
 from kornel.core.service.runner.callback_link import CallbackLink
-from kornel.core.service.runner.command_sizes import count_entries
 from kornel.core.service.runner.effect_delivery import EffectDelivery
 from kornel.core.service.runner.engine_port import EnginePort
 from kornel.core.service.runner.gate import Gate, OpenGate
@@ -56,6 +54,7 @@ from kornel.core.service.runner.intake_queue import (
     FromStream,
     IntakeQueue,
     Turn,
+    count_entries,
 )
 from kornel.core.service.runner.questions import Questions
 from kornel.core.service.runner.restoring import NoRestorer, Restorer

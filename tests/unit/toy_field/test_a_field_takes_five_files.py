@@ -27,8 +27,7 @@ LINES: Final = {
         )
     },
     "cli/text/cluster.py": {
-        '    rows = [("allocation",': ' "class",',
-        "    rows += [\n        (\n            one.key,\n": "            one.work_class,\n",
+        '        "allocation": lambda one: one.key,\n': '        "class": lambda one: one.work_class,\n',
     },
 }
 """What a new field adds to which files, and behind what. ``make proto`` does the rest."""
