@@ -113,8 +113,7 @@ def wake_borrowers(state: PartitionState, node: Node) -> bool:
     """Wakes the asks that may use room saved on *node* for others, if there is enough of it now. Returns whether there
     are any."""
     claims = node.claims
-    saved = [] if claims is None else claims.list_saved()
-    if claims is None or not saved or node not in state.node_order:
+    if claims is None or node not in state.node_order or not (saved := claims.list_saved()):
         return False
     most = claims.open_room(node.free, saved)
     found = False
