@@ -304,6 +304,7 @@ class Node:
         if self.claims is not None:
             self.claims.widen_amounts(width)
         self._settle_claims()
+        self.version += 1
 
     def _make_claims(self) -> Claims:
         if self.claims is None:

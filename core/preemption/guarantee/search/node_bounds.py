@@ -50,9 +50,6 @@ MOST_PAIRED: Final = 24
 ALONE: Final = (*MILDEST[0], 1)
 """The beginning of the cost of one ordinary victim."""
 
-NO_VICTIMS: Final[Bound] = ((*MILDEST[0], 0, HIGHEST), 0)
-"""The rough bound of a node that has room for the ask, or will have it once present victims have left."""
-
 Place = tuple[int, str]
 """The place of a node among those of equal cost: (age of the oldest victim, node ID)."""
 
@@ -177,8 +174,9 @@ class NodeJudge:
         return [(t, amount - room[t]) for t, amount in self._demand if amount > room[t]]
 
     def find_rough(self, offer: NodeOffer) -> Bound | None:
-        """Returns the rough bound of the node of *offer*; ``None``: it would lack room even without all shares of
-        leaves that may give anything up."""
+        """Returns the rough bound of the node of *offer*, which lacks room; ``None``: it would even without all shares
+        of leaves that may give anything up."""
+        self.effort += 1
         leaves, room = self._leaves, offer.room
         allowed: list[LeafShare] = []
         level, lowest, first = CLASSES[-1], HIGHEST, 0
@@ -205,7 +203,7 @@ class NodeJudge:
             peak = largest[t]
             if peak * least < lacking:
                 least = -(-lacking // peak)
-        return ((*MILDEST[level], least, lowest), first) if least else NO_VICTIMS
+        return (*MILDEST[level], least, lowest), first
 
     def find_single(self, offer: NodeOffer) -> Bound | None:
         """Returns the fine bound of the node of *offer*, which lacks room, if one ordinary victim is enough there;
