@@ -1,9 +1,8 @@
 """Computes what a place for an ask on a node would cost at least (preemption.md B.6).
 
-There are two bounds. The rough one takes the sums of what the leaves run on the node, which are the same for all
-questions; it costs a glance. The fine one depends on the victims that the laws allow one by one, but not on how many of
-them may leave together, which is only determined for the nodes that an attempt looks at. It is found in two stages:
-where one victim is enough, nobody has to look for several.
+The bound depends on the victims that the laws allow one by one, but not on how many of them may leave together, which
+is only determined for the nodes that an attempt looks at. It is found in two stages: where one victim is enough, nobody
+has to look for several.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ Bound = tuple[Cost, int]
 """A lower bound of the keys of all solutions on a node, without depth and node ID: (cost, age of the oldest victim)."""
 
 GLANCES: Final = 5
-"""The number of rough bounds that can be found in the time of one fine bound."""
+"""The number of nodes that can be looked at for all questions in the time of one fine bound."""
 
 SINGLE: Final = 2
-"""The effort for a node on which a single ordinary victim is enough, where a glance is 1."""
+"""The effort to find out whether a single ordinary victim is enough on a node, where a glance is 1."""
 
 _CLASS: Final = 7
 """The bits of ``Allocation.standing`` that hold the class, below the priority."""
@@ -173,38 +172,6 @@ class NodeJudge:
         room = offer.room
         return [(t, amount - room[t]) for t, amount in self._demand if amount > room[t]]
 
-    def find_rough(self, offer: NodeOffer) -> Bound | None:
-        """Returns the rough bound of the node of *offer*, which lacks room; ``None``: it would even without all shares
-        of leaves that may give anything up."""
-        self.effort += 1
-        leaves, room = self._leaves, offer.room
-        allowed: list[LeafShare] = []
-        level, lowest, first = CLASSES[-1], HIGHEST, 0
-        for share in offer.shares:
-            terms = leaves.get(share.leaf)
-            if terms is None or (terms.highest is not None and share.lowest > terms.highest):
-                continue
-            allowed.append(share)
-            if share.mildest < level:
-                level = share.mildest
-            adjusted = terms.adjusted.of(share.lowest)
-            if adjusted < lowest:
-                lowest = adjusted
-            if share.age < first:
-                first = share.age
-        total, largest = (allowed[0].total, allowed[0].largest) if len(allowed) == 1 else _join_shares(allowed)
-        least = 0
-        for t, amount in self._demand:
-            lacking = amount - room[t]
-            if lacking <= 0:
-                continue
-            if t not in total or total[t] < lacking:
-                return None
-            peak = largest[t]
-            if peak * least < lacking:
-                least = -(-lacking // peak)
-        return (*MILDEST[level], least, lowest), first
-
     def find_single(self, offer: NodeOffer) -> Bound | None:
         """Returns the fine bound of the node of *offer*, which lacks room, if one ordinary victim is enough there;
         otherwise ``None``."""
@@ -235,9 +202,9 @@ class NodeJudge:
     def find_several(self, offer: NodeOffer) -> Bound | None:
         """Returns the fine bound of the node of *offer*, on which one ordinary victim is not enough; ``None``: those
         who may leave do not make enough room."""
-        self.effort += GLANCES
         short = self.find_short(offer)
         by_class = self._victims_of(offer, self._sought_types(short))
+        self.effort += GLANCES if any(by_class) else 1
         pool: list[_Victim] = []
         for level in CLASSES:
             if not by_class[level]:
@@ -287,17 +254,6 @@ class NodeJudge:
                 continue
             found[standing & 3].append((terms.adjusted.of(standing >> 3), age, amounts))
         return found
-
-
-def _join_shares(shares: list[LeafShare]) -> tuple[dict[int, int], dict[int, int]]:
-    """Returns the total amounts of all *shares*, and the largest of one allocation, by type."""
-    total: dict[int, int] = {}
-    largest: dict[int, int] = {}
-    for share in shares:
-        for t, amount in share.total.items():
-            total[t] = total.get(t, 0) + amount
-            largest[t] = max(largest.get(t, 0), share.largest[t])
-    return total, largest
 
 
 def _best_pair(short: list[tuple[int, int]], pool: list[_Victim]) -> tuple[int, int] | None:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Vector
 from kornel.core.preemption.guarantee.rules.allowances import Terms
-from kornel.core.preemption.guarantee.search.node_bounds import HIGHEST, Place
+from kornel.core.preemption.guarantee.search.node_bounds import HIGHEST, Cost, Place
 from kornel.core.preemption.guarantee.search.watched_nodes import WatchedNodes
 from kornel.core.preemption.priorities import Adjustment
 from kornel.core.state.records.giving_queues import describe_leaf
@@ -41,6 +41,15 @@ class Glimpse(NamedTuple):
     """The room with the largest amount of one victim by type."""
     reach: Vector
     """The room with the amounts of all victims by type."""
+
+    def cost_of(self, victims: int) -> Cost:
+        """Returns the least cost of so many *victims*."""
+        return self.originator, self.opted_out, victims, self.lowest
+
+    def count_victims(self, demand: Pairs) -> int:
+        """Returns how many victims are needed at least for *demand*, which lacks room and is within reach."""
+        room, peak = self.room, self.peak
+        return max(-(-(amount - room[t]) // (peak[t] - room[t])) for t, amount in demand if amount > room[t])
 
 
 ROOM, PEAK, REACH = 4, 5, 6
@@ -85,10 +94,9 @@ class Outlook:
             counted = self._counted.setdefault(rules.adjusted, set())
             opened += filterfalse(counted.__contains__, leaves)
             counted.update(leaves)
-        if not self.glimpses:  # The engine was restored, or this is the first look.
-            for slot in self._watched.slots.values():
-                if self._seen and slot not in self._stale:
-                    self._look_at(slot)
+        if self._seen and not self.glimpses:  # The engine was restored.
+            for slot in set(self._watched.slots.values()).difference(self._stale):
+                self._look_at(slot)
         if self._seen and opened:
             self._stale.update(dict.fromkeys(self._watched.slots_with(opened)))
         self._stale.update(dict.fromkeys(self._watched.changed_since(self._seen)))

@@ -40,11 +40,11 @@ every other change of the rules for a leaf.
 """
 
 NODES_AT_ONCE: Final = 100
-"""The number of fine bounds that are found in one step, which takes two or three milliseconds; a rough one or a look
-for all questions counts as a fifth."""
+"""The number of fine bounds that are found in one step, which takes two or three milliseconds; a look for all questions
+counts as a fifth."""
 
 SORTED_AT_A_GLANCE: Final = 20
-"""The number of nodes that one question sorts in the time of a rough bound."""
+"""The number of nodes that one question sorts in the time of such a look."""
 
 MOST_BYTES: Final = 64 << 20
 """About the most memory that the bounds in one partition take. The question that was asked least recently is forgotten
@@ -138,14 +138,14 @@ class KnownProspects:
 
     def work_left(self) -> int:
         """Returns an upper bound for the number of judgements of nodes that are left, for all questions."""
-        return sum(known.work_left for known in (*self._outlooks.values(), *self._by_question.values()))
+        return sum(known.work_left for known in self._kept)
 
     def _watch(self, nodes: Mapping[str, Node]) -> WatchedNodes:
         """Finds the *nodes* that have changed or gone since the last attempt."""
         if self._watched is None:
             self._watched = WatchedNodes()
         for slot in self._watched.compare_nodes(nodes):
-            for known in (*self._outlooks.values(), *self._by_question.values()):
+            for known in self._kept:
                 known.drop_slot(slot)
         return self._watched
 
@@ -161,9 +161,13 @@ class KnownProspects:
                 self._drop_outlooks()
 
     @property
+    def _kept(self) -> list[Outlook | KeptBounds]:
+        return [*self._outlooks.values(), *self._by_question.values()]
+
+    @property
     def bytes_held(self) -> int:
         """About the memory that all bounds and outlooks take."""
-        return sum(known.bytes_held for known in (*self._outlooks.values(), *self._by_question.values()))
+        return sum(known.bytes_held for known in self._kept)
 
     def _drop_outlooks(self) -> None:
         """Drops the outlooks that no question uses any more."""
@@ -269,10 +273,8 @@ class KeptBounds:
         following = next(ahead, None)
         at = place = 0
         while following is not None or at < len(self._costs):
-            cost, slots = None, []
-            if at < len(self._costs):
-                cost = self._costs[at]
-                slots = self._read_band(self._bands[cost])
+            cost = self._costs[at] if at < len(self._costs) else None
+            slots = [] if cost is None else self._read_band(self._bands[cost])
             is_end = place >= len(slots)
             if following is not None and (
                 cost is None or following[0] <= (cost, _LAST if is_end else self._places[slots[place]])
@@ -302,8 +304,8 @@ class KeptBounds:
         glimpses promise."""
         in_order, glimpses = self._outlook.in_order, self._outlook.glimpses
         for slot in compress(in_order, map(stage.__eq__, map(self._stages.__getitem__, in_order))):
-            originator, opted_out, lowest, first = glimpses[slot][:ROOM]
-            yield ((originator, opted_out, least, lowest), first), slot
+            glimpse = glimpses[slot]
+            yield (glimpse.cost_of(least), glimpse.place), slot
 
     def _judge_first(self, slot: int, judge: NodeJudge) -> None:
         """Finds the first bound of the node in *slot*: a fine one, if one ordinary victim is enough."""
@@ -311,11 +313,13 @@ class KeptBounds:
             raise Unprepared
         offer = self._watched.offer_of(slot)
         bound = judge.find_single(offer) if self._stages[slot] is UNJUDGED else None
-        stage = FINE
-        if bound is None and (bound := judge.find_rough(offer)) is not None:
-            # The lowest priority and the first age are not less for several.
-            bound, stage = (max(bound[0], (*SEVERAL_ORDINARY, bound[0][3])), bound[1]), SEVERAL
-        self._replace_bound(slot, bound, stage)
+        if bound is not None:
+            self._replace_bound(slot, bound, FINE)
+            return
+        glimpse = self._outlook.glimpses[slot]
+        cost = glimpse.cost_of(glimpse.count_victims(self._demand))
+        # The lowest priority and the first age are not less for several.
+        self._replace_bound(slot, (max(cost, (*SEVERAL_ORDINARY, cost[3])), glimpse.place[0]), SEVERAL)
 
     def _read_band(self, band: Band) -> list[int]:
         if not band.is_sorted:
@@ -384,8 +388,7 @@ class KeptBounds:
         self._stale.update(dict.fromkeys(self._watched.slots_with(outdated)))
 
     def _sort_stale(self, judge: NodeJudge) -> None:
-        """Sorts nodes that have changed by their glimpses, until *judge* is tired. No step of the interpreter is spent
-        on each."""
+        """Sorts nodes that have changed by their glimpses, until *judge* is tired."""
         band_of, roomy, stages = self._band_of, self._roomy, self._stages
         missing = len(self._watched.nodes) - len(band_of)
         band_of.extend([None] * missing)
