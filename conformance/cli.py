@@ -26,6 +26,7 @@ from kornel.conformance.shim.process import CommandFailed
 from kornel.conformance.shim.runner import DEFAULT_PATIENCE as SHIM_PATIENCE
 from kornel.conformance.shim.runner import judge_shim
 from kornel.conformance.shim.stage import Patience
+from kornel.shared.visible import write_visibly
 from kornel.shim_client.command_line import (
     Ca,
     Cert,
@@ -37,7 +38,6 @@ from kornel.shim_client.command_line import (
     refuse_credentials,
 )
 from kornel.shim_client.credentials import Credentials, CredentialsUnusable
-from kornel.shim_client.visible import write_visibly
 from kornel.shim_client.visible_commands import VisibleCommands
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from kornel.conformance.outcome import Checked, Result, Verdict
-from kornel.shim_client.visible import write_visibly
+from kornel.shared.visible import write_visibly
 
 _STYLES: Final = {
     Verdict.PASS: "green",

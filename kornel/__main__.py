@@ -1,5 +1,5 @@
 """``python -m kornel``: the ``kornel`` command."""
 
-from kornel.core.cli.entry import main
+from kornel.cli.entry import main
 
 main()

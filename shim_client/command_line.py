@@ -17,8 +17,8 @@ from typing import Annotated, Final
 import typer
 
 from kornel import __version__
+from kornel.shared.visible import write_visibly
 from kornel.shim_client.credentials import Credentials, CredentialsUnusable
-from kornel.shim_client.visible import write_visibly
 
 EXIT_USAGE: Final = 2
 

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from kornel.shim_client.visible import write_visibly
+from kornel.shared.visible import write_visibly
 
 
 class VisibleCommands(TyperGroup):

@@ -17,8 +17,8 @@ from typing import Annotated, Final
 
 import typer
 
+from kornel.shared.visible import write_visibly
 from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, Version, credentials_of
-from kornel.shim_client.visible import write_visibly
 from kornel.shim_client.visible_commands import VisibleCommands
 from kornel.shim_local.amounts import BadAmount, parse_bytes, parse_cores, parse_duration
 from kornel.shim_local.background import LOG, SOCKET, NotStarted, describe_server, read_state, start_server, wait_until

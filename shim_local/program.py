@@ -8,8 +8,8 @@ import os
 import sys
 from typing import Final
 
+from kornel.shared.visible import write_visibly
 from kornel.shim_client import CredentialsUnusable, RegistrationRefused, Superseded
-from kornel.shim_client.visible import write_visibly
 from kornel.shim_local.background import EXIT_BUSY
 from kornel.shim_local.jobs.store import StoreUnusable
 from kornel.shim_local.machine.agent import AgentBusy

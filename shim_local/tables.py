@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kornel.shim_client.visible import write_visibly
+from kornel.shared.visible import write_visibly
 from kornel.shim_local.amounts import write_bytes, write_cores, write_duration
 
 JOB_HEADS: Final = ("JOB", "NAME", "QUEUE", "STATE", "VCORE", "MEMORY", "GPU", "PRIO", "WHERE", "TIME", "NOTE")

@@ -18,10 +18,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from kornel.shared.visible import write_visibly
 from kornel.shim_client import CoreUnreachable, Credentials, CredentialsUnusable, RegistrationRefused, ShimClientError
 from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, Version, credentials_of
 from kornel.shim_client.credentials import NO_CREDENTIALS
-from kornel.shim_client.visible import write_visibly
 from kornel.shim_client.visible_commands import VisibleCommands
 from kornel.shim_mock.database import DatabaseFailed, find_programs
 from kornel.shim_mock.demo import CoreFailed, page_address, running_core

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from kornel.shim_client.visible import write_visibly
+from kornel.shared.visible import write_visibly
 from kornel.shim_mock.accounts import Accounts, Sample
 
 WIDTH: Final = 960

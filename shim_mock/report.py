@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from kornel.shim_client.visible import write_visibly
+from kornel.shared.visible import write_visibly
 from kornel.shim_mock.clock import SimulatedClock
 from kornel.shim_mock.cluster import SimulatedCluster
 from kornel.shim_mock.quantities import UNITS, scale_amount

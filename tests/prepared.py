@@ -57,8 +57,8 @@ PROGRAMS: Final = (
 """The modules that are run with ``-m`` here."""
 
 IMPORTED: Final = (
-    "kornel.core.cli.app",
-    "kornel.core.cli.serving",
+    "kornel.cli.app",
+    "kornel.core.commands.serving",
     *(program for program in PROGRAMS if "." in program),
     "kornel.shim_local.cli",
     "kornel.shim_local.program",
@@ -369,8 +369,8 @@ def main() -> None:
     """Imports everything, and then forks on demand until standard input ends."""
     for module in IMPORTED:
         import_module(module)
-    for source in sys.modules["kornel.core.cli.app"].COMMANDS.values():
-        import_module(f"kornel.core.cli.{source.module}")
+    for source in sys.modules["kornel.cli.app"].COMMANDS.values():
+        source.load()
     gc.collect()
     gc.freeze()
     sys.stdout.buffer.write(READY)

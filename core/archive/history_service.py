@@ -34,6 +34,7 @@ from kornel.core.preemption.registry import SOURCES
 from kornel.core.service.calls.rpc import Encoded, Handler, unary
 from kornel.core.service.configuration.configuration_history import Origin, Version
 from kornel.core.service.configuration.configuration_wire import version_message
+from kornel.core.service.machine.waiting_line import WaitingLine
 from kornel.core.service.wire.status_codes import InvalidRequest, TooMany
 from kornel.v1 import history_pb2 as pb
 
@@ -71,7 +72,7 @@ class HistoryService:
         self._reader = reader
         self._logger = logger
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="history-query")
-        self._waiting = 0
+        self._line = WaitingLine(MOST_WAITING, lambda: TooMany("too many queries of the history wait already"))
 
     def handlers(self) -> dict[str, Handler]:
         """Returns the calls by method name."""
@@ -214,13 +215,8 @@ class HistoryService:
 
     async def _run_query(self, query: Callable[[HistoryReader], AnswerT]) -> AnswerT:
         """Returns the answer of *query*, which blocks, from a thread that may wait."""
-        if self._waiting >= MOST_WAITING:
-            raise TooMany(f"{self._waiting} queries of the history wait already")
-        self._waiting += 1
-        try:
+        async with self._line.take_turn():
             return await asyncio.get_running_loop().run_in_executor(self._thread, query, self._reader)
-        finally:
-            self._waiting -= 1
 
 
 def _read(

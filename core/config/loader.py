@@ -17,7 +17,6 @@ from kornel.core.config.checks.placement_rules import check_expressions, check_r
 from kornel.core.config.checks.priority_rules import check_priorities
 from kornel.core.config.checks.resource_rules import check_resources, check_types
 from kornel.core.config.checks.yunikorn_meanings import warn_of_differences
-from kornel.core.config.default import DEFAULT_CONFIGURATION
 from kornel.core.config.keys import properties
 from kornel.core.config.keys.declared import (
     Amounts,
@@ -41,6 +40,7 @@ from kornel.core.config.text.yaml_reader import Document, collections_of, read, 
 from kornel.core.config.tree import build_tree
 from kornel.core.domain.names import LONGEST_MANAGER, length_flaw
 from kornel.core.domain.settings import PlacementRuleConfig
+from kornel.shared.default_configuration import DEFAULT_CONFIGURATION
 
 _CHECKSUM_KEY: Final = "checksum: "
 _CHECKSUM_LENGTH: Final = 64

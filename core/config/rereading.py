@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from kornel.core.config.default import DEFAULT_CONFIGURATION
 from kornel.core.config.folding import can_be_counted, fold_document
 from kornel.core.config.keys.declared import DeclaredQueue
 from kornel.core.config.loader import Reading, interpret_document, let_go
 from kornel.core.config.model import Configuration
 from kornel.core.config.text.problems import ConfigError, ProblemLog
 from kornel.core.config.text.yaml_reader import MOST_BYTES, read
+from kornel.shared.default_configuration import DEFAULT_CONFIGURATION
 
 
 @dataclass(frozen=True, slots=True)

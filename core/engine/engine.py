@@ -274,17 +274,13 @@ class Engine:
         effects = list(self._outbox)
         self._outbox.clear()
         self._callbacks.end_recording()
-        self._note_victims(effects)
+        if PreemptionDecided in map(type, effects):
+            for effect in effects:
+                if isinstance(effect, PreemptionDecided) and effect.victims:
+                    state = self._partitions.get(effect.partition)
+                    if state is not None:
+                        state.recent_victims.note_victims(effect)
         return effects
-
-    def _note_victims(self, effects: Iterable[Effect]) -> None:
-        if PreemptionDecided not in map(type, effects):
-            return
-        for effect in effects:
-            if isinstance(effect, PreemptionDecided) and effect.victims:
-                state = self._partitions.get(effect.partition)
-                if state is not None:
-                    state.recent_victims.note_victims(effect)
 
     def _require_manager(self, rm_id: str, what: str) -> None:
         if not self.rm_id or rm_id != self.rm_id:

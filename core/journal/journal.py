@@ -18,11 +18,10 @@ from kornel.core.journal.content.calls import Beginning, CallKind, CallOutcome, 
 from kornel.core.journal.content.recording import RecordingEngine
 from kornel.core.journal.content.records import Block, BlockWriter
 from kornel.core.journal.content.replay import EngineMaker, Replay, ReplayedPlace
+from kornel.core.journal.database.choices import JournalSync, JournalUnusable
 from kornel.core.journal.database.lease import LeaseKeeper
 from kornel.core.journal.database.settings import JournalSettings
 from kornel.core.journal.database.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
-from kornel.core.journal.database.sync import JournalSync
-from kornel.core.journal.database.unusable import JournalUnusable
 from kornel.core.journal.following.following import Follower, Obstacle
 from kornel.core.journal.following.starting import Started, play_all
 from kornel.core.journal.snapshot_keeper import SnapshotKeeper, SnapshotStatus
@@ -30,7 +29,7 @@ from kornel.core.journal.snapshots.snapshot_store import opened_snapshots
 from kornel.core.journal.writing.committer import Committer, StoreProblem
 from kornel.core.journal.writing.gate import JournalGates
 from kornel.core.journal.writing.places import JournalPlace
-from kornel.core.service.metrics.durations import Durations
+from kornel.core.service.metrics.metrics import Durations
 
 WHAT_TO_DO: Final = "start with --journal-afresh, or with another journal: the shim registers again then"
 

@@ -25,9 +25,9 @@ from kornel.core.domain.commands import Command, StreamCommand
 from kornel.core.domain.effects import Effect
 from kornel.core.journal.content.calls import Beginning
 from kornel.core.journal.content.refusing import split_command
+from kornel.core.journal.database.choices import JournalUnusable
 from kornel.core.journal.database.settings import JournalSettings
 from kornel.core.journal.database.store import STORE_ERRORS, JournalStore, describe_error
-from kornel.core.journal.database.unusable import JournalUnusable
 from kornel.core.journal.following.copying import copy_records
 from kornel.core.journal.following.following import Follower
 from kornel.core.journal.following.starting import play_all

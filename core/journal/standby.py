@@ -21,11 +21,10 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.journal.content.calls import Beginning
 from kornel.core.journal.content.recording import RecordingEngine
 from kornel.core.journal.content.replay import Configured, ReplayedPlace
+from kornel.core.journal.database.choices import JournalSync, JournalUnusable
 from kornel.core.journal.database.lease import LeaseKeeper, LeaseTable, LeaseView, is_gone, name_holder
 from kornel.core.journal.database.settings import JournalSettings
 from kornel.core.journal.database.store import STORE_ERRORS, JournalStore, StoreMoved, StoreTaken, describe_error
-from kornel.core.journal.database.sync import JournalSync
-from kornel.core.journal.database.unusable import JournalUnusable
 from kornel.core.journal.following.following import FetchedBlock, Follower, Obstacle
 from kornel.core.journal.following.starting import Started, list_usable
 from kornel.core.journal.journal import Journal, NextEpoch, follow_to_end, naming_problems

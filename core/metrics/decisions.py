@@ -29,7 +29,7 @@ from kornel.core.domain.effects import (
 )
 from kornel.core.domain.reasons import Rejection
 from kornel.core.metrics.preemptions import Preemptions
-from kornel.core.service.metrics.observers import CallingObserver, EffectObserver
+from kornel.core.service.metrics.metrics import CallingObserver, EffectObserver
 
 QUEUES_REMEMBERED: Final = 10_000
 """The most queues whose counters are kept, including queues that are gone."""

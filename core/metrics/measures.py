@@ -3,14 +3,46 @@ here."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from itertools import product
+from typing import Final
 
 from kornel.core.metrics.decisions import Decisions
-from kornel.core.metrics.loop_lag import LoopLag
 from kornel.core.metrics.timings import Timings
 from kornel.core.service.configuration.configuration_history import Origin, Version
 from kornel.core.service.machine.clock import Clock
+from kornel.core.service.metrics.metrics import Durations
+
+BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+EVERY_S: Final = 0.25
+
+
+class LoopLag:
+    """Measures the delay of the event loop. ``lag``: how late each measurement came."""
+
+    def __init__(self) -> None:
+        self.lag = Durations(BOUNDS_S)
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_s = 0.0
+
+    def start(self) -> None:
+        """Measure four times a second from now on."""
+        loop = asyncio.get_running_loop()
+        self._due_s = loop.time() + EVERY_S
+        self._timer = loop.call_at(self._due_s, self._measure_lag, loop)
+
+    def stop(self) -> None:
+        """Stop measuring."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _measure_lag(self, loop: asyncio.AbstractEventLoop) -> None:
+        now_s = loop.time()
+        self.lag.add(max(0.0, now_s - self._due_s))
+        self._due_s = now_s + EVERY_S
+        self._timer = loop.call_at(self._due_s, self._measure_lag, loop)
 
 
 class Measures:

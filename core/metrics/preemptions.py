@@ -12,7 +12,7 @@ from kornel.core.domain.preemption_kinds import NAMES
 from kornel.core.domain.reasons import Outcome
 from kornel.core.preemption.registry import SOURCES, ending_of
 from kornel.core.service.machine.clock import SECOND_NS
-from kornel.core.service.metrics.durations import Durations
+from kornel.core.service.metrics.metrics import Durations
 
 BOUNDS_S: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 WAITING_REMEMBERED: Final = 10_000

@@ -14,8 +14,7 @@ from kornel.core.service.machine.clock import Clock
 from kornel.core.service.managers.health import HealthKeeper
 from kornel.core.service.managers.managers import Managers
 from kornel.core.service.managers.standing import Standing
-from kornel.core.service.metrics.durations import Durations
-from kornel.core.service.metrics.metrics import ServiceMetrics
+from kornel.core.service.metrics.metrics import Durations, ServiceMetrics
 from kornel.core.telling.partitions.partition_gauges import PartitionGauges
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kornel.core.metrics.decisions import Decisions
-from kornel.core.service.metrics.durations import Durations
+from kornel.core.service.metrics.metrics import Durations
 
 UPSTREAM_BOUNDS_S: Final = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 """The bounds of all histograms that YuniKorn has as well (rest.md 6)."""

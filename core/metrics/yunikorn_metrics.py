@@ -19,7 +19,7 @@ from kornel.core.metrics.families import make_counters, make_gauge, make_gauges,
 from kornel.core.metrics.queue_series import sanitise_name
 from kornel.core.metrics.sources import Scrape, Sources
 from kornel.core.metrics.timings import UPSTREAM_BOUNDS_S
-from kornel.core.service.metrics.durations import Durations
+from kornel.core.service.metrics.metrics import Durations
 
 RANGES: Final = ("[0,10%]", *(f"({low}0%,{low + 1}0%]" for low in range(1, 10)))
 ALWAYS: Final = ("vcore", "memory", "pods", "ephemeral-storage")

@@ -307,6 +307,11 @@ class Allocation:
         return self.place is _RELEASED
 
     @property
+    def waits_since_ns(self) -> int:
+        """The time from which its wait counts: when it came, or when its last claim lapsed."""
+        return max(self.created_ns, self.lapsed_ns)
+
+    @property
     def order(self) -> tuple[int, int, int]:
         """The sort key among the asks of its application: priority, then age, then arrival (scheduling.md 5.3)."""
         return (-self.spec.priority, self.created_ns, self.arrival)

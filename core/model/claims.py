@@ -19,6 +19,7 @@ from kornel.core.model.shapes import Pairs, Vector, book_amounts, unbook_amounts
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation, Reservation
+    from kornel.core.model.nodes import Node
 
 
 class Claims:
@@ -69,7 +70,7 @@ class Claims:
         left = [
             max(0, room + leaves - taken) for room, leaves, taken in zip(free, self.leaving, self.held, strict=True)
         ]
-        for claim in [claim for claim in self.in_order() if claim.comes_last]:
+        for claim in self.list_saved():
             keeps = tuple([(t, min(amount, left[t])) for t, amount in claim.pairs])
             unbook_amounts(left, keeps)
             if claim in lifted or not any(amount for _, amount in keeps):
@@ -180,6 +181,10 @@ class Claims:
         """Tells whether more of any type is claimed than there will be, claims by age aside."""
         return any(self.is_overdrawn(free, t) for t in range(len(free)))
 
+    def list_saved(self) -> list[Reservation]:
+        """Returns the saved claims, the first to be served first."""
+        return [reservation for reservation in self.in_order() if reservation.comes_last]
+
     def in_order(self) -> list[Reservation]:
         """Returns all claims, the first to be served first."""
         return sorted(self.reservations.values(), key=lambda reservation: reservation.rank)
@@ -287,6 +292,14 @@ class Claims:
         if not any(part.values()):
             del self._parts[owner]
         book_amounts(self.needed, self._from_free(reservation))
+
+
+def by_node(claims: Iterable[Reservation]) -> dict[Node, list[Reservation]]:
+    """Returns *claims* by the nodes on which they are."""
+    found: dict[Node, list[Reservation]] = {}
+    for claim in claims:
+        found.setdefault(claim.node, []).append(claim)
+    return found
 
 
 def _room_beside(room: int, kept: int) -> int:

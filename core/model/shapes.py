@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from kornel.core.domain.devices import DeviceRequest
 from kornel.core.domain.names import LONGEST_NAME, length_flaw
-from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.domain.resources import MAX_TYPES, NOTHING, Resources
+from kornel.shared.readable_amounts import format_quantities
 
 Vector = list[int]
 """Amounts by type index."""

@@ -19,7 +19,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account
-from kornel.core.policies.guarantees import list_guarantees
+from kornel.core.policies.guarantees import list_guarantees, project_usage
 
 _Turn = tuple[int, Reservation]
 """A claim with its number among those that are given."""
@@ -94,14 +94,9 @@ def _merge_lines(queue: Queue, lines: list[list[_Turn]]) -> list[_Turn]:
     return sorted((turn for line in lines for turn in line), key=keys.__getitem__)
 
 
-def waits_since(ask: Allocation) -> int:
-    """Returns the time from which the wait of *ask* counts: when it came, or when its last claim lapsed."""
-    return max(ask.created_ns, ask.lapsed_ns)
-
-
 def line_key(ask: Allocation) -> tuple[object, ...]:
     """Returns the sort key of *ask* in the line in which room is saved. It is flat, because many are kept."""
-    return (_share_importance(importance_of(ask)), waits_since(ask), *ask.order)
+    return (_share_importance(importance_of(ask)), ask.waits_since_ns, *ask.order)
 
 
 def place_in_line(group: AskGroup) -> tuple[object, ...]:
@@ -118,23 +113,31 @@ def _share_importance(importance: tuple[float, ...]) -> tuple[float, ...]:
 def stands_before(ask: Allocation, other: Allocation) -> bool:
     """Tells whether *ask* comes before *other*, or has waited longer while neither comes before the other."""
     lead = _lead_over(ask, other)
-    return lead > 0 or (lead == 0 and (waits_since(ask), ask.order) < (waits_since(other), other.order))
+    return lead > 0 or (lead == 0 and (ask.waits_since_ns, ask.order) < (other.waits_since_ns, other.order))
 
 
-def may_pass(ask: Allocation, claim: Reservation | LimitClaim, mode: GuaranteeMode) -> bool:
-    """Tells whether *ask* may use room that is saved by *claim*: it comes before the holder, or it is owed its
-    guarantee by a queue that the holder is not in, while the holder is owed none and is not bound to the node."""
+def list_lent(
+    ask: Allocation, saved: Iterable[Reservation], mode: GuaranteeMode, pairs: Pairs | None = None
+) -> list[Reservation]:
+    """Returns those of the claims *saved* that *ask* may pass. *pairs*: as for :func:`may_pass`."""
+    one_each = {claim.waiter: claim for claim in saved}  # A gang may have hundreds of claims.
+    passed = {waiter for waiter, claim in one_each.items() if may_pass(ask, claim, mode, pairs)}
+    return [claim for claim in saved if claim.waiter in passed]
+
+
+def may_pass(ask: Allocation, claim: Reservation | LimitClaim, mode: GuaranteeMode, pairs: Pairs | None = None) -> bool:
+    """Tells whether *ask* may use room that is saved by *claim*: it comes before the holder, or a queue that the
+    holder is not in owes it its guarantee, and the holder is owed none and may run elsewhere. *pairs*: of its gang."""
     holder = claim.waiter
     lead = _lead_over(ask, holder)
     if lead > REPAIR:
         return True
-    owing = owing_queues(ask, mode)
+    owing = owing_queues(ask, mode if pairs is None else GuaranteeMode.STRICT, pairs)
     if lead > 0 and (owing or not _is_owed(claim, mode)):
         return True
     if holder.spec.required_node or not owing:
         return False
-    around = holder.queue.lineage()
-    return any(queue not in around for queue in owing) and not _is_owed(claim, mode)
+    return any(queue not in holder.queue.lineage() for queue in owing) and not _is_owed(claim, mode)
 
 
 def _is_owed(claim: Reservation | LimitClaim, mode: GuaranteeMode) -> bool:
@@ -189,9 +192,9 @@ def is_let_through(ask: Allocation, claim: LimitClaim, mode: GuaranteeMode) -> b
 
 def owing_queues(ask: Allocation, mode: GuaranteeMode, pairs: Pairs | None = None) -> tuple[Queue, ...]:
     """Returns the queues that owe *ask* their guarantee: law 4 lets it have room although somebody would have to leave,
-    but nobody inside these queues (preemption.md A). Empty: it is owed nothing. *pairs*: what it asks for together with
-    others of its gang."""
-    found = list(list_guarantees(ask, pairs=pairs))
+    but nobody inside these queues (preemption.md A); none: it is owed nothing. *pairs*: of its whole gang."""
+    own = dict(ask.shape.pairs) if ask.triggered else {}  # A firm claim does not count against its own waiter.
+    found = list(list_guarantees(ask, lambda queue, t: project_usage(queue, t) - own.get(t, 0), pairs))
     if not all(guarantee.asked <= guarantee.most and guarantee.has_room(mode) for guarantee in found):
         return ()
     return tuple(dict.fromkeys(guarantee.queue for guarantee in found))

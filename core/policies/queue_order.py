@@ -53,8 +53,8 @@ def queue_turn_key(queue: Queue, rank: float | None = None) -> QueueKey:
         rank = queue.rank
     share = fair_share(queue)
     if rank % 1:
-        # The gang that is repaired does not come before a queue that is below its guarantee.
-        rank, share = rank // 1, min(share, 1.0)
+        # Where its own queue is not below its guarantee, the gang that is repaired comes behind those that are.
+        rank, share = rank // 1, share - 1.0 if share < 1.0 else 1.0
     return (-rank, share, -sum(queue.pending), queue.name)
 
 

@@ -50,5 +50,5 @@ class PartitionView(Protocol):
 
     @property
     def victim_order(self) -> str:
-        """The name of the order of victims (:data:`kornel.core.preemption.guarantee.rules.victim_orders.COSTS`)."""
+        """The name of the order of victims (:data:`kornel.core.preemption.guarantee.rules.cost.COSTS`)."""
         ...

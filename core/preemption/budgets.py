@@ -16,7 +16,6 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from kornel.core.domain.effects import PreemptionDecided
-from kornel.core.domain.readable_amounts import format_count, format_quantity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GovernorSettings
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
@@ -27,6 +26,7 @@ from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.governor_books import CLUSTER, VICTIMS, GovernorBooks, Loss, Scope, Taken, Window
 from kornel.core.state.waiting import failing
 from kornel.core.state.waiting.rooms import UNSERVED, activate_group, look_again
+from kornel.shared.readable_amounts import format_count, format_quantity
 
 NAME: Final = "governor"
 """The name under which bounds of all kinds are recorded, where other decisions have the name of their kind."""

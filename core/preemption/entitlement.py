@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kornel.core.domain.readable_amounts import format_quantity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.policies.guarantees import Guarantee, HeldBy, list_guarantees, project_usage
 from kornel.core.preemption.plan import Refusal
+from kornel.shared.readable_amounts import format_quantity
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.gangs import HARD
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.state.records.victim_index import age_of
+from kornel.shared.readable_amounts import format_count
 
 _PREEMPTED: Final = AskPlace.PREEMPTED
 _RELEASED: Final = AskPlace.RELEASED

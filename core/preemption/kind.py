@@ -107,6 +107,11 @@ def resumes_nothing(state: PartitionState, now_ns: int) -> bool:
     return False
 
 
+def always_works(state: PartitionState, now_ns: int) -> bool:
+    """Returns true: the acts of the kind are called in each slice."""
+    return True
+
+
 def is_never_busy(state: PartitionState) -> bool:
     """Returns false: the kind has no work that continues from slice to slice."""
     return False
@@ -174,6 +179,8 @@ class Driver:
     in_round        its turn in a round of the preemption cycle, in the order of ``preemption.policies``
     tries_again     tells whether this turn tries a reserved ask again, if something has changed for it; ``None``: none
     wants_round     tells whether that turn could achieve anything now; without such a kind there are no rounds
+    has_work        tells whether a slice that begins now has anything for the kind to do; if there is none for any kind
+                    and nothing is decided, the slice calls none of the next four and no ``end_slice``
     offer_due       a slice or a round begins: offers the asks whose next attempt is due
     resume          offers the asks that had to wait while another kind was busy; returns whether there were any
     is_busy         tells whether it has work that continues from slice to slice
@@ -197,6 +204,7 @@ class Driver:
     in_round: Callable[[PartitionState, int], None] = do_nothing
     tries_again: Callable[[Reservation], bool] | None = None
     wants_round: Callable[[PartitionState], bool] = wants_nothing
+    has_work: Callable[[PartitionState, int], bool] = always_works
     offer_due: Callable[[PartitionState, int], None] = do_nothing
     resume: Callable[[PartitionState, int], bool] = resumes_nothing
     is_busy: Callable[[PartitionState], bool] = is_never_busy

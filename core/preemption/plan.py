@@ -9,12 +9,12 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
+from kornel.shared.readable_amounts import format_quantities
 
 PreemptionPredicate = Callable[[Allocation, Node, tuple[Allocation, ...], int], int | None]
 """A function (ask, node, victims in order, start index) -> the index of the last victim that must leave, or ``None`` if

@@ -26,19 +26,31 @@ def _with_act(occasion: str) -> tuple[Driver, ...]:
 _OFFERING: Final = _with_act("offer_due")
 _RESUMING: Final = _with_act("resume")
 _BUSY: Final = _with_act("is_busy")
+_ENDING: Final = _with_act("end_slice")
+_IN_SLICES: Final = tuple(dict.fromkeys((*_BUSY, *_OFFERING, *_RESUMING, *_ENDING)))
 _WORKING: Final = _with_act("work_left")
 _SERVING: Final = _with_act("serve_unplaced")
 _TAKING_OVER: Final = _with_act("take_over")
 _SERVING_UNITS: Final = _with_act("serve_unit")
 _SERVING_RESERVED: Final = _with_act("serve_reserved")
-_ENDING: Final = _with_act("end_slice")
 _ARRIVING: Final = _with_act("note_arrival")
 _AMENDING: Final = _with_act("note_amendment")
 
 
+def any_has_work(state: PartitionState, now_ns: int) -> bool:
+    """Tells whether a slice that begins now has anything for some kind to do. Most slices of a partition where nobody
+    waits have nothing."""
+    books = state.governor
+    if books.lately.taken or books.interval.taken:
+        books.drop_expired(state.preemption.governor, state.preemption.cycle_interval_ns, now_ns)
+    for driver in _IN_SLICES:
+        if driver.has_work(state, now_ns):
+            return True
+    return False
+
+
 def offer_due(state: PartitionState, now_ns: int) -> None:
     """Offer every ask whose next attempt is due, of any kind."""
-    state.governor.drop_expired(state.preemption.governor, state.preemption.cycle_interval_ns, now_ns)
     for driver in _OFFERING:
         driver.offer_due(state, now_ns)
 

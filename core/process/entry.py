@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from structlog.typing import FilteringBoundLogger
 
 from kornel import __version__
-from kornel.core.process.event_loop import loop_factory
 from kornel.core.process.server import KornelServer
 from kornel.core.process.server_settings import ServerSettings
 from kornel.core.security.security import Security
@@ -21,6 +20,7 @@ from kornel.core.service.machine.garbage import GarbageKeeper
 from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.resolvers.sources import Sources
 from kornel.core.service.runner.engine_port import EnginePort
+from kornel.shared.event_loop import loop_factory
 
 if TYPE_CHECKING:
     from kornel.core.journal.journal import Journal

@@ -23,7 +23,7 @@ from kornel.core.config.keys.event_settings import keeps_history
 from kornel.core.domain.effects import Effect
 from kornel.core.service.configuration.configuration_history import Version
 from kornel.core.service.machine.clock import Clock
-from kornel.core.service.metrics.observers import EffectObserver
+from kornel.core.service.metrics.metrics import EffectObserver
 
 if TYPE_CHECKING:
     from kornel.core.archive.archive import Archive, ArchiveStatus

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 
@@ -12,13 +11,11 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.rest.access import NO_PROOFS, OPEN_DOOR, Door, Proofs
 from kornel.core.rest.application import RestApplication, Services
 from kornel.core.rest.browser_rules import ANYTHING, BrowserRules
-from kornel.core.rest.connections import MOST_CONNECTIONS
 from kornel.core.rest.handlers.metrics import Exposition
 from kornel.core.rest.history import UsageHistory
 from kornel.core.rest.page_links import NO_LINKS, PageLinks
-from kornel.core.rest.server import HttpServer
+from kornel.core.rest.server import MOST_CONNECTIONS, HttpServer
 from kornel.core.rest.standing_header import StandingHeader
-from kornel.core.rest.warming import Warmer
 from kornel.core.service.calls.rpc import Handler
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.events.refusals import RefusalKeeper
@@ -87,8 +84,6 @@ class HttpFront:
         )
         app = StandingHeader(rest.app, standing) if standing.shared else rest.app
         self._server = HttpServer(app, address, logger=logger, tls=tls, on_stop=rest.close, connections=connections)
-        self._warmer = Warmer(managers)
-        self._warming: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
@@ -102,12 +97,9 @@ class HttpFront:
     async def start(self) -> None:
         """Answer requests."""
         await self._server.start()
-        self._warming = asyncio.create_task(self._warmer.run(), name="warming")
 
     async def stop(self) -> None:
         """Wait a while for requests under way to end, then close."""
-        if self._warming is not None:
-            self._warming.cancel()
         await self._server.stop()
 
 

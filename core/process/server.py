@@ -21,7 +21,7 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.events import shorten_event_text
 from kornel.core.journal.content.recording import RecordingEngine
-from kornel.core.journal.database.unusable import JournalUnusable
+from kornel.core.journal.database.choices import JournalUnusable
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
@@ -49,7 +49,6 @@ from kornel.core.service.configuration.configuration_history import Version
 from kornel.core.service.configuration.configuration_keeping import ConfigurationNote, KeptConfigurations
 from kornel.core.service.configuration.configuring import Configurator
 from kornel.core.service.configuration.judging import Judge, TextRooms
-from kornel.core.service.connections.addresses import stays_on_this_machine
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.events.refusals import RefusalKeeper
 from kornel.core.service.logs.logs import LevelSwitch, LogLevel
@@ -59,8 +58,7 @@ from kornel.core.service.machine.garbage import RECORDS_PER_QUEUE, GarbageKeeper
 from kornel.core.service.managers.health import HealthKeeper
 from kornel.core.service.managers.managers import Lobby, Managers, Place
 from kornel.core.service.managers.standing import Standing, StandingGate, StandingInterceptor
-from kornel.core.service.metrics.durations import Durations
-from kornel.core.service.metrics.metrics import ServiceMetrics
+from kornel.core.service.metrics.metrics import Durations, ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.resolvers.sources import Sources
 from kornel.core.service.runner.engine_port import EnginePort
@@ -70,6 +68,7 @@ from kornel.core.service.streams.presence import Presence, PresenceKeeper
 from kornel.core.service.streams.streams import Switchboard
 from kornel.core.service.wire.status_codes import ShuttingDown
 from kornel.core.telling.reader import PartitionReader
+from kornel.shared.addresses import stays_on_this_machine
 from kornel.si.v1 import si_pb2
 
 if TYPE_CHECKING:

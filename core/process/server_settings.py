@@ -7,14 +7,14 @@ from pathlib import Path
 
 from kornel.core.process.history import NO_HISTORY, HistoryChoice
 from kornel.core.rest.browser_rules import BadOrigin, checked_origins
-from kornel.core.rest.connections import MOST_CONNECTIONS
 from kornel.core.rest.history import SAMPLES_KEPT
 from kornel.core.rest.page_links import BadLink, checked_links
+from kornel.core.rest.server import MOST_CONNECTIONS
 from kornel.core.service.calls.admission import MOST_CALLS
-from kornel.core.service.connections.addresses import stays_on_this_machine
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.core.service.managers.managers import MOST_MANAGERS
 from kornel.core.service.streams.streams import QUEUE_LIMIT
+from kornel.shared.addresses import stays_on_this_machine
 
 GRPC_CONNECTIONS = 256
 """The most connections of gRPC that are open at once unless an administrator sets another number."""

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import yaml
 
-from kornel.core.config.default import DEFAULT_CONFIGURATION
 from kornel.core.config.keys.kind_sections import SECTIONS
 from kornel.core.config.keys.properties import QUOTA_DELAY
 from kornel.core.config.text.fields import Field
@@ -19,6 +18,7 @@ from kornel.core.config.text.problems import ProblemLog
 from kornel.core.config.text.yaml_reader import MappingNode, ScalarNode, SequenceNode, read
 from kornel.core.config.tree import ROOT
 from kornel.core.domain.secrets import without_secrets
+from kornel.shared.default_configuration import DEFAULT_CONFIGURATION
 
 Document = dict[str, Any]
 

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 from kornel.core.rest.errors import RestError
+from kornel.core.service.machine.waiting_line import WaitingLine
 
 MOST_BYTES: Final = 24 * 2**20
 """The most bytes of answers that were made and not read completely yet. A single answer may be longer."""
@@ -42,25 +43,19 @@ class LongAnswers:
     def __init__(self) -> None:
         self.held = 0
         self._on_their_way: dict[_Held, None] = {}
-        self._places = asyncio.Semaphore(MADE_AT_ONCE)
-        self._waiting = 0
+        self._line = WaitingLine(
+            MADE_AT_ONCE + MOST_WAITING,
+            lambda: RestError(503, "too many long answers are being made", [("Retry-After", "2")]),
+            at_once=MADE_AT_ONCE,
+        )
         self._less = asyncio.Event()
 
     @asynccontextmanager
     async def count_making(self) -> AsyncIterator[None]:
         """Counts a long answer as being made. Raises 503 if too many wait for that already."""
-        if self._waiting >= MOST_WAITING:
-            raise RestError(503, "too many long answers are being made", [("Retry-After", "2")])
-        self._waiting += 1
-        try:
-            await self._places.acquire()
-        finally:
-            self._waiting -= 1
-        try:
+        async with self._line.take_turn():
             await self._make_room()
             yield
-        finally:
-            self._places.release()
 
     @contextmanager
     def on_its_way(self, size: int, abort: Callable[[], None] | None) -> Iterator[None]:

@@ -167,12 +167,12 @@ class Router:
         if not allowing:
             return send
 
-        async def sent(message: Message) -> None:
+        async def send_readable(message: Message) -> None:
             if message["type"] == "http.response.start" and _IS_JSON in message["headers"]:
                 message = {**message, "headers": [*message["headers"], *allowing]}
             await send(message)
 
-        return sent
+        return send_readable
 
     async def _handle(self, route: Route, values: dict[str, str], scope: Scope, receive: Receive) -> ASGIApp:
         if scope["method"] == "OPTIONS":
@@ -209,13 +209,13 @@ def _add_timing(send: Send, began: float) -> Send:
     The web page repeats slow requests less often.
     """
 
-    async def sent(message: Message) -> None:
+    async def send_timed(message: Message) -> None:
         if message["type"] == "http.response.start":
             spent = f"core;dur={(time.perf_counter() - began) * 1_000:.2f}".encode()
             message = {**message, "headers": [*message["headers"], (b"server-timing", spent)]}
         await send(message)
 
-    return sent
+    return send_timed
 
 
 def _redirect_to(path: str, scope: Scope) -> Answer:

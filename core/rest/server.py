@@ -16,21 +16,21 @@ from starlette.types import ASGIApp
 from structlog.typing import FilteringBoundLogger
 from uvicorn.server import ServerState
 
-from kornel.core.rest.connections import MOST_CONNECTIONS, Connections
-from kornel.core.rest.http_protocol import PatientProtocol
+from kornel.core.rest.http_protocol import ConnectionProtocol
 
 GRACE_S: Final = 5
 BACKLOG: Final = 512
 IDLE_S: Final = 60
 """The time for which a connection may stay open between two requests."""
 
-RECEIVE_BUFFER: Final = 32 * 1024
-"""The size of the receive buffer in bytes, which Linux doubles: the most that is read from a connection at once, and
-kept while it may not be parsed."""
+MOST_CONNECTIONS: Final = 512
+"""The most connections, and requests under way, by default. A request beyond them is answered 503."""
 
-SEND_BUFFER: Final = 256 * 1024
-"""The size of the send buffer: the most that the system keeps of answers that a client has not read. Without a bound it
-keeps megabytes."""
+GOODBYE_S: Final = 5.0
+"""The time allowed for closing a TLS connection."""
+
+PAUSE_S: Final = 0.5
+"""The pause after the system could not accept a connection."""
 
 
 class RestAddressUnavailable(Exception):
@@ -63,8 +63,9 @@ class HttpServer:
         self._most = connections
         self._listener: socket.socket | None = None
         self._state = ServerState()
-        self._connections: Connections | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        """The tasks that accept connections and set the date."""
+        self._handshakes: set[asyncio.Task[None]] = set()
         self.address = ""
         """The address, once the server listens."""
 
@@ -77,33 +78,32 @@ class HttpServer:
         assert self._listener is not None, "listen() comes first"
         config = uvicorn.Config(
             self._app,
-            http=PatientProtocol,
+            http=ConnectionProtocol,
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             proxy_headers=False,
             timeout_keep_alive=IDLE_S,
+            limit_concurrency=self._most,
         )
         config.load()
         _redirect_logs(self._logger)
-        self._connections = Connections(
-            self._listener,
-            lambda: PatientProtocol(config=config, server_state=self._state, app_state={}),
-            tls=self._tls,
-            most=self._most,
-        )
-        self._connections.start()
-        self._looking = asyncio.create_task(self._look_after(self._connections), name="rest")
+        self._tasks = [
+            asyncio.create_task(self._accept_connections(self._listener, config), name="rest"),
+            asyncio.create_task(self._set_date(), name="rest date"),
+        ]
 
     async def stop(self) -> None:
         """Accepts no more requests, waits up to :data:`GRACE_S` for those under way, and closes."""
-        if self._connections is None or self._looking is None:
-            if self._listener is not None:
-                self._listener.close()
-            return
-        self._on_stop()
-        self._connections.stop()
+        if self._tasks:
+            self._on_stop()
+        accepting = (*self._tasks, *self._handshakes)
+        for task in accepting:
+            task.cancel()
+        await asyncio.gather(*accepting, return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
         for protocol in tuple(self._state.connections):
             protocol.shutdown()
         with suppress(TimeoutError):
@@ -115,14 +115,39 @@ class HttpServer:
         left = tuple(self._state.tasks)
         for task in left:
             task.cancel()
-        self._looking.cancel()
-        await asyncio.gather(self._looking, *left, return_exceptions=True)
+        await asyncio.gather(*left, return_exceptions=True)
 
-    async def _look_after(self, connections: Connections) -> None:
-        """Updates the date header, and ends connections whose clients do not read."""
+    async def _accept_connections(self, listener: socket.socket, config: uvicorn.Config) -> None:
+        """Serves each connection with the certificates that are in force when it comes."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                taken, _ = await loop.sock_accept(listener)
+            except OSError:
+                await asyncio.sleep(PAUSE_S)  # There are no descriptors or no memory left.
+                continue
+            task = loop.create_task(self._serve(taken, config), name="http connection")
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    async def _serve(self, taken: socket.socket, config: uvicorn.Config) -> None:
+        context = self._tls() if self._tls is not None else None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: ConnectionProtocol(config=config, server_state=self._state, app_state={}),
+                taken,
+                ssl=context,
+                ssl_shutdown_timeout=None if context is None else GOODBYE_S,
+            )
+        except OSError:
+            taken.close()  # The client sent nothing, or not TLS, or showed no certificate.
+        except asyncio.CancelledError:
+            taken.close()
+            raise
+
+    async def _set_date(self) -> None:
         while True:
             self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
-            connections.check()
             await asyncio.sleep(1)
 
 
@@ -152,7 +177,5 @@ def _listen_on(address: str) -> tuple[socket.socket, str]:
         listener = socket.create_server((host.strip("[]"), number), family=family, backlog=BACKLOG)
     except (OSError, ValueError, OverflowError) as error:
         raise RestAddressUnavailable(f"cannot serve HTTP on {address!r}, wanted is HOST:PORT: {error}") from error
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     listener.setblocking(False)
     return listener, f"{host}:{listener.getsockname()[1]}"

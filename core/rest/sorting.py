@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import orjson
 
-from kornel.core.config.text.quantities import parse_duration
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.operations import Parameter
 from kornel.core.rest.schemas import SCHEMAS
 from kornel.core.telling.encoding.documents import Schema
 from kornel.core.telling.encoding.values import DURATION
+from kornel.shared.quantities import parse_duration
 
 Value = int | str
 

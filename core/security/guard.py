@@ -19,8 +19,7 @@ from kornel.core.security.oidc import OidcVerifier, SignatureWrong
 from kornel.core.security.policy import Grants, Limits, Policy, read_policy
 from kornel.core.security.static_tokens import StaticTokens, read_tokens
 from kornel.core.service.configuration.configuration_file import FileUnreadable, read_text
-from kornel.core.service.connections.addresses import address_block
-from kornel.core.service.connections.callers import AclCheck, Permission
+from kornel.core.service.connections.callers import AclCheck, Permission, address_block
 from kornel.core.service.machine.clock import Clock, Timer
 from kornel.core.service.wire.status_codes import NotAuthenticated, NotPermitted, ServiceError, ShuttingDown, TooMany
 

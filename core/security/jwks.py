@@ -11,18 +11,14 @@ issuer has :data:`FETCH_TIMEOUT_S` for its whole answer. While it does not answe
 from __future__ import annotations
 
 import asyncio
-import io
 import json
-import socket
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError
-from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from structlog.typing import FilteringBoundLogger
 
@@ -156,7 +152,8 @@ class KeySet:
 
     async def _read_now(self) -> None:
         try:
-            said = parse_keys(await _run_in_thread(self._fetch, self._source))
+            raw = await asyncio.wait_for(_run_in_thread(self._fetch, self._source), FETCH_TIMEOUT_S)
+            said = parse_keys(raw)
             by_text = {json.dumps(key, sort_keys=True): key for key in said}
             self._keys = {text: self._keys.get(text) or SigningKey(key) for text, key in by_text.items()}
             self._current = frozenset(self._keys.values())
@@ -221,68 +218,6 @@ async def _run_in_thread(work: Callable[[str], bytes], source: str) -> bytes:
     return await done
 
 
-class _PromptReader(io.RawIOBase):
-    """Reads a socket until a deadline, however little comes at a time. A plain timeout would begin again with each
-    byte."""
-
-    def __init__(self, connection: socket.socket, deadline_s: float) -> None:
-        self._connection = connection
-        self._raw = connection.makefile("rb", buffering=0)
-        self._deadline_s = deadline_s
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        left_s = self._deadline_s - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError("the answer took too long")
-        self._connection.settimeout(left_s)
-        return self._raw.readinto(buffer)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class _PromptSocket:
-    """The part of a socket that a response needs."""
-
-    def __init__(self, connection: socket.socket, deadline_s: float) -> None:
-        self._connection = connection
-        self._deadline_s = deadline_s
-
-    def makefile(self, *_: Any, **__: Any) -> io.BufferedReader:
-        return io.BufferedReader(_PromptReader(self._connection, self._deadline_s))
-
-
-class _PromptConnection(HTTPConnection):
-    """An HTTP connection with one deadline for the whole answer."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._deadline_s = time.monotonic() + FETCH_TIMEOUT_S
-
-    def response_class(self, connection: Any, *arguments: Any, **named: Any) -> HTTPResponse:  # type: ignore[override]
-        """Returns the answer that comes over *connection*."""
-        prompt: Any = _PromptSocket(connection, self._deadline_s)
-        return HTTPResponse(prompt, *arguments, **named)
-
-
-class _PromptHttpsConnection(_PromptConnection, HTTPSConnection):
-    """An HTTPS connection with one deadline for the whole answer."""
-
-
-class _PromptHttp(HTTPHandler):
-    def http_open(self, request: Request) -> HTTPResponse:
-        return self.do_open(_PromptConnection, request)
-
-
-class _PromptHttps(HTTPSHandler):
-    def https_open(self, request: Request) -> HTTPResponse:
-        return self.do_open(_PromptHttpsConnection, request)
-
-
 class _NoRedirect(HTTPRedirectHandler):
     """Refuses redirects, because they could lead from HTTPS to anywhere."""
 
@@ -295,7 +230,7 @@ def read_source(source: str) -> bytes:
     if source.startswith(("https://", "http://")):
         request = Request(source, headers={"Accept": "application/json"})  # noqa: S310 - the scheme was checked
         try:
-            with build_opener(_NoRedirect, _PromptHttp, _PromptHttps).open(request, timeout=FETCH_TIMEOUT_S) as answer:
+            with build_opener(_NoRedirect).open(request, timeout=FETCH_TIMEOUT_S) as answer:
                 raw: bytes = answer.read(MOST_BYTES + 1)
         except HTTPError as error:
             error.close()

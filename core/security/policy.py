@@ -33,9 +33,9 @@ from kornel.core.config.text.yaml_reader import read, shorten_text
 from kornel.core.security.identity import PREFIXES, Identity
 from kornel.core.security.jwks import KEY_TYPES
 from kornel.core.security.oidc import OidcSettings
-from kornel.core.service.connections.addresses import stays_on_this_machine
 from kornel.core.service.connections.callers import Permission
 from kornel.core.service.machine.clock import SECOND_NS
+from kornel.shared.addresses import stays_on_this_machine
 
 ANYONE: Final = "anyone"
 ANONYMOUS: Final = "anonymous"

@@ -15,8 +15,8 @@ from kornel.core.security.files import FollowedFiles
 from kornel.core.security.guard import Guard
 from kornel.core.security.interceptor import GuardInterceptor
 from kornel.core.security.tls import Tls, TlsFiles
-from kornel.core.service.connections.addresses import stays_on_this_machine
 from kornel.core.service.machine.clock import Clock
+from kornel.shared.addresses import stays_on_this_machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,9 +121,8 @@ from kornel.core.preemption.guarantee.attempts.gang_drive import UnitAttempt, Un
 from kornel.core.preemption.guarantee.attempts.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.rules.allowances import Rules
-from kornel.core.preemption.guarantee.search.outlooks import Outlook
+from kornel.core.preemption.guarantee.search.outlooks import Outlook, WatchedNodes
 from kornel.core.preemption.guarantee.search.prospects import Band, KeptBounds, KnownProspects
-from kornel.core.preemption.guarantee.search.watched_nodes import WatchedNodes
 from kornel.core.preemption.monitor import drive as monitor_drive
 from kornel.core.preemption.monitor.plan import Place
 from kornel.core.preemption.monitor.selection.settings import MonitorSettings

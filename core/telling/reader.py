@@ -384,10 +384,6 @@ class PartitionReader:
         """
         return self._tidy_after(self._kept.applications.render_parts(path, render))
 
-    def keep_applications(self, render: Callable[[ApplicationView], bytes]) -> Iterator[None]:
-        """Calls *render* ahead of :meth:`application_parts`, for one application in each step."""
-        return self._tidy_after(self._kept.applications.render_ahead(render))
-
     def applications_of(self, path: str) -> Iterator[ApplicationView]:
         """Shows the live applications in the queue at *path*, not below it, by ID; nothing if there is no such
         queue."""

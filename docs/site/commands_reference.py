@@ -10,8 +10,8 @@ import typer.main
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from docs.site.markdown import cell, escaped, table
+from kornel.cli import app as core_app
 from kornel.conformance import cli as conformance_cli
-from kornel.core.cli import app as core_app
 from kornel.shim_local import cli as local_cli
 from kornel.shim_mock import cli as mock_cli
 

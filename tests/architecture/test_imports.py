@@ -29,8 +29,6 @@ LAYERS = {
         "core.state",
     },
     "core.service": {"core.domain", "core.config", "core.preemption", "core.telling"},
-    "core.client": {"core.service"},
-    "core.load": set(),
     "core.archive": {"core.config", "core.domain", "core.preemption", "core.service"},
     "core.snapshot": {
         "core.domain", "core.config", "core.engine", "core.model", "core.policies", "core.preemption", "core.state",
@@ -48,19 +46,16 @@ LAYERS = {
         "core.archive", "core.config", "core.domain", "core.journal", "core.metrics", "core.rest", "core.security",
         "core.service", "core.telling", "core.tracing", "core.web",
     },
-    "core.cli": {
-        "core.archive.defaults", "core.client", "core.config", "core.domain.readable_amounts", "core.journal",
-        "core.engine", "core.load", "core.process", "core.security", "core.service", "core.telling",
-        "core.state.defaults",
+    "core.commands": {
+        "core.archive.defaults", "core.config", "core.engine", "core.journal", "core.process", "core.security",
+        "core.service", "core.state.defaults", "core.telling",
     },
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""
 
 SHELL = (
     "core.archive",
-    "core.client",
     "core.journal",
-    "core.load",
     "core.metrics",
     "core.rest",
     "core.security",
@@ -68,7 +63,7 @@ SHELL = (
     "core.tracing",
     "core.web",
     "core.process",
-    "core.cli",
+    "core.commands",
 )
 """Where the outside world is allowed: clock, network, logging, tasks."""
 
@@ -81,7 +76,7 @@ OUTSIDE_WORLD = {
 CALENDAR = {"core.telling.encoding.values": {"datetime"}}
 """Which modules write times as text, for which they need the calendar and no clock."""
 
-OURS = ("core", "shim_client", "shim_mock", "shim_local", "conformance", "si")
+OURS = ("core", "cli", "shared", "shim_client", "shim_mock", "shim_local", "conformance", "si")
 """Folders that are packages below ``kornel``: one that were imported by its short name would be loaded twice."""
 
 _OURS = f"(?:{'|'.join(OURS)})"
@@ -90,7 +85,7 @@ MAY_IMPORT_BY_FOLDER = re.compile(
 )
 """Stands in every file that imports relatively or by the short name, and in few others: only these are parsed."""
 
-WIRE_ONLY = ("shim_client", "shim_mock", "shim_local", "conformance")
+WIRE_ONLY = ("cli", "shim_client", "shim_mock", "shim_local", "conformance")
 
 
 def modules(package: str) -> Iterator[tuple[str, Path]]:
@@ -176,11 +171,30 @@ def test_every_module_is_in_a_folder() -> None:
 
 @pytest.mark.parametrize("package", WIRE_ONLY)
 def test_shims_know_only_the_wire(package: str) -> None:
-    """Clients, the simulated cluster and the conformance kit never import the core, nor the core them."""
+    """Clients, the commands, the simulated cluster and the conformance kit never import the core, nor the core them;
+    but the core's own commands are made and written like all others."""
     for module, path in modules(package):
         assert not [name for name in imports(path) if within(name, "core")], module
     for module, path in modules("core"):
-        assert not [name for name in imports(path) if within(name, package)], module
+        if not (package == "cli" and within(module, "core.commands")):
+            assert not [name for name in imports(path) if within(name, package)], module
+
+
+def test_the_commands_name_the_core_once() -> None:
+    """The table of commands finds those of the core by the name of their package; nothing else of it is known."""
+    named = [
+        f"{module}: {node.value}"
+        for module, path in modules("cli")
+        for node in list_nodes(path)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "kornel.core" in node.value
+    ]
+    assert named == ["cli.loading: kornel.core.commands"]
+
+
+def test_what_is_shared_knows_nothing_of_ours() -> None:
+    """Everything may import it, the engine too."""
+    for module, path in modules("shared"):
+        assert not [name for name in imports(path) if name.partition(".")[0] in OURS], module
 
 
 def test_nobody_imports_by_the_name_of_a_folder() -> None:

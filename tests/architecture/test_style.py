@@ -1,11 +1,12 @@
 """Docstrings and names read as ``docs/style.md`` asks: the figures of each package stay below its bounds.
 
-``python -m tests.architecture.test_style`` prints the figures, and with a package (``core/cli``) what counts
+``python -m tests.architecture.test_style`` prints the figures, and with a package (``core/rest``) what counts
 against it. A bound is the worst that a package may be; it is lowered when the package gets better, never raised.
 
-The last column is a budget: the lines of Python that a room of core may have. It is the figure of the day, rounded up
-to the next fifty. Whoever takes lines out lowers it, without asking; it rises only in a commit that says what left core
-for it, or why users need what came. Lines that move from one room to another take their budget along.
+The last column is a budget: the lines of Python that a room of core, ``cli`` or ``shared`` may have. It is the figure
+of the day, rounded up to the next fifty. Whoever takes lines out lowers it, without asking; it rises only in a commit
+that says what left core for it, or why users need what came. Lines that move from one room to another take their budget
+along.
 """
 
 from __future__ import annotations
@@ -105,30 +106,33 @@ class Bounds:
     lines: int | None = None
 
 
+HOUSE = ("core", "cli", "shared")
+"""The folders whose rooms have a budget of lines: the core, the commands and what they share."""
+
 BOUNDS = {
     "core": Bounds(0, 0, 0, 0, 0, 50),
     "core/archive": Bounds(0, 0, 0, 10, 0, 3_650),
-    "core/cli": Bounds(0, 0, 0, 3, 0, 5_850),
-    "core/client": Bounds(0, 0, 0, 9, 0, 900),
-    "core/config": Bounds(0, 0, 0, 14, 0, 3_550),
-    "core/domain": Bounds(0, 0, 0, 3, 0, 2_610),
+    "core/commands": Bounds(0, 0, 0, 3, 0, 1_000),
+    "core/config": Bounds(0, 0, 0, 14, 0, 3_400),
+    "core/domain": Bounds(0, 0, 0, 3, 0, 2_550),
     "core/engine": Bounds(0, 0, 0, 3.5, 0, 6_536),
-    "core/journal": Bounds(0, 0, 0, 4, 0, 5_500),
+    "core/journal": Bounds(0, 0, 0, 4, 0, 5_292),
     "core/laws": Bounds(0, 0, 0, 5, 0, 580),
-    "core/load": Bounds(0, 0, 0, 6, 0, 300),
     "core/metrics": Bounds(0, 0, 0, 6, 0, 1_900),
     "core/model": Bounds(0, 0, 0, 2, 0, 4_100),
     "core/policies": Bounds(0, 0, 0, 3, 0, 2_400),
-    "core/preemption": Bounds(0, 0, 0, 3.1, 0, 17_204),
+    "core/preemption": Bounds(0, 0, 0, 3.1, 0, 17_138),
     "core/process": Bounds(0, 0, 0, 5, 0, 1_750),
-    "core/rest": Bounds(0, 0, 0, 12, 0, 6_300),
-    "core/security": Bounds(0, 0, 0, 9, 0, 2_250),
-    "core/service": Bounds(0, 0, 0, 10, 0, 13_100),
+    "core/rest": Bounds(0, 0, 0, 12, 0, 5_640),
+    "core/security": Bounds(0, 0, 0, 9, 0, 2_137),
+    "core/service": Bounds(0, 0, 0, 10, 0, 11_875),
     "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_450),
     "core/state": Bounds(0, 0, 0, 3.5, 0, 7_735),
     "core/telling": Bounds(0, 0, 0, 6, 0, 10_200),
     "core/tracing": Bounds(0, 0, 0, 13, 0, 300),
     "core/web": Bounds(0, 0, 0, 0, 0, 150),
+    "cli": Bounds(0, 0, 0, 4, 0, 5_450),
+    "shared": Bounds(0, 0, 0, 0, 0, 300),
     "shim_client": Bounds(0, 0, 0, 12, 0),
     "shim_mock": Bounds(0, 0, 0, 10, 0),
     "shim_local": Bounds(0, 0, 0, 3, 0),
@@ -233,7 +237,7 @@ def count(path: Path, figures: Figures) -> None:
 def measure() -> dict[str, Figures]:
     """Returns the figures of each package, folders of core by themselves."""
     packages: dict[str, Figures] = defaultdict(Figures)
-    for package in ("core", "shim_client", "shim_mock", "shim_local", "conformance"):
+    for package in (*HOUSE, "shim_client", "shim_mock", "shim_local", "conformance"):
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).parts
             count(path, packages["/".join(parts[:2]) if package == "core" and len(parts) > 2 else package])
@@ -241,7 +245,7 @@ def measure() -> dict[str, Figures]:
 
 
 PACKAGES = (
-    *("core", "shim_client", "shim_mock", "shim_local", "conformance"),
+    *(*HOUSE, "shim_client", "shim_mock", "shim_local", "conformance"),
     *(f"core/{path.name}" for path in sorted((ROOT / "core").iterdir()) if path.is_dir() and any(path.rglob("*.py"))),
 )
 
@@ -254,7 +258,7 @@ def test_a_package_gets_no_worse(package: str) -> None:
         assert share <= getattr(bounds, name), f"{name}: {share:.1f}\n" + "\n".join(getattr(figures, name))
 
 
-@pytest.mark.parametrize("package", [package for package in PACKAGES if package.split("/")[0] == "core"])
+@pytest.mark.parametrize("package", [package for package in PACKAGES if package.split("/")[0] in HOUSE])
 def test_a_room_stays_within_its_budget(package: str) -> None:
     """What comes into a room of core pays by what leaves it, or says why users need it."""
     budget = BOUNDS.get(package, ELSEWHERE).lines

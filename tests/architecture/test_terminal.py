@@ -9,10 +9,10 @@ from pathlib import Path
 from tests.architecture.trees import list_nodes
 
 ROOT = Path(__file__).parents[2]
-WRITER = ROOT / "core/cli/terminal.py"
-ENTRY = ROOT / "core/cli/entry.py"
+WRITER = ROOT / "cli/terminal.py"
+ENTRY = ROOT / "cli/entry.py"
 """The module that writes the version, before anything else is imported."""
-JOINER = ROOT / "core/cli/text/lines.py"
+JOINER = ROOT / "cli/text/lines.py"
 WRITING = {
     "print",
     "echo",
@@ -27,7 +27,9 @@ WRITING = {
 }
 VISIBLY = {"write_visibly", "_write_lines", "_plain", "as_json"}
 
-COMMANDS = sorted(path for path in (ROOT / "core/cli").rglob("*.py") if path not in (WRITER, ENTRY))
+COMMANDS = sorted(
+    path for folder in ("cli", "core/commands") for path in (ROOT / folder).rglob("*.py") if path not in (WRITER, ENTRY)
+)
 PROGRAMS = sorted(
     path
     for folder in ("shim_client", "shim_mock", "shim_local", "conformance")
@@ -47,20 +49,20 @@ def calls_in(paths: Iterable[Path]) -> Iterator[tuple[str, ast.Call, str, ast.ex
 
 
 def test_commands_write_through_the_terminal_only() -> None:
-    """core.cli.terminal is the only one that writes."""
+    """cli.terminal is the only one that writes."""
     for place, _, name, owner in calls_in(COMMANDS):
         writes = name in WRITING and (
             owner is None or ast.unparse(owner).startswith(("typer", "click", "sys.stdout", "sys.stderr"))
         )
-        assert not writes, f"{place}: core.cli.terminal writes"
+        assert not writes, f"{place}: cli.terminal writes"
     assert not [path for path in COMMANDS if "rich" in path.read_text(encoding="utf-8").split("import")]
 
 
 def test_lines_are_joined_in_one_place() -> None:
     """What joins lines writes each of them visibly first, so that a name within one has none of its own."""
-    for place, _, name, owner in calls_in(path for path in (ROOT / "core/cli/text").glob("*.py") if path != JOINER):
+    for place, _, name, owner in calls_in(path for path in (ROOT / "cli/text").glob("*.py") if path != JOINER):
         joins = name == "join" and isinstance(owner, ast.Constant) and "\n" in str(owner.value)
-        assert not joins, f"{place}: core.cli.text.lines joins"
+        assert not joins, f"{place}: cli.text.lines joins"
 
 
 def test_other_programs_write_names_visibly() -> None:

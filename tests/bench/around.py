@@ -30,10 +30,9 @@ from google.protobuf.message import Message
 import kornel.core
 from kornel.core.domain.commands import RegisterManager
 from kornel.core.journal.content.calls import Beginning
+from kornel.core.journal.database.choices import JournalSync
 from kornel.core.journal.database.settings import journal_settings
-from kornel.core.journal.database.sync import JournalSync
 from kornel.core.journal.journal import Journal
-from kornel.core.load.workload import Workload
 from kornel.core.process.history import chosen_history
 from kornel.core.process.server import KornelServer
 from kornel.core.process.server_settings import ServerSettings
@@ -43,6 +42,7 @@ from kornel.core.service.machine.garbage import GarbageKeeper
 from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.services.scheduler_service import SchedulerService
+from kornel.shim_mock.load.workload import Workload
 from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM
 from tests.bench.counted import CountedBench

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kornel.core.load.sending import Sender
-from kornel.core.load.workload import Workload
+from kornel.shim_mock.load.sending import Sender
+from kornel.shim_mock.load.workload import Workload
 from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM, running_core
 from tests.bench.echo import running_echo

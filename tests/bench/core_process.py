@@ -9,8 +9,8 @@ from typing import Any
 
 import grpc.aio
 
-from kornel.core.load.sending import CHANNEL_OPTIONS
-from kornel.core.load.workload import make_resource
+from kornel.shim_mock.load.sending import CHANNEL_OPTIONS
+from kornel.shim_mock.load.workload import make_resource
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import processes
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Final
 
-from kornel.core.load.workload import Workload
+from kornel.shim_mock.load.workload import Workload
 from tests.bench import around
 from tests.bench.placing import P2_FLAT
 from tests.bench.processes import apart

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kornel.core.load.workload import Workload
+from kornel.shim_mock.load.workload import Workload
 
 ROOT: Final = Path(__file__).parents[2]
 VERSION: Final = f"{sys.version_info.major}.{sys.version_info.minor}"

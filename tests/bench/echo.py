@@ -19,8 +19,8 @@ from typing import Any
 
 import grpc.aio
 
-from kornel.core.process.event_loop import loop_factory
 from kornel.core.process.grpc_transport import OPTIONS
+from kornel.shared.event_loop import loop_factory
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from tests.bench import processes

@@ -16,8 +16,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from kornel.core.load.workload import make_resource
 from kornel.shim_client import CallbackHandler, PredicatesQuestion, ShimClient
+from kornel.shim_mock.load.workload import make_resource
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process
 from tests.bench.core_process import RM

@@ -22,7 +22,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Allocated, Effect, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
-from kornel.core.load.workload import make_resource
+from kornel.shim_mock.load.workload import make_resource
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process
 from tests.bench.core_process import RM

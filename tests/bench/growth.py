@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kornel.core.load.workload import Workload
+from kornel.shim_mock.load.workload import Workload
 from tests.bench.placing import P2_FLAT, engine_seconds
 from tests.bench.processes import apart
 from tests.bench.report import pace

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from kornel.core.journal.content.replay import Replay, pause_collecting
 from kornel.core.journal.database.reading import read_records
-from kornel.core.load.sending import Placed, Sender
-from kornel.core.load.workload import Workload
+from kornel.shim_mock.load.sending import Placed, Sender
+from kornel.shim_mock.load.workload import Workload
 from tests.bench.core_process import RM, running_core
 from tests.bench.placing import P1, P2_FLAT, connection, over_core, run, set_up, undisturbed
 from tests.bench.table import Row

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kornel.core.load.workload import Workload
+from kornel.shim_mock.load.workload import Workload
 from tests.bench.placing import Burst, measure_burst, run
 from tests.bench.table import Row
 

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kornel.core.client.calls import fetch_status
-from kornel.core.load.sending import Sender
-from kornel.core.load.workload import Workload
+from kornel.cli.client.calls import fetch_status
+from kornel.shim_mock.load.sending import Sender
+from kornel.shim_mock.load.workload import Workload
 from tests.bench.core_process import RM, running_core
 from tests.bench.placing import P2_FLAT, connection, run, set_up
 from tests.bench.processes import resident_bytes

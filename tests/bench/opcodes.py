@@ -19,9 +19,9 @@ from typing import Any, Final
 
 from kornel.core.domain.effects import Allocated, AllocationEffect
 from kornel.core.engine.engine import Engine
-from kornel.core.load.workload import Workload
 from kornel.core.service.runner.runner import SLICE_BUDGET
 from kornel.core.service.wire.scheduler_wire import Encoder
+from kornel.shim_mock.load.workload import Workload
 from tests.bench.core_process import RM
 from tests.bench.counted import CountedBench
 from tests.bench.placing import P1, P2_FLAT, P2_NESTED, P3, ready_engine

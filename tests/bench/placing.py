@@ -15,13 +15,13 @@ import grpc.aio
 from kornel.core.domain.commands import RegisterManager, UpdateAllocations
 from kornel.core.domain.effects import Allocated
 from kornel.core.engine.engine import Engine
-from kornel.core.load.sending import CHANNEL_OPTIONS, Placed, Sender
-from kornel.core.load.workload import Workload
-from kornel.core.process.event_loop import loop_factory
 from kornel.core.service.machine.garbage import GarbageKeeper
 from kornel.core.service.runner.intake_queue import ENTRIES_PER_TURN
 from kornel.core.service.runner.runner import SLICE_BUDGET
 from kornel.core.service.wire.scheduler_wire import Decoder
+from kornel.shared.event_loop import loop_factory
+from kornel.shim_mock.load.sending import CHANNEL_OPTIONS, Placed, Sender
+from kornel.shim_mock.load.workload import Workload
 from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM, running_core
 from tests.bench.echo import running_echo

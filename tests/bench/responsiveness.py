@@ -23,8 +23,8 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from kornel.core.load.sending import Sender
-from kornel.core.load.workload import Workload
+from kornel.shim_mock.load.sending import Sender
+from kornel.shim_mock.load.workload import Workload
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import processes
 from tests.bench.core_process import RM, serve

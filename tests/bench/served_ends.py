@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from kornel.core.load.sending import Sender
-from kornel.core.load.workload import make_resource
+from kornel.shim_mock.load.sending import Sender
+from kornel.shim_mock.load.workload import make_resource
 from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM, running_core
 from tests.bench.ends import (

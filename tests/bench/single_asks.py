@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kornel.core.load.sending import Placed, Sender
-from kornel.core.load.workload import Workload
+from kornel.shim_mock.load.sending import Placed, Sender
+from kornel.shim_mock.load.workload import Workload
 from tests.bench.core_process import RM, running_core
 from tests.bench.echo import running_echo
 from tests.bench.placing import P2_FLAT, connection, run, set_up, undisturbed

@@ -19,8 +19,8 @@ from operator import itemgetter
 
 import grpc.aio
 
-from kornel.core.load.sending import Placed, Sender
 from kornel.core.service.managers.standing import BEHIND_KEY
+from kornel.shim_mock.load.sending import Placed, Sender
 from kornel.v1 import status_pb2, status_pb2_grpc
 from tests.bench import processes
 from tests.bench.core_process import RM, serve

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from kornel.core.engine.engine import Engine
-from kornel.core.load.workload import Workload
 from kornel.core.service.runner.runner import SLICE_BUDGET
+from kornel.shim_mock.load.workload import Workload
 from tests.bench.core_process import running_core
 from tests.bench.placing import commands, ready_engine
 from tests.bench.processes import apart, processor_s

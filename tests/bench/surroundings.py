@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kornel.core.load.workload import Workload
+from kornel.shim_mock.load.workload import Workload
 from tests.bench.core_process import RM
 from tests.bench.placing import P1, P2_FLAT, P2_NESTED, P3, measure_burst, over_echo, run
 from tests.bench.table import Row

@@ -15,9 +15,9 @@ from pathlib import Path
 from kornel.core.domain.commands import RegisterManager
 from kornel.core.domain.effects import Allocated
 from kornel.core.engine.engine import Engine
-from kornel.core.load.sending import Placed, Sender
-from kornel.core.load.workload import USER, make_resource
 from kornel.core.service.wire.scheduler_wire import Decoder
+from kornel.shim_mock.load.sending import Placed, Sender
+from kornel.shim_mock.load.workload import USER, make_resource
 from kornel.shim_mock.trace import PODS_PER_APPLICATION, Trace, load_trace
 from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM, running_core

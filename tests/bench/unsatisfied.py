@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from kornel.core.load.sending import AllocationStream, Sender
-from kornel.core.load.workload import CORE, make_resource
+from kornel.shim_mock.load.sending import AllocationStream, Sender
+from kornel.shim_mock.load.workload import CORE, make_resource
 from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM, application, running_core
 from tests.bench.placing import connection, run

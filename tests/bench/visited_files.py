@@ -1,7 +1,8 @@
-"""The files of the core whose code one placed ask and one preemption run through, with the functions that are called.
+"""The files of the core whose code one placed ask, one preemption and one idle cycle run through, with the functions
+that are called.
 
-``python -m tests.bench.visited_files`` prints the numbers, ``--functions ask`` or ``--functions preemption`` what is
-called in each file. Everything from the bytes of a message to the bytes of the answer counts, on an engine that has
+``python -m tests.bench.visited_files`` prints the numbers, ``--functions preemption`` what is called in each
+file. Everything from the bytes of a message to the bytes of the answer counts, on an engine that has
 been warmed up; code that only runs when a module is imported does not.
 """
 
@@ -61,6 +62,19 @@ def visit(act: Callable[[], Any]) -> Visits:
     finally:
         sys.settrace(others)
     return dict(found)
+
+
+def count_calls(visits: Visits) -> int:
+    """Returns the number of calls in *visits*."""
+    return sum(functions.total() for functions in visits.values())
+
+
+def visit_idle_cycle() -> Visits:
+    """Returns what a cycle calls in which nobody has anything to do."""
+    small = Small()
+    small.send_asks("batch", "k1", "k2")
+    small.wait(1.0)
+    return visit(lambda: small.engine.cycle(small.now_ns + SECOND_NS, 100))
 
 
 class Small:
@@ -166,7 +180,7 @@ def visit_for_preemption() -> Visits:
     return visit(act)
 
 
-VISITS: Final = {"ask": visit_for_ask, "preemption": visit_for_preemption}
+VISITS: Final = {"ask": visit_for_ask, "preemption": visit_for_preemption, "idle": visit_idle_cycle}
 
 
 def main() -> None:
@@ -176,7 +190,7 @@ def main() -> None:
     given = parser.parse_args()
     for name in [given.functions] if given.functions else VISITS:
         found = VISITS[name]()
-        print(f"{name}: {len(found)} files")
+        print(f"{name}: {len(found)} files, {count_calls(found)} calls")
         for file, functions in sorted(found.items()) if given.functions else ():
             called = ", ".join(f"{function} {times}" for function, times in functions.most_common())
             print(f"  {file}: {called}")

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kornel.core.load.sending import Sender
-from kornel.core.load.workload import CORE, Workload, make_resource
+from kornel.shim_mock.load.sending import Sender
+from kornel.shim_mock.load.workload import CORE, Workload, make_resource
 from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM, running_core
 from tests.bench.placing import connection, run, set_up

@@ -14,9 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-from kornel.core.cli import app
+from kornel.cli import app
 from kornel.core.process import entry
-from kornel.core.process.event_loop import loop_factory
+from kornel.shared.event_loop import loop_factory
 from tests.bench.processes import write_whole
 
 BEAT_S = 0.001

@@ -9,7 +9,7 @@ from typing import Any
 import typer.main
 import yaml
 
-from kornel.core.cli.app import app
+from kornel.cli.app import app
 from kornel.core.config import loader
 from kornel.core.process.server_settings import ServerSettings
 

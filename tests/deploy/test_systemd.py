@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from kornel.core.cli.app import app
+from kornel.cli.app import app
 from tests.deploy.manifests import serve_options
 
 UNIT = Path(__file__).resolve().parents[2] / "deploy/systemd/kornel.service"

@@ -10,7 +10,7 @@ import typer.main
 import yaml
 from typer.core import TyperGroup
 
-from kornel.core.cli import app as core_app
+from kornel.cli import app as core_app
 from kornel.core.config.loader import load
 from kornel.core.config.model import PartitionConfig
 from kornel.core.preemption.monitor.selection.settings import MonitorSettings

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from kornel.core.cli import serving
-from kornel.core.cli.entry import main
+from kornel.cli.entry import main
+from kornel.core.commands import serving
 from kornel.core.engine.engine import Engine
 from kornel.core.engine.intake import allocation_intake, node_intake
 from kornel.core.journal.restoring import EngineRestorer

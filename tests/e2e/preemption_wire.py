@@ -11,14 +11,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-import pytest
-
 from kornel.core.service.machine.clock import SECOND_NS
-from kornel.shim_client import Allocated, AskRejected, CallbackHandler, Released, ShimClient
+from kornel.shim_client import Allocated, AskRejected, CallbackAttachment, CallbackHandler, Released, ShimClient
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import Core, create, resource, running_core
-from tests.monitor_notation import MonitorCase
-from tests.preemption_notation import Case, ReservationCase, TaskCase
+from tests.preemption_notation import Case, TaskCase
 from tests.waiting import until
 
 REQUIRED_NODE_TAG: Final = "yunikorn.apache.org/requiredNode"
@@ -34,6 +31,8 @@ class Shim:
         self.placed: dict[str, str] = {}
         """Node by key, reported allocations included."""
         self.rejected: list[str] = []
+        self.attachment: CallbackAttachment | None = None
+        """That of the handler, if there is one."""
         self._applications: set[str] = set()
         self._confirmed = 0
 
@@ -80,26 +79,10 @@ class Shim:
         await self.client.report_allocations(running)
         await until(lambda: all(task.allocationKey in self.placed for task in running), "reported allocations")
 
-    async def ask(self, task: TaskCase, *, may_preempt: bool = True) -> None:
-        message = allocation(task, may_preempt=may_preempt)
+    async def ask(self, task: TaskCase) -> None:
+        message = allocation(task)
         await self.add_applications([(message.applicationID, task.queue)])
         await self.client.report_allocations([message])
-
-    async def hold(self, reservation: ReservationCase) -> None:
-        """Have the node reserved by age, that many minutes ago.
-
-        A full cluster promises nothing to anybody, so there is room where nothing may be placed.
-        """
-        holder = reservation.holder
-        spare = create("spare", None, **holder.amounts)
-        spare.action = si.NodeInfo.CREATE_DRAIN
-        await self.client.create_nodes([spare])
-        await self.ask(holder, may_preempt=False)
-        await self.core.settle()
-        await self.pass_seconds(3)
-        explained = await self.client.explain_ask(holder.key, "default")
-        assert explained.node_id == reservation.node, explained
-        await self.pass_seconds(reservation.minutes * 60)
 
     async def lost(self, count: int) -> None:
         """Return once the core has told that many to leave in all."""
@@ -129,7 +112,7 @@ async def running_shim(config: str, handler: CallbackHandler | None = None, **se
         await client.register(config=config)
         shim = Shim(core, client)
         if handler is not None:
-            await client.attach_callbacks(handler)
+            shim.attachment = await client.attach_callbacks(handler)
         listening = asyncio.create_task(shim.listen())
         try:
             yield shim
@@ -138,7 +121,7 @@ async def running_shim(config: str, handler: CallbackHandler | None = None, **se
             await asyncio.gather(listening, return_exceptions=True)
 
 
-def allocation(task: TaskCase, *, may_preempt: bool = True) -> si.Allocation:
+def allocation(task: TaskCase) -> si.Allocation:
     """A running task, or with no node an ask."""
     tags = {"creationTime": str(task.tick)}
     if task.required_node:
@@ -151,12 +134,6 @@ def allocation(task: TaskCase, *, may_preempt: bool = True) -> si.Allocation:
         priority=task.priority,
         nodeID=task.node,
         originator=task.originator,
-        preemptionPolicy=si.PreemptionPolicy(allowPreemptSelf=not task.opted_out, allowPreemptOther=may_preempt),
+        preemptionPolicy=si.PreemptionPolicy(allowPreemptSelf=not task.opted_out, allowPreemptOther=True),
         allocationTags=tags,
     )
-
-
-def choose(cases: Sequence[Case] | Sequence[MonitorCase], *names: str) -> list[object]:
-    """Returns parameters for those of *cases* that have these *names*."""
-    found = {case.name: case for case in cases}
-    return [pytest.param(found[name], id=name) for name in names]

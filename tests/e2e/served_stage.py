@@ -26,7 +26,18 @@ _Result = TypeVar("_Result")
 
 BUDGET: Final = 1_000
 _DEFAULT_EVENTS: Final = frozenset(event.value for event in AppEvent)
-_UNHEARD: Final = ("reserve ", "refuse ", "enforce ", "pause ", "stuck ", "event ", "no answer")
+_UNHEARD: Final = (
+    "reserve ",
+    "refuse ",
+    "enforce ",
+    "pause ",
+    "stuck ",
+    "event ",
+    "monitor ",
+    "notice ",
+    "spare ",
+    "no answer",
+)
 
 
 class UnsaidInStreams(Exception):

@@ -31,13 +31,28 @@ from tests.e2e.machine_clock import MachineClock
 from tests.e2e.preemption_wire import running_shim
 from tests.e2e.security.site import Site, bearer, secured
 from tests.e2e.security.test_limits import ANN, BOB, OK, POLICY, TOO_MANY, UNKNOWN, read_as
-from tests.e2e.test_preemption_limits import FULL, ask_for_all, config
 from tests.patience import PATIENCE_S
+from tests.preemption_notation import TaskCase, parse
 from tests.waiting import until
 
 HOUR_NS = 3_600 * SECOND_NS
 STEPS = {"back by an hour": -HOUR_NS, "ahead by a day": 24 * HOUR_NS}
 PARTITION = "[rm-1]default"
+A_QUARTER = """
+partitions:
+  - name: default
+    preemption: {cycle: {limit: 0.25}}
+    queues: [{name: root, submitacl: "*", queues: [{name: v}, {name: a, resources: {guaranteed: {f: 4}}}]}]
+"""
+"""Of a cluster that the queue a is guaranteed."""
+(FULL,) = parse(
+    """
+case four tasks of one on four nodes
+queues  v · a{G=4}
+nodes   n1=1 n2=1 n3=1 n4=1
+running v: v1 1@n1, v2 1@n2, v3 1@n3, v4 1@n4
+"""
+)
 
 
 @pytest.fixture(params=list(STEPS))
@@ -107,15 +122,16 @@ async def test_drained_queues_are_cleaned_up_in_time(clock: MachineClock, step_n
 
 
 async def test_limits_of_the_preemption_cycle_let_go_in_time(clock: MachineClock, step_ns: int) -> None:
-    async with running_shim(config("{cycle: {limit: 0.25}}"), clock=clock) as shim:
+    async with running_shim(A_QUARTER, clock=clock) as shim:
         await shim.set_up(FULL)
-        await ask_for_all(shim)
-        await shim.lost(4)
+        for number in range(1, 5):
+            await shim.ask(TaskCase("a", f"k{number}", {"f": 1}))
+        await shim.lost(1)
         clock.set_wall(step_ns)
         await shim.pass_seconds(0.5)
-        assert len(shim.victims()) == 4
+        assert len(shim.victims()) == 1
         await shim.pass_seconds(0.6)
-        await shim.lost(8)
+        await shim.lost(2)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from kornel.core.cli.app import app
+from kornel.cli.app import app
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import CONFIG, Conversation, Core
 from tests.e2e.test_history import PREEMPTING, core_with, preempt, written

@@ -14,8 +14,8 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from kornel.core.cli.app import app
-from kornel.core.cli.text.events import render_event
+from kornel.cli.app import app
+from kornel.cli.text.events import render_event
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.resources import Resources
 from kornel.si.v1 import si_pb2 as si

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from typer.testing import CliRunner, Result
 
-from kornel.core.cli.app import app
+from kornel.cli.app import app
 from kornel.shim_client import Ask, ShimClient, resource
 from kornel.shim_client.errors import CallFailed
 from kornel.si.v1 import si_pb2 as si

@@ -15,9 +15,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from kornel.core.cli.connection_options import OF_A_COMMAND, OF_THE_WHOLE
-from kornel.core.cli.entry import HEALTH_OPTIONS, read_health_options
-from kornel.core.client.health_probe import TlsFiles, probe_serving
+from kornel.cli.client.health_probe import TlsFiles, probe_serving
+from kornel.cli.connection_options import OF_A_COMMAND, OF_THE_WHOLE
+from kornel.cli.entry import HEALTH_OPTIONS, read_health_options
 from tests.e2e.security.test_commands import succeed
 from tests.e2e.test_command import environment, kornel, serving
 from tests.patience import PATIENCE_S
@@ -27,7 +27,7 @@ MOST_MODULES = 80
 
 REPORTING_CODE = """
 import sys
-from kornel.core.cli.entry import main
+from kornel.cli.entry import main
 main()
 print(len(sys.modules), [name for name in ("grpc", "typer", "typing", "asyncio") if name in sys.modules])
 """

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from kornel.core.cli import moments
-from kornel.core.cli.app import app
+from kornel.cli import moments
+from kornel.cli.app import app
 from kornel.core.service.machine.clock import SECOND_NS
 from tests.e2e.harness import Core
 from tests.e2e.test_history import core_with, preempt, written
@@ -126,7 +126,7 @@ def stored_by(core: Core) -> int:
 def test_days_by_name(monkeypatch: pytest.MonkeyPatch, text: str, first: str) -> None:
     """A weekday is the last one, today included; a day is 24 hours of UTC."""
     now = datetime(2026, 11, 25, 13, 0, 1, tzinfo=UTC)  # A Wednesday.
-    monkeypatch.setattr(moments, "wall_ns", lambda: int(now.timestamp()) * SECOND_NS)
+    monkeypatch.setattr(moments, "time_ns", lambda: int(now.timestamp()) * SECOND_NS)
     since_ns, until_ns = moments.read_range("", "", text)
     assert datetime.fromtimestamp(since_ns / SECOND_NS, UTC) == datetime.fromisoformat(first).replace(tzinfo=UTC)
     assert until_ns - since_ns == 86_400 * SECOND_NS

@@ -12,8 +12,8 @@ import pytest
 import typer.main
 from typer.testing import CliRunner, Result
 
-from kornel.core.cli import terminal
-from kornel.core.cli.app import app
+from kornel.cli import terminal
+from kornel.cli.app import app
 from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
@@ -25,8 +25,8 @@ from kornel.core.domain.commands import (
     UpdateNodes,
 )
 from kornel.core.domain.resources import Resources
-from kornel.core.service.logs.visible import is_visible
 from kornel.core.service.machine.clock import SECOND_NS
+from kornel.shared.visible import is_visible
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import status_pb2, status_pb2_grpc
 from tests.e2e.harness import Conversation, Core, allocation_request, ask, create, node_request

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from kornel.core.engine.engine import Engine
 from kornel.core.service.machine.clock import SECOND_NS
-from kornel.shim_client import (
-    Ask,
-    CallbackAttachment,
-    CallbackHandler,
-    NoticeReply,
-    PreemptionNotice,
-    PreemptionWithdrawal,
-    Released,
-    ShimClient,
-)
-from kornel.shim_client.asks import resource
+from kornel.shim_client import CallbackHandler, NoticeReply, PreemptionNotice, PreemptionWithdrawal
 from kornel.si.v1 import si_pb2 as si
-from tests.e2e.harness import Core, create, running_core
+from tests.e2e.preemption_wire import Shim, running_shim
+from tests.preemption_notation import TaskCase, parse
 from tests.waiting import until
 
 CONFIG = """
@@ -53,77 +44,45 @@ class Listener(CallbackHandler):
         self.withdrawn.append(withdrawal)
 
 
-class Shim:
-    """A registered client whose application in a holds the four units there are, while b wants two."""
-
-    def __init__(self, core: Core, client: ShimClient, attachment: CallbackAttachment) -> None:
-        self.core = core
-        self.client = client
-        self.attachment = attachment
-        self.released: list[Released] = []
-
-    async def listen(self) -> None:
-        async for update in self.client.updates():
-            if isinstance(update, Released):
-                self.released.append(update)
-
-    async def pass_seconds(self, seconds: int) -> None:
-        for _ in range(seconds):
-            await self.core.settle()
-            self.core.clock.advance(SECOND_NS)
-        await self.core.settle()
+FULL = """
+case a holds the four units there are
+queues  a{G=2} · b{G=2}
+nodes   n=4
+running a: a0 1@n t1, a1 1@n t2, a2 1@n t3, a3 1@n t4
+"""
 
 
 @asynccontextmanager
-async def running_shim(listener: Listener, more: str = "", engine: Engine | None = None) -> AsyncIterator[Shim]:
-    async with running_core(engine) as core, ShimClient(core.address, "rm-1") as client:
-        await client.register(config=CONFIG.format(more=more))
-        shim = Shim(core, client, await client.attach_callbacks(listener))
-        listening = asyncio.create_task(shim.listen())
-        await client.create_nodes([create("n", f=4)])
-        await client.add_applications(
-            [
-                si.AddApplicationRequest(
-                    applicationID=f"app-{name}",
-                    queueName=f"root.{name}",
-                    partitionName="default",
-                    ugi=si.UserGroupInformation(user="ann"),
-                )
-                for name in "ab"
-            ]
-        )
-        await client.report_allocations(
-            [
-                si.Allocation(
-                    allocationKey=f"a{at}",
-                    applicationID="app-a",
-                    nodeID="n",
-                    resourcePerAlloc=resource({"f": 1}),
-                    allocationTags={"creationTime": str(at + 1)},
-                )
-                for at in range(4)
-            ]
-        )
-        await client.submit_asks([Ask(f"b{at}", "app-b", {"f": 1}, allow_preempt_other=True) for at in range(2)])
+async def asked_for_two(listener: Listener, more: str = "", **settings: Any) -> AsyncIterator[Shim]:
+    """A shim that *listener* hears for: a holds all four units, and b wants two of them."""
+    (case,) = parse(FULL)
+    async with running_shim(CONFIG.format(more=more), listener, **settings) as shim:
+        await shim.set_up(case)
+        for number in range(2):
+            await shim.ask(TaskCase("b", f"b{number}", {"f": 1}))
         yield shim
-        listening.cancel()
-        await asyncio.gather(listening, return_exceptions=True)
+
+
+async def pass_seconds(shim: Shim, seconds: int) -> None:
+    """Let time pass a second at a time, as rounds are a second apart."""
+    for _ in range(seconds):
+        await shim.pass_seconds(1)
 
 
 async def test_notice_then_release_at_the_deadline() -> None:
     """Everything a notice says reaches the handler; at the deadline the listed ones are released, and say why."""
     listener = Listener()
-    async with running_shim(listener) as shim:
-        await shim.pass_seconds(2)
+    async with asked_for_two(listener) as shim:
+        await pass_seconds(shim, 2)
         await until(lambda: listener.notices, "the notice")
         (notice,) = listener.notices
         assert (notice.partition, notice.application_id, notice.kind) == ("[rm-1]default", "app-a", "monitor")
         assert (notice.at_risk, notice.strict, notice.need) == (("a3", "a2"), (), {"f": 2})
         assert notice.reason == "queue root.a holds more than its share"
         assert notice.deadline_ms > 1_700_000_000_000
-        await shim.pass_seconds(3)
+        await pass_seconds(shim, 3)
         assert shim.released == []
-        await shim.pass_seconds(3)
+        await pass_seconds(shim, 3)
         await until(lambda: len(shim.released) == 2, "both to be released")
         assert {update.key for update in shim.released} == {"a2", "a3"}
         assert {update.termination for update in shim.released} == {si.TerminationType.PREEMPTED_BY_SCHEDULER}
@@ -132,8 +91,8 @@ async def test_notice_then_release_at_the_deadline() -> None:
 
 async def test_a_reply_puts_others_in_their_place() -> None:
     listener = Listener(NoticeReply(instead=("a0",), checkpoints={"a2": 17}))
-    async with running_shim(listener) as shim:
-        await shim.pass_seconds(8)
+    async with asked_for_two(listener) as shim:
+        await pass_seconds(shim, 8)
         await until(lambda: len(shim.released) == 2, "both to be released")
         await until(lambda: listener.withdrawn, "the exchange to be confirmed")
         assert [withdrawal.keys for withdrawal in listener.withdrawn] == [("a2",)]
@@ -142,22 +101,23 @@ async def test_a_reply_puts_others_in_their_place() -> None:
 
 async def test_a_later_reply_counts_too() -> None:
     listener = Listener()
-    async with running_shim(listener) as shim:
-        await shim.pass_seconds(2)
+    async with asked_for_two(listener) as shim:
+        await pass_seconds(shim, 2)
         await until(lambda: listener.notices, "the notice")
+        assert shim.attachment is not None
         shim.attachment.answer_notice(listener.notices[0].notice_id, NoticeReply(instead=("a0", "a1")))
         await shim.core.settle()
-        await shim.pass_seconds(1)
+        await pass_seconds(shim, 1)
         await until(lambda: bool(listener.withdrawn), "the exchange to be confirmed")
-        await shim.pass_seconds(6)
+        await pass_seconds(shim, 6)
         await until(lambda: len(shim.released) == 2, "both to be released")
         assert {update.key for update in shim.released} == {"a0", "a1"}
 
 
 async def test_strict_contract_lists_what_goes() -> None:
     listener = Listener(NoticeReply(instead=("a0", "a1")))
-    async with running_shim(listener, ", contract: strict") as shim:
-        await shim.pass_seconds(8)
+    async with asked_for_two(listener, ", contract: strict") as shim:
+        await pass_seconds(shim, 8)
         await until(lambda: len(shim.released) == 2, "both to be released")
         await until(lambda: listener.notices, "the notice")
         assert (listener.notices[0].strict, listener.notices[0].at_risk) == (("a3", "a2"), ())
@@ -168,12 +128,13 @@ async def test_a_checkpoint_is_as_old_as_the_shim_says() -> None:
     """However the wall clock was set, which the shim dates it by; never younger than now."""
     engine = Engine()
     listener = Listener()
-    async with running_shim(listener, engine=engine) as shim:
-        await shim.pass_seconds(2)
+    async with asked_for_two(listener, engine=engine) as shim:
+        await pass_seconds(shim, 2)
         await until(lambda: listener.notices, "the notice")
         shim.core.clock.set_wall(-3_600 * SECOND_NS)
         saved_ns = shim.core.clock.wall_ns() - 7 * SECOND_NS
         reply = NoticeReply(checkpoints={"a2": saved_ns})
+        assert shim.attachment is not None
         shim.attachment.answer_notice(listener.notices[0].notice_id, reply)
         state = engine.partition("[rm-1]default")
         assert state is not None

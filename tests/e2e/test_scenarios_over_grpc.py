@@ -48,5 +48,5 @@ def _play_scenario(path: Path, scenario: Scenario) -> bool:
                 answers = stage.play(block.inputs)
             except UnsaidInStreams:
                 return False
-            assert answers == heard(block.expected), f"{path.name}:{block.line}"
+            assert answers == heard(block.answers), f"{path.name}:{block.line}"
     return True

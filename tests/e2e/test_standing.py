@@ -20,7 +20,7 @@ from kornel.core.domain.commands import UpdateAllocations
 from kornel.core.journal import standby as standby_module
 from kornel.core.journal.content.recording import RecordingEngine
 from kornel.core.journal.database import lease
-from kornel.core.journal.database.unusable import JournalUnusable
+from kornel.core.journal.database.choices import JournalUnusable
 from kornel.core.journal.following.following import FetchedBlock, Follower
 from kornel.core.journal.standby import Standby
 from kornel.core.service.machine.clock import SECOND_NS, ManualClock

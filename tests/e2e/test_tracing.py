@@ -183,5 +183,5 @@ def test_an_endpoint_that_is_none_is_refused(endpoint: str) -> None:
 
 def test_nothing_of_it_is_loaded_while_it_is_off() -> None:
     """The packages need not even be installed."""
-    code = "import sys, core.cli.serving; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
+    code = "import sys, core.commands.serving; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], env=environment(), check=False).returncode == 0

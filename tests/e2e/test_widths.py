@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kornel.core.cli.app import app
-from kornel.core.cli.text import tables
+from kornel.cli.app import app
+from kornel.cli.text import tables
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shim_client import Ask, ShimClient, resource
 from kornel.si.v1 import si_pb2 as si

@@ -13,7 +13,7 @@ import pytest
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc, explain_pb2, explain_pb2_grpc
 from tests.e2e.harness import CONFIG
 from tests.hostile.attacked import AttackedCore
-from tests.hostile.test_http_floods import POST, answer, connected
+from tests.hostile.test_http_requests import POST, answer, connected
 
 LARGE: Final = (
     "partitions:\n  - name: default\n    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n"

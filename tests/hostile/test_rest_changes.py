@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from tests.hostile.attacked import AttackedCore
-from tests.hostile.test_http_floods import connected
+from tests.hostile.test_http_requests import connected
 
 JSON: Final = "application/json"
 YAML: Final = "application/x-yaml"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kornel.core.cli.entry import read_health_options
+from kornel.cli.entry import read_health_options
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kornel.core.load.workload import Workload
+from kornel.shim_mock.load.workload import Workload
 from tests.bench import pages, plot, record
 from tests.bench.table import Row, line
 

@@ -26,8 +26,8 @@ class WaitingJudge:
     def judge_waiting(self) -> None:
         """Nobody whose victims have all left waits on.
 
-        Unless the node was needed for a task that runs nowhere else, or a max was lowered below the ask after its
-        victims had been told: it waits for room under that max, as everybody does.
+        Unless the node was needed for a task that runs nowhere else, or was drained, which ends claims there, or a max
+        was lowered below the ask after its victims had been told: it waits for room under that max, as everybody does.
         """
         course, books = self.course, self.course.books
         for key, since in list(course.free_since.items()):
@@ -43,7 +43,8 @@ class WaitingJudge:
             meant_for = course.meant_for.get(key, "")
             if any(on == meant_for and books.asks[other].required_node for other, on in books.holds.items()):
                 continue
-            if key not in books.claims and key in course.passed_on:
+            drained = meant_for in books.nodes and books.nodes[meant_for].drained
+            if key not in books.claims and (drained or key in course.passed_on):
                 continue
             course.complain(f"starved: {key} is not placed {course.now_s - since} s after its victims left")
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.preemption import judging as laws
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota import laws as quota_laws
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.quota.shares import find_attainable, find_excess, leaf_shares
 from kornel.core.preemption.required_node import planner as required_node
+from tests import judged_plans as laws
 from tests.examples import scale_examples
 from tests.preemption_notation import Amounts, Case, QueueCase, TaskCase
 from tests.unit.policies.preemption.world import World

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kornel.core.domain.priorities import PRIORITY_MIN
-from kornel.core.preemption import judging as laws
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.plan import QuotaPlan
+from tests import judged_plans as laws
 from tests.examples import scale_examples
 from tests.preemption_notation import Amounts, Case, QueueCase, TaskCase
 from tests.unit.policies.preemption.world import World

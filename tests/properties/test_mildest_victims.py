@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
-from kornel.core.preemption import judging
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import Plan, PreemptionPlan
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.required_node import planner as required_node
+from tests import judged_plans
 from tests.examples import scale_examples
 from tests.oracles.preemption import Oracle
 from tests.properties.test_enforcement import covers, crowded_node, overfull_tree, protected
@@ -63,7 +63,7 @@ def is_worse(victims: Sequence[Allocation], than: Sequence[Allocation], order: C
 
 
 def broken(world: World, plan: Plan) -> set[Law]:
-    return {violation.law for violation in judging.check(world, plan)}
+    return {violation.law for violation in judged_plans.check(world, plan)}
 
 
 @WORLDS

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
-from kornel.core.preemption import judging as laws
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.state.records.victim_index import VictimIndex
+from tests import judged_plans as laws
 from tests.examples import scale_examples
 from tests.oracles.other_plans import check_exhaustive
 from tests.oracles.preemption import Oracle

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kornel.core.model.allocations import Allocation
-from kornel.core.preemption import judging as laws
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.preemption.plan import PreemptionPlan
+from tests import judged_plans as laws
 from tests.examples import scale_examples
 from tests.preemption_notation import Case, QueueCase, TaskCase
 from tests.unit.policies.preemption.world import NOW_NS, World

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kornel.core.domain.application_states import AppEvent
@@ -23,6 +23,8 @@ from kornel.core.domain.effects import (
     PlacementVoid,
     PredicatesAsked,
     PreemptionDecided,
+    PreemptionNotice,
+    PreemptionNoticeWithdrawn,
     PreemptionPredicatesAsked,
     Released,
     SchedulingFailed,
@@ -30,7 +32,7 @@ from kornel.core.domain.effects import (
 from kornel.core.domain.events import EventChange, EventDetail, EventType
 from kornel.core.domain.names import full_partition_name
 from kornel.core.domain.reasons import Outcome
-from tests.scenarios.language import RM, shown
+from tests.scenarios.language import RM, fold, shown
 
 _DEFAULT_EVENTS: Final = frozenset(event.value for event in AppEvent)
 
@@ -87,6 +89,8 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
             return f"stuck {queue} {','.join(victim.key for victim in victims)}"
         case PreemptionDecided(kind="quota", queue=queue, outcome=outcome, detail=detail):
             return f"enforce {queue} {outcome}: {detail}"
+        case PreemptionDecided(kind="monitor", queue=queue, outcome=outcome, victims=victims):
+            return f"monitor {queue} {outcome} {_keys(victim.key for victim in victims)}"
         case PreemptionDecided(
             kind="governor", application_id=application, queue=queue, outcome=outcome, detail=detail
         ):
@@ -98,9 +102,20 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
             _, _, domains = said.partition(" places in ")
             where = f" in {domains}" if domains else ""
             return f"reserve {node_id} for={key}{where}" + (f"; gang {gangs}" if gangs else "")
+        case PreemptionNotice(application_id=application, strict=strict, at_risk=at_risk, need=need, deadline_ns=at_ns):
+            asked = "" if need is None else f" need={shown(need)}"
+            what = f"{_keys(at_risk)}{asked}" if at_risk else f"strictly {_keys(strict)}"
+            return f"notice to {application} until={at_ns / 10**9:g}s {what}"
+        case PreemptionNoticeWithdrawn(application_id=application, keys=keys):
+            return f"spare {_keys(keys)} of {application}"
         case PreemptionDecided(key=key, outcome=outcome):
             return f"refuse {key} {outcome}"
     raise AssertionError(f"nobody knows how to show {effect!r}")
+
+
+def _keys(keys: Iterable[str]) -> str:
+    """Keys with those behind each other as ranges: ``a1..4,b2``."""
+    return ",".join(fold(list(keys))).replace("{", "").replace("}", "")
 
 
 def _event(event: EventRecorded) -> str:

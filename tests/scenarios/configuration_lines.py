@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from kornel.core.domain.resources import Resources
 from tests.scenarios.language import Line, amounts
+
+MONITOR: Final = {"enabled": True, "interval_ms": 5_000, "max_wait_ms": 10_000, "per_round": 1, "natural_factor": 1}
 
 
 class Configuration:
@@ -43,6 +45,10 @@ class Configuration:
         preemption: dict[str, Any] = {}
         if "preemption" in options:
             preemption["enabled"] = options["preemption"] != "off"
+        if "coexist" in options:
+            preemption["coexist"] = options["coexist"] == "on"
+        if "monitor" in options:
+            preemption["monitor"] = {**MONITOR, **yaml.safe_load(options["monitor"])}
         if "quota" in options:
             preemption["quotapreemptionenabled"] = options["quota"] == "on"
         if "guaranteemode" in options:

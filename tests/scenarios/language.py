@@ -6,11 +6,13 @@ scenarios. Lines that start with ``#`` are comments.
 
 Input lines are a directive, names and ``option=value`` pairs; amounts are base units and may stand bare
 (``vcore=1000``) or in braces (``max={vcore=1000}``). ``at=12s`` on any line moves the clock there first. A line that
-starts with ``+`` belongs to the same request as the line before.
+starts with ``+`` belongs to the same request as the line before. Names with ``{1..9}`` or ``{9..1}`` stand for one line
+each, in that order, and so do answers that differ in nothing else.
 
     partition NAME nodesort=binpacking weights={..} guaranteemode=strict preemption=off quota=on limit=0.5 batch=2
-                   gangs=upstream
+                   gangs=upstream coexist=on
                    governor="{..}" victim="{..}" policies="[..]" cost=NAME        flow style YAML
+                   monitor="{..}"    the periodic policy: rounds each 5 s, notices of 10 s, all at once unless told
                    topology=zone,rack
     queue PATH guaranteed={..} max={..} parent maxapplications=N PROPERTY=VALUE
     limit PATH users=U,* groups=G,* max={..} apps=N                   one entry of the queue's limits
@@ -31,14 +33,18 @@ starts with ``+`` belongs to the same request as the line before.
     foreign F node=N [RES] kind=static                                release-foreign F
     release K app=A type=TIMEOUT      withdraw K app=A                K may be *, or - with id=ID
     cycle budget=N                    until nothing is left to do; ``once``: a single slice
-    cycles until=60s every=1s         one cycle each so often; answers are marked with their time
+    cycles until=60s every=1s         one cycle each so often; answers are marked with their time. ``leaving``: whoever
+                                      is told to leave has left before the next one
+    leave                             all who were told to leave have left
     preempt-cycle                     one periodic preemption round
-    attach predicates victims scaling events timeout=1s   what the shim answers or hears from now on; ``detach``
+    attach predicates victims scaling events notices timeout=1s   what the shim answers or hears from now on; ``detach``
     attach predicates awaits          as above, and it waits itself for the placement that a question names
     answer K refuse=N,N reason=TEXT   to the open question about ask K; without ``refuse`` yes to all nodes
     answer K depends                  as above, and says that other placements decide
     acknowledge K node=N              the shim has the placement of K in place, on N if it says where
     answer K last=1                   to a question about victims; ``no``: never. ``node=N`` picks one of several
+    reply A instead=K,K saved.K=9s    to the last notice of application A, with others to take and when K was saved
+    explain K                         what keeps ask K from being placed, and what preemption would do
     status                            the core's own totals
     show queue|node|app|request|user|total|attempts|domain NAME FIELDS...      a domain by its path, a/r1
 
@@ -61,6 +67,9 @@ from kornel.core.domain.resources import Resources
 RM: Final = "rm-1"
 DIVIDER: Final = "----"
 _RESOURCE_NAMES: Final = frozenset({"vcore", "memory", "gpu", "pods", "s", "h", "f"})
+_RANGE: Final = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
+_NUMBERED: Final = re.compile(r"([^ 0-9,=]+)([0-9]+)(?=[ ,]|$)")
+_LEAST_FOLDED: Final = 3
 _TIME: Final = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
 _UNIT_NS: Final = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 
@@ -76,6 +85,11 @@ class Block:
     raw: list[str]
     expected: list[str]
     line: int
+
+    @property
+    def answers(self) -> list[str]:
+        """The expected lines one by one."""
+        return [line for text in self.expected for line in unfold(text)]
 
     @property
     def inputs(self) -> list[str]:
@@ -165,12 +179,55 @@ def requests_of(inputs: Sequence[str]) -> list[list[Line]]:
     requests: list[list[Line]] = []
     for text in inputs:
         if text.startswith("+"):
-            requests[-1].append(take_apart(text[1:]))
+            requests[-1] += map(take_apart, unfold(text[1:]))
+        elif text.startswith("reply"):
+            requests.append([take_apart(text)])
         elif text.startswith("yaml"):
             requests.append([Line("yaml", [text.removeprefix("yaml").strip()], {})])
         else:
-            requests.append([take_apart(text)])
+            requests.append([take_apart(each) for each in unfold(text)])
     return requests
+
+
+def unfold(text: str) -> list[str]:
+    """The lines that *text* stands for: one for each number of its first range, in which all its ranges go along."""
+    ranges = [_numbers(match) for match in _RANGE.finditer(text)]
+    if not ranges:
+        return [text]
+    pieces = _RANGE.split(text)[::3]
+    return [
+        "".join(piece + str(next_) for piece, next_ in zip(pieces, (*each, ""), strict=True))
+        for each in zip(*ranges, strict=True)
+    ]
+
+
+def fold(lines: Sequence[str]) -> list[str]:
+    """*lines* with those behind each other as one that differ only in a number that goes up or down by one."""
+    folded: list[str] = []
+    at = 0
+    while at < len(lines):
+        text, length = max((_fold_from(lines, at, step) for step in (1, -1)), key=lambda found: found[1])
+        folded.append(text)
+        at += length
+    return folded
+
+
+def _fold_from(lines: Sequence[str], at: int, step: int) -> tuple[str, int]:
+    """The longest fold that begins at line *at*, and how many lines it stands for."""
+    best = lines[at], 1
+    for match in _NUMBERED.finditer(lines[at]):
+        before, first, after = lines[at][: match.start(2)], int(match[2]), lines[at][match.end(2) :]
+        count = 1
+        while at + count < len(lines) and lines[at + count] == f"{before}{first + step * count}{after}":
+            count += 1
+        if count >= max(_LEAST_FOLDED, best[1] + 1):
+            best = f"{before}{{{first}..{first + step * (count - 1)}}}{after}", count
+    return best
+
+
+def _numbers(match: re.Match[str]) -> range:
+    first, last = int(match[1]), int(match[2])
+    return range(first, last + 1) if first <= last else range(first, last - 1, -1)
 
 
 def amounts(text: str) -> Resources:

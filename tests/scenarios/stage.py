@@ -18,6 +18,7 @@ from kornel.core.domain.commands import (
     NodeSpec,
     PlacementKey,
     PredicatesAnswer,
+    PreemptionNoticeAnswer,
     PreemptionPredicatesAnswer,
     RegisterManager,
     ReleaseSpec,
@@ -33,6 +34,7 @@ from kornel.core.domain.effects import (
     Effect,
     EventRecorded,
     PredicatesAsked,
+    PreemptionNotice,
     PreemptionPredicatesAsked,
 )
 from kornel.core.domain.event_records import unpack_effects
@@ -43,10 +45,12 @@ from kornel.core.engine.engine import Engine
 from kornel.core.model.allocations import identity_of
 from kornel.core.state.books import audit
 from kornel.core.state.partition_state import PartitionState
-from tests.reading import status_of
+from kornel.core.telling.allocations.explanation import AskReport
+from kornel.core.telling.explain import Named
+from tests.reading import read, status_of
 from tests.scenarios.answers import describe
 from tests.scenarios.configuration_lines import Configuration
-from tests.scenarios.language import RM, Line, ScenarioError, requests_of, shown, time_ns
+from tests.scenarios.language import RM, Line, ScenarioError, requests_of, shown, time_ns, unfold
 from tests.scenarios.request_lines import (
     ALLOCATIONS,
     NODE_ACTIONS,
@@ -58,6 +62,7 @@ from tests.scenarios.request_lines import (
     partition_of,
     topology_tags,
 )
+from tests.scenarios.shown_explanations import explain_ask
 from tests.scenarios.shown_records import SHOWN
 
 NO_ANSWER: Final = "no answer"
@@ -79,6 +84,8 @@ class Stage:
         self._started = False
         self._silent: set[str] = set()
         self._questions: list[PredicatesAsked | PreemptionPredicatesAsked] = []
+        self._notices: dict[str, int] = {}
+        """The last notice by application."""
         self._apps_of_queues: dict[str, str] = {}
 
     def play(self, inputs: Sequence[str]) -> list[str]:
@@ -123,12 +130,15 @@ class Stage:
             "cycle": self._cycle,
             "cycles": self._cycles,
             "preempt-cycle": lambda _: self._preempt(),
+            "leave": lambda _: self._leave(),
+            "reply": self._reply,
             "attach": self._attach,
             "detach": lambda _: self._apply(DetachCallbacks(RM)),
             "answer": self._answer,
             "acknowledge": self._acknowledge,
             "status": lambda _: self._status(),
             "show": self._show,
+            "explain": self._explain,
         }.get(first.directive)
         if handler is not None:
             return handler(first)
@@ -151,6 +161,8 @@ class Stage:
         for effect in effects:
             if isinstance(effect, PredicatesAsked | PreemptionPredicatesAsked):
                 self._questions.append(effect)
+            elif isinstance(effect, PreemptionNotice):
+                self._notices[effect.application_id] = effect.notice
         for effect in effects:
             if isinstance(effect, ApplicationUpdated | EventRecorded) and effect.at_ns != self.now_ns:
                 raise Unsound(f"{effect} does not carry the time it happened at, {self.now_ns}")
@@ -192,6 +204,7 @@ class Stage:
                 preemption_predicates="victims" in line.names,
                 scheduling_states="scaling" in line.names,
                 events="events" in line.names,
+                preemption_notices="notices" in line.names,
                 timeout_ns=time_ns(line.options.get("timeout", "1s")),
                 awaits_placements="awaits" in line.names,
             )
@@ -215,6 +228,28 @@ class Stage:
     def _acknowledge(self, line: Line) -> list[str]:
         placed = PlacementKey(partition_of(line), line.name, line.options.get("node", ""))
         return self._apply(AnswerCallbacks(RM, acknowledged=(placed,)))
+
+    def _reply(self, line: Line) -> list[str]:
+        """What an application says to its last notice: whom it would rather lose, and when its work was saved."""
+        named = line.options["instead"].split(",") if "instead" in line.options else []
+        instead = tuple(key for each in named for key in unfold(each))
+        saved = tuple(
+            (name.removeprefix("saved."), time_ns(when))
+            for name, when in line.options.items()
+            if name.startswith("saved.")
+        )
+        answer = PreemptionNoticeAnswer(self._notices[line.name], True, instead, saved)
+        return self._apply(AnswerCallbacks(RM, notices=(answer,)))
+
+    def _leave(self) -> list[str]:
+        """All who were told to leave have left."""
+        state = self._state(Line("leave", [], {}))
+        ended = tuple(
+            ReleaseSpec(each.spec.partition, each.spec.application_id, each.key, TerminationType.PREEMPTED_BY_SCHEDULER)
+            for each in state.requests.values()
+            if each.preempted
+        )
+        return self._apply(UpdateAllocations(RM, releases=ended)) if ended else []
 
     def _preempt(self) -> list[str]:
         return self._describe(self.engine.preempt(self.now_ns))
@@ -240,7 +275,10 @@ class Stage:
         answers: list[str] = []
         while self.now_ns < until:
             self.now_ns = min(until, self.now_ns + every)
-            answers += [f"@{self.now_ns / 10**9:g}s {answer}" for answer in self._run_slices(1_000)]
+            came = self._run_slices(1_000)
+            if "leaving" in line.names:
+                came += [*self._leave(), *self._run_slices(1_000)]
+            answers += [f"@{self.now_ns / 10**9:g}s {answer}" for answer in came]
         self._check()
         return answers
 
@@ -348,6 +386,11 @@ class Stage:
             for p in core.partitions
         ]
         return answers
+
+    def _explain(self, line: Line) -> list[str]:
+        report = read(self.engine, partition_of(line), self.now_ns).explain(Named(line.name))
+        assert isinstance(report, AskReport), line
+        return explain_ask(report)
 
     def _show(self, line: Line) -> list[str]:
         kind, name, *fields = line.names if len(line.names) > 1 else [line.name, ""]

@@ -35,4 +35,4 @@ def test_a_restart_changes_no_answer(path: Path) -> None:
     for scenario in load(path):
         stage = RestoredStage()
         for block in scenario.blocks:
-            assert stage.play(block.inputs) == block.expected, f"{path.name}:{block.line}"
+            assert stage.play(block.inputs) == block.answers, f"{path.name}:{block.line}"

@@ -19,7 +19,7 @@ def test_setting_the_wall_clock_changes_no_answer(path: Path) -> None:
     for scenario in load(path):
         stage = WallClockStage()
         for block in scenario.blocks:
-            assert stage.play(block.inputs) == block.expected, f"{path.name}:{block.line}"
+            assert stage.play(block.inputs) == block.answers, f"{path.name}:{block.line}"
 
 
 def test_load_of_others_that_is_reported_again_is_as_old_as_before() -> None:

@@ -9,9 +9,9 @@ import pytest
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
-from kornel.core.preemption import judging as laws
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import PreemptionPlan
+from tests import judged_plans as laws
 from tests.oracles.other_plans import check_exhaustive
 from tests.preemption_notation import parse
 from tests.unit.policies.preemption.world import MINUTE_NS, NOW_NS, World

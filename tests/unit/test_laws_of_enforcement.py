@@ -7,9 +7,9 @@ import pytest
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
 from kornel.core.laws.verdict import Law
-from kornel.core.preemption import judging as laws
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota.plan import QuotaPlan
+from tests import judged_plans as laws
 from tests.preemption_notation import parse
 from tests.unit.policies.preemption.world import World
 

@@ -17,12 +17,12 @@ from kornel.core.config.keys.topology import read_topology
 from kornel.core.config.model import ChildTemplate, NodeSortConfig, PreemptionConfig, QueueConfig
 from kornel.core.config.text.fields import Field
 from kornel.core.config.text.problems import ProblemLog, Remark
-from kornel.core.config.text.quantities import parse_duration, parse_quantity
 from kornel.core.config.text.yaml_reader import FoldedNode, shorten_text
 from kornel.core.domain.access import NOBODY, AccessList
 from kornel.core.domain.preemption_kinds import KINDS, NAMES
 from kornel.core.domain.settings import FilterConfig, GangScheduling, GuaranteeMode, NodeSortPolicy
 from kornel.core.domain.topology import TopologyLevel
+from kornel.shared.quantities import parse_duration, parse_quantity
 
 _PARTITION_KEYS: Final = (
     "name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver", "gang",

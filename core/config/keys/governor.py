@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Final
 
 from kornel.core.config.text.fields import Field
-from kornel.core.config.text.quantities import parse_quantity
 from kornel.core.config.text.yaml_reader import shorten_text
 from kornel.core.domain.preemption_kinds import KINDS, NAMES
 from kornel.core.domain.settings import Budget, GovernorSettings, VictimBound
+from kornel.shared.quantities import parse_quantity
 
 MS_NS: Final = 10**6
 

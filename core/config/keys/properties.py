@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kornel.core.config.text.fields import UINT64_MAX, Field
-from kornel.core.config.text.quantities import SECOND_NS, DelayTooLong, parse_delay, parse_duration
 from kornel.core.config.text.yaml_reader import shorten_text
 from kornel.core.domain.settings import (
     DEFAULT_BACKOFF_DELAY_NS,
@@ -24,6 +23,7 @@ from kornel.core.domain.settings import (
     QuotaTimer,
     SortPolicy,
 )
+from kornel.shared.quantities import SECOND_NS, DelayTooLong, parse_delay, parse_duration
 
 SORT_POLICY: Final = "application.sort.policy"
 SORT_BY_PRIORITY: Final = "application.sort.priority"

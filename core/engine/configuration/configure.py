@@ -15,7 +15,6 @@ from typing import Final
 from kornel.core.config.comparison import own_settings
 from kornel.core.config.model import LimitConfig, PartitionConfig, QueueConfig
 from kornel.core.domain.effects import Effect
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.settings import GangScheduling
 from kornel.core.domain.topology import TopologyLevel
 from kornel.core.engine.configuration import dynamic_queues, offered_types
@@ -40,6 +39,7 @@ from kornel.core.state.waiting import admission
 from kornel.core.state.waiting.gathering import bind_members
 from kornel.core.state.waiting.rooms import activate_group, filter_newcomers, look_again, renew_order
 from kornel.core.state.waiting.waking import take_review_steps, wake_for_domains, wake_for_queue
+from kornel.shared.readable_amounts import format_count
 
 CLEANER_INTERVAL_NS: Final = 10 * 10**9
 CLEANED_AT_ONCE: Final = 1_000

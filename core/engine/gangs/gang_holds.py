@@ -10,11 +10,10 @@ from typing import Final
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.engine.gangs import gang_savings, gang_vetting
 from kornel.core.engine.gangs.gang_places import (
-    Places,
     add_up,
-    choose_places,
     exceeded_limit,
     find_devices,
+    find_lent_places,
     place_gang,
     shape_together,
 )
@@ -87,7 +86,7 @@ def _place_if_free(
     if full:
         if hold.by_age and gang_savings.move_place(state, unit_id, hold, now_ns):
             return
-        places = _find_places(state, members)
+        places = find_lent_places(state, members)
     else:
         places = find_devices([(ask, ask.reservation.node) for ask in members if ask.reservation is not None])
     if places is None:
@@ -115,16 +114,6 @@ def _make_room(state: PartitionState, hold: GangHold, members: Sequence[Allocati
     state.search_cost += cost
     if stays and state.gangs.holds.get(hold.id) is hold:
         state.reserved_ready.update(dict.fromkeys([ask.reservation for ask in members[:1] if ask.reservation]))
-
-
-def _find_places(state: PartitionState, members: Sequence[Allocation]) -> Places | None:
-    """Returns places for all *members* in the room that is saved for them and in room that nobody holds; ``None``: they
-    find none."""
-    with savings.lift_saved(state, members):
-        # Most often one of them has no room at all, which is much cheaper to see.
-        if any(state.node_order.first_fit(pairs) is None for pairs in {ask.shape.pairs: None for ask in members}):
-            return None
-        return choose_places(state, members)
 
 
 def _exceeded_limit(state: PartitionState, application: Application, members: Sequence[Allocation]) -> NotPlaced | None:

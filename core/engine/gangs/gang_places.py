@@ -19,12 +19,13 @@ from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.policies import user_limits
+from kornel.core.policies.claim_order import list_lent
 from kornel.core.policies.device_choice import choose_devices
 from kornel.core.policies.device_packing import Budget
 from kornel.core.policies.device_sharing import DevicesOf, share_on_nodes
 from kornel.core.policies.gang_domains import choose_nodes
 from kornel.core.policies.gang_nodes import NONE_REFUSED, Candidates, Members, Shortfall
-from kornel.core.state.asks import finding
+from kornel.core.state.asks import finding, savings
 from kornel.core.state.books import ledger
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.gang_record import Demand
@@ -67,9 +68,27 @@ def find_places(
         return limited
     # If there is a waiting room for this demand, a gang with the same demand found no places, and no node has gained
     # enough room since.
-    known_full = known_full or demand_of(members)[0] in state.gangs.rooms
-    places = None if known_full else choose_places(state, members, budget=budget)
+    in_room = known_full or demand_of(members)[0] in state.gangs.rooms
+    places = None if in_room else choose_places(state, members, budget=budget)
+    if places is None and not known_full and state.reserving.saved:
+        places = find_lent_places(state, members)
     return NotPlaced(Unschedulable.GANG_INCOMPLETE) if places is None else places
+
+
+def find_lent_places(state: PartitionState, members: Sequence[Allocation]) -> Places | None:
+    """Returns places for all *members* in room that nobody holds, in what is saved for them and, where that is not
+    enough, in what is saved for those whom their gang may pass; ``None``: they find none."""
+    own = [ask.reservation for ask in members if ask.reservation is not None]
+    lent = list_lent(find_least(members), state.reserving.saved, state.guarantee_mode, add_up(members))
+    sizes = {ask.shape.pairs for ask in members if not ask.spec.required_node}
+    for lifted in filter(None, (own, lent and own + lent)):
+        with savings.lift_saved(state, lifted):
+            # Most often one of them has no room at all, which is much cheaper to see.
+            if all(state.node_order.first_fit(pairs) is not None for pairs in sizes):
+                places = choose_places(state, members)
+                if places is not None:
+                    return places
+    return None
 
 
 def choose_places(

@@ -170,9 +170,9 @@ def move_place(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: i
 def mend_broken(state: PartitionState, now_ns: int) -> bool:
     """Mends the places that are saved by age if some were lost. Returns whether there were any."""
     saver = state.gangs.find_saver()
-    if saver is None or saver not in state.gangs.broken:
+    if saver is None or saver.id not in state.gangs.broken:
         return False
-    _mend_places(state, saver, state.gangs.holds[saver], now_ns)
+    _mend_places(state, saver.id, saver, now_ns)
     return True
 
 

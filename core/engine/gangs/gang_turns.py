@@ -17,7 +17,7 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.engine.gangs import gang_vetting, placeholders
 from kornel.core.engine.gangs.gang_places import Places, demand_of, find_places, place_gang, shape_together
-from kornel.core.engine.scheduling import reserving
+from kornel.core.engine.scheduling import limit_savings, reserving
 from kornel.core.engine.scheduling.reserving import NODES_PER_UNIT
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.gang_units import GangUnit, UnitId
@@ -32,8 +32,6 @@ from kornel.core.state.waiting.gathering import is_gathering, minimum_members
 from kornel.core.state.waiting.rooms import (
     activate_group,
     hold_back,
-    note_short,
-    park_below,
     park_for_members,
     park_without_places,
 )
@@ -85,9 +83,7 @@ def set_gang_aside(
     if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
         hold_back(unit.application, gate)
     elif gate is not None:
-        together = shape_together(state, members)
-        park_below(unit, together, gate)
-        note_short(state, gate, (together,))
+        limit_savings.park_short(state, unit, shape_together(state, members), gate, now_ns)
     else:
         demand, _ = demand_of(members)
         room = state.gangs.rooms.get(demand)

@@ -23,14 +23,11 @@ from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import backoff, dependence, failing
 from kornel.core.state.waiting.rooms import (
     hold_back,
-    note_short,
-    park_below,
     park_for_domain,
     park_for_node,
     park_without_node,
 )
 from kornel.core.state.waiting.turns import first_group
-from kornel.core.state.waiting.waking import wake_others
 
 QUEUES_PER_SLICE: Final = 1_000
 """The most queues whose fair-share denominators one slice computes again while those of all queues are due."""
@@ -40,21 +37,30 @@ def run(state: PartitionState, now_ns: int, budget: int) -> tuple[bool, str]:
     """Runs one slice of about *budget* decisions at most. Returns whether there may be more to do at once, and what
     breaks the law of progress with this slice, in words."""
     effects = len(state.effects)
-    more = _run(state, now_ns, budget)
+    more, stirred = _run(state, now_ns, budget)
+    if not (stirred or more):
+        state.progress = ()
+        return False, ""
     slices.end_slice(state, now_ns)
     return more, progress.check_progress(state, now_ns, budget, more=more, decided=len(state.effects) > effects)
 
 
-def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
+def _run(state: PartitionState, now_ns: int, budget: int) -> tuple[bool, bool]:
+    """Returns whether there may be more to do at once, and whether anything was tried or there was work for a kind."""
     # Timers run before anything is chosen, so that an ask whose pause or delay ends now takes part in this slice.
-    run_timers(state, now_ns)
+    timers = state.timers
+    while timers and timers[0][0] <= now_ns:
+        heappop(timers)[2](now_ns)
     if state.gangs.timed_out:
         timeouts.give_up_expired(state, now_ns)
-    slices.resume_waiting(state, now_ns)
+    if stirred := slices.any_has_work(state, now_ns):
+        slices.resume_waiting(state, now_ns)
     if state.reserving.short and limit_savings.is_due(state, now_ns):
         # Those whose attempts to preempt are due would no longer be found at their limits. Pauses bound the cost.
         limit_savings.choose_savers(state, now_ns)
-    slices.offer_due(state, now_ns)
+        stirred = True
+    if stirred:
+        slices.offer_due(state, now_ns)
     if state.waiting_for_turn or state.gangs.waiting_for_turn:
         dependence.wake_those_behind(state)
     unfinished = False
@@ -62,25 +68,28 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
     # nodes.
     if state.fair_terms_stale or state.fair_terms_steps is not None:
         unfinished = advance_fair_terms(state, QUEUES_PER_SLICE)
-    if not slices.any_busy(state):
+    if not (stirred and slices.any_busy(state)):
+        left = _run_decisions(state, now_ns, budget)
+        stirred = stirred or left < budget
         # A gang may lose a place in this slice, to an ask with a required node: it is given another one in the next.
-        return _run_decisions(state, now_ns, budget) or slices.any_busy(state) or unfinished
+        return left <= 0 or (stirred and slices.any_busy(state)) or unfinished, stirred
     # Asks come first even then, so that asks with a required node preempt before kinds of preemption that are busy.
     # Busy kinds follow in the order of the registry (preemption.md H); a kind that stays busy leaves half of its share
     # to the next one.
     half = share = max(1, budget // 2)
-    more = _run_decisions(state, now_ns, half)
+    more = _run_decisions(state, now_ns, half) <= 0
     for driver in slices.busy_drivers(state):
         driver.advance(state, now_ns, share)
         # A gang that had to give its places back waits in line again within this slice, not only from the next one on.
         if slices.resume_waiting(state, now_ns) or (not driver.is_busy(state) and first_group(state) is not None):
-            more = _run_decisions(state, now_ns, half)
+            more = _run_decisions(state, now_ns, half) <= 0
         if driver.is_busy(state):
             share = max(1, share // 2)
-    return more or slices.any_busy(state) or unfinished
+    return more or slices.any_busy(state) or unfinished, True
 
 
-def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
+def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> int:
+    """Decides until nothing is left to do or *budget* is used up. Returns what is left of that."""
     # The steps are in the order of the rules, and after every result the choice starts again from the first one
     # (scheduling.md 4.1). If no further question to the shim may be open, all asks wait, because the shim could not be
     # asked about their nodes.
@@ -104,15 +113,8 @@ def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
         elif loans.is_due(state, now_ns):
             budget -= loans.review_loans(state, now_ns)
         else:
-            return False
-    return budget <= 0
-
-
-def run_timers(state: PartitionState, now_ns: int) -> None:
-    """Runs all timers that are due, in the order of their times."""
-    timers = state.timers
-    while timers and timers[0][0] <= now_ns:
-        heappop(timers)[2](now_ns)
+            break
+    return budget
 
 
 def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
@@ -156,12 +158,7 @@ def set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: in
     if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
         hold_back(group.application, gate)
     elif gate is not None:
-        room = gate.parked.get(group.shape)
-        others_wait = room is not None and room.fall_asleep(now_ns)
-        park_below(group, group.shape, gate)
-        note_short(state, gate, (group.shape,))
-        if others_wait:
-            wake_others(state, gate, group.shape)
+        limit_savings.park_short(state, group, group.shape, gate, now_ns)
     elif why.reason is Unschedulable.REQUIRED_NODE:
         park_for_node(state, group)
     elif why.reason is Unschedulable.NO_FITTING_DOMAIN:

@@ -12,6 +12,7 @@ from typing import Final
 
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation
 from kornel.core.model.claim_clocks import ClaimClock, sum_missing
+from kornel.core.model.claims import by_node
 from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
@@ -113,7 +114,7 @@ def _shuts_out(node: Node, waiting: Sequence[Allocation]) -> bool:
     """Tells whether one of those *waiting* could be placed on *node* if nothing were saved there."""
     claims = node.claims
     assert claims is not None, "the node has a claim"
-    room = claims.open_room(node.free, [other for other in claims.reservations.values() if other.comes_last])
+    room = claims.open_room(node.free, claims.list_saved())
     open_to = (ask for ask in waiting if node.node_id not in (ask.refused or ()))
     return any(all(room[t] >= amount for t, amount in ask.shape.pairs) for ask in open_to)
 
@@ -140,9 +141,8 @@ def _look_at_gang(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns
                 look_again(state, ask.reservation)
         _look_at_gang_later(state, unit_id, hold, now_ns)
         return
-    lacked = {
-        node: _sum_by_type([node.find_missing(claim) for claim in claims]) for node, claims in _by_node(hold).items()
-    }
+    nodes = by_node(hold.claims())
+    lacked = {node: _sum_by_type([node.find_missing(claim) for claim in claims]) for node, claims in nodes.items()}
     least = find_least(hold.members)
     for ask in hold.members:
         ask.lapsed_ns = now_ns
@@ -159,14 +159,7 @@ def _gang_keeps_back(state: PartitionState, hold: GangHold) -> bool:
     if any(room.waiters for room in state.gangs.rooms.values()):
         return True
     waiting = _waiting_asks(state)
-    return any(_shuts_out(node, waiting) for node in _by_node(hold))
-
-
-def _by_node(hold: GangHold) -> dict[Node, list[Reservation]]:
-    found: dict[Node, list[Reservation]] = {}
-    for claim in hold.claims():
-        found.setdefault(claim.node, []).append(claim)
-    return found
+    return any(_shuts_out(node, waiting) for node in by_node(hold.claims()))
 
 
 def _sum_by_type(amounts: Sequence[Mapping[int, int]]) -> dict[int, int]:

@@ -26,20 +26,31 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.model.users import Account
 from kornel.core.policies.application_order import usage_shares
-from kornel.core.policies.claim_order import comes_before, limits_of, line_key, rank_below, waits_since
+from kornel.core.policies.claim_order import comes_before, limits_of, line_key, rank_below
 from kornel.core.policies.queue_order import fair_share
 from kornel.core.state.asks.limit_claims import end_saving_below, find_lacking, lapse_below, save_below, sum_missing
 from kornel.core.state.asks.savings import can_save, has_slot, saved_on
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import admission, turns
 from kornel.core.state.waiting.gathering import find_least, minimum_members
-from kornel.core.state.waiting.rooms import UNSERVED, line_of
-from kornel.core.state.waiting.waking import wake_admitted
+from kornel.core.state.waiting.rooms import UNSERVED, Gate, line_of, note_short, park_below
+from kornel.core.state.waiting.waking import wake_admitted, wake_others
 
 WAITERS_PER_UNIT: Final = 20
 """The number of waiters looked at that count as one decision in the budget of a slice."""
 PAUSE_PER_WAITER_NS: Final = 100_000
 """The time to the next choice for each waiter looked at, so that choices take a small part of the time."""
+
+
+def park_short(state: PartitionState, group: AskGroup, shape: Shape, gate: Gate, now_ns: int) -> None:
+    """Parks *group*, which was tried in its turn, until there is room for *shape* below *gate*, and has others there
+    tried whom nobody keeps back who saves there."""
+    room = gate.parked.get(shape)
+    others_wait = room is not None and room.fall_asleep(now_ns)
+    park_below(group, shape, gate)
+    note_short(state, gate, (shape,))
+    if others_wait:
+        wake_others(state, gate, shape)
 
 
 def is_due(state: PartitionState, now_ns: int) -> bool:
@@ -57,7 +68,7 @@ def choose_savers(state: PartitionState, now_ns: int) -> int:
     found: dict[Allocation, Pairs] = {}
     looked, again_ns = len(waiters), 0
     for limit, ask, pairs in waiters:
-        due_ns = waits_since(ask) + round_.delay_ns + 1
+        due_ns = ask.waits_since_ns + round_.delay_ns + 1
         if now_ns >= due_ns:
             found[ask] = pairs
         else:
@@ -105,8 +116,8 @@ def _stands_for(group: AskGroup, latest_ns: int) -> tuple[Allocation, Pairs]:
         members = minimum_members(group)
         return find_least(members), add_up(members)
     first = group.first_ask()
-    if waits_since(first) >= latest_ns:
-        aged = [ask for ask in group.unordered_asks() if waits_since(ask) < latest_ns]
+    if first.waits_since_ns >= latest_ns:
+        aged = [ask for ask in group.unordered_asks() if ask.waits_since_ns < latest_ns]
         first = min(aged or group.unordered_asks(), key=line_key)
     return first, group.shape.pairs
 

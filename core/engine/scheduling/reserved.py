@@ -7,13 +7,14 @@ that kept it back.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from operator import attrgetter
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.engine.gangs import gang_holds
 from kornel.core.engine.scheduling import loans, vetting
-from kornel.core.engine.scheduling.reserving import Turns, keep_room
+from kornel.core.engine.scheduling.reserving import Turns, keep_room, save_room
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
@@ -27,6 +28,7 @@ from kornel.core.state.waiting.gathering import find_least
 from kornel.core.state.waiting.rooms import park_below, park_for_domain, park_without_node
 from kornel.core.state.waiting.waking import lends_room
 
+_LIKENESS: Final = attrgetter("by_age", "least", "ask.application", "ask.shape", "ask.turn_priority")
 MOST_SEARCH_COST: Final = 400
 """The cost of the searches for victims after which the other asks wait for the next slice: two searches."""
 
@@ -120,17 +122,29 @@ def _try_own_node(
     ask, node = reservation.ask, reservation.node
     if ask.reservation is not reservation or ask.place is AskPlace.HELD or not node.fits_holder(reservation):
         return
-    if ask.refused is not None and node.node_id in ask.refused:
-        return
-    if ask.spec.topology is not None and not group_domains.is_with_others(state, ask, node):
-        return
-    if finding.kept_back(state, ask) is not None:
+    apart = ask.spec.topology is not None and not group_domains.is_with_others(state, ask, node)
+    if apart or node.node_id in (ask.refused or ()) or finding.kept_back(state, ask) is not None:
         return
     if reservation.comes_last and any(_may_use(state, other, reservation) for other in ready):
         state.reserved_ready[reservation] = None  # The other one is tried elsewhere first.
         deferred.add(reservation)
-    else:
-        _place_in_turn(state, reservation, node, now_ns)
+        return
+    first = _longest_waiting(state, reservation)
+    other = first.node
+    _place_in_turn(state, first, node, now_ns)
+    if first.ask.node is node is not other and other.node_id not in (ask.refused or ()):
+        save_room(state, ask, other, now_ns)
+
+
+def _longest_waiting(state: PartitionState, reservation: Reservation) -> Reservation:
+    """Returns the saved claim of that ask equal to the one of *reservation*, in its application, which has waited
+    longest: these two swap (preemption.md B.7)."""
+    if not reservation.by_age:
+        return reservation
+    wanted, node_id = _LIKENESS(reservation), reservation.node.node_id
+    equal = [claim for claim in state.reserving.saved if _LIKENESS(claim) == wanted]
+    able = [c for c in equal if c.ask.place is not AskPlace.HELD and node_id not in (c.ask.refused or ())]
+    return min(able, key=lambda claim: (claim.ask.waits_since_ns, claim.ask.order))
 
 
 def _may_use(state: PartitionState, other: Reservation, reservation: Reservation) -> bool:
@@ -146,12 +160,8 @@ def _place_in_turn(state: PartitionState, reservation: Reservation, node: Node, 
     """Places the ask on *node*, or has it wait for those who come before it and are about to be tried. The room that
     others leave for it passes only inside its leaf, and not if it must run there."""
     ask = reservation.ask
-    saved_or_open = reservation.comes_last or node is not reservation.node
-    if not saved_or_open and ask.spec.required_node:
-        outranked = False
-    else:
-        outranked = loans.is_outranked(state, ask, within_leaf=not saved_or_open)
-    if outranked:
+    firm_here = not reservation.comes_last and node is reservation.node
+    if not (firm_here and ask.spec.required_node) and loans.is_outranked(state, ask, within_leaf=firm_here):
         state.reserved_ready[reservation] = None
     else:
         vetting.place_vetted(state, reservation.ask, node, now_ns)

@@ -27,7 +27,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.orders.waiting_rooms import is_asleep
 from kornel.core.model.shapes import Shape
 from kornel.core.policies.application_order import application_key
-from kornel.core.policies.claim_order import comes_before, importance_of, line_key, waits_since
+from kornel.core.policies.claim_order import comes_before, importance_of, line_key
 from kornel.core.policies.queue_order import queue_key
 from kornel.core.state.asks import finding
 from kornel.core.state.asks.reservations import reserve_node
@@ -36,7 +36,7 @@ from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import inquiries, pausing
 from kornel.core.state.waiting.gathering import find_least, minimum_members
 from kornel.core.state.waiting.places import refused_asks, resume_refused
-from kornel.core.state.waiting.rooms import activate_group, look_again
+from kornel.core.state.waiting.rooms import activate_group
 
 PAUSE_NS: Final = 100 * 10**6
 """The least time between two rounds, equal to the idle interval of the scheduling loop."""
@@ -93,7 +93,6 @@ def _begin_round(state: PartitionState, now_ns: int) -> int:
     beside: list[tuple[tuple[object, ...], GangUnit | Allocation]] = []
     round_.due_ns = None
     if round_.delay_ns is not None:
-        _try_saver_again(state)
         beside = _waiting_beside(state)
         more = round_.more_may_be_saved(len(state.nodes))
         if more:
@@ -151,7 +150,7 @@ def _reserve_for_one(state: PartitionState, waiter: AskGroup | Allocation, now_n
             round_.call_round(oldest_ns + delay_ns + 1)
             return False
     for ask in _in_order(waiter) if isinstance(waiter, AskGroup) else filter(may_look_around, (waiter,)):
-        since_ns = waits_since(ask)
+        since_ns = ask.waits_since_ns
         if now_ns - since_ns <= delay_ns:
             round_.call_round(since_ns + delay_ns + 1)
             continue
@@ -187,7 +186,7 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
     7.3)."""
     callbacks = state.callbacks
     if not callbacks.predicates:
-        _save(state, ask, node, now_ns)
+        save_room(state, ask, node, now_ns)
         return
     # With this time set, no round asks about the ask again before the shim has answered or the question is overdue.
     ask.reserve_after_ns = now_ns + callbacks.timeout_ns + 1
@@ -196,7 +195,8 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
     inquiries.ask_predicates(state, ask, (node.node_id,), decide, drop, now_ns, number=number, allocate=False)
 
 
-def _save(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+def save_room(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+    """Saves room for *ask* on *node*, instead of where some is saved for it now."""
     lapsing.watch_claim(state, reserve_node(state, ask, node, now_ns, by_age=True))
 
 
@@ -213,7 +213,7 @@ def keep_room(state: PartitionState, left: Reservation, now_ns: int) -> None:
     ):
         return
     if may_save(state, ask) and can_save(node, ask, saved_on(node)):
-        _save(state, ask, node, now_ns)
+        save_room(state, ask, node, now_ns)
 
 
 def _may_save_on(state: PartitionState, node: Node, ask: Allocation) -> bool:
@@ -239,7 +239,7 @@ def _decide_reservation(
     open_to_it = node in state.node_order and _may_save_on(state, node, ask)
     sound = may_save(state, ask) and state.reserving.more_may_be_saved(len(state.nodes))
     if open_to_it and sound and (may_look_around(ask) or _waits_for_room(state, ask.group)):
-        _save(state, ask, node, now_ns)
+        save_room(state, ask, node, now_ns)
     else:
         state.reserving.call_round(now_ns)
 
@@ -280,17 +280,7 @@ def _waiting_beside(state: PartitionState) -> list[tuple[tuple[object, ...], Gan
 def _came_ns(members: Sequence[Allocation]) -> int:
     """Returns the time from which the wait of a gang counts: when the last of its *members* came, or when its last
     claims lapsed."""
-    return max(map(waits_since, members))
-
-
-def _try_saver_again(state: PartitionState) -> None:
-    """Has the gang for which room is saved tried again, because other nodes may have room for its members now."""
-    saver = state.gangs.find_saver()
-    if saver is None:
-        return
-    for ask in list(state.gangs.holds[saver].members)[:1]:
-        if ask.reservation is not None:
-            look_again(state, ask.reservation)
+    return max(ask.waits_since_ns for ask in members)
 
 
 def _save_for_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
@@ -309,7 +299,7 @@ def _save_for_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
         return 1
     saver = state.gangs.find_saver()
     least = find_least(members)
-    if saver is not None and not comes_before(least, find_least(state.gangs.holds[saver].members)):
+    if saver is not None and not comes_before(least, find_least(saver.members)):
         return 1
     if not gang_savings.may_save_gang(state, application, members):
         if gang_places.exceeded_limit(state, application, members) is not None:
@@ -318,7 +308,7 @@ def _save_for_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
     places = gang_savings.find_saved_places(state, members, least)
     if places is not None:
         if saver is not None:
-            give_back(state, saver)
+            give_back(state, saver.id)
         lapsing.watch_gang(state, unit.id, gang_savings.save_places(state, unit.id, places, now_ns))
     return 1 + len(members) // NODES_PER_UNIT + len(state.node_order) // NODES_PER_UNIT
 

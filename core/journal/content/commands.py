@@ -1,12 +1,12 @@
 """Converts commands to messages of ``kornel.v1`` and back.
 
 Successive entries that differ only in their keys form one run: a shim sends many equal asks, and for all but the first
-of them only the key has to be written. Everything else is converted field by field.
+of them only the key has to be written. Everything else is converted by the names of its fields (:mod:`.by_name`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import add, attrgetter, eq, itemgetter
 from typing import Any, Final, cast
@@ -15,16 +15,9 @@ from kornel.core.domain.commands import (
     PLAIN_FIELDS,
     AllocationSpec,
     AnswerCallbacks,
-    ApplicationRef,
-    ApplicationSpec,
     AttachCallbacks,
     Command,
     DetachCallbacks,
-    NodeSpec,
-    PlacementKey,
-    PredicatesAnswer,
-    PreemptionNoticeAnswer,
-    PreemptionPredicatesAnswer,
     RegisterManager,
     ReleaseSpec,
     SetOperatorDrain,
@@ -35,8 +28,8 @@ from kornel.core.domain.commands import (
     UpdateNodes,
 )
 from kornel.core.domain.devices import read_wants
-from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import read_request
+from kornel.core.journal.content.by_name import RESOURCES, Codec, Part
 from kornel.core.service.wire.message_bytes import ENCODING, encode_field, join_fields
 from kornel.v1 import journal_pb2 as pb
 
@@ -60,7 +53,12 @@ _RELEASE_KEY: Final = ReleaseSpec._fields.index("key")
 
 def encode_command(command: Command, into: pb.JournalCommand) -> None:
     """Writes *command* into *into*, which is an empty message."""
-    _ENCODERS[type(command)](command, into)
+    if type(command) is UpdateAllocations:
+        into.allocations.SetInParent()
+        into.allocations.MergeFromString(_write_allocations(command))
+    else:
+        field = _FIELDS[type(command)]
+        _CODECS[field].write(command, getattr(into, field))
 
 
 def write_command(command: Command) -> bytes:
@@ -78,150 +76,10 @@ def decode_command(message: pb.JournalCommand) -> Command:
     which = message.WhichOneof("command")
     if which is None:
         raise ValueError("a record of a command has none that this version knows")
-    return _DECODERS[which](getattr(message, which))
-
-
-def _encode_registration(command: RegisterManager, into: pb.JournalCommand) -> None:
-    message = into.register
-    message.SetInParent()
-    message.rm_id = command.rm_id
-    message.config = command.config
-    message.policy_group = command.policy_group
-    message.version = command.version
-    _add_pairs(message.build_info, command.build_info)
-    _add_pairs(message.extra_config, command.extra_config)
-    message.of_file = command.of_file
-
-
-def _decode_registration(message: pb.JournalRegistration) -> RegisterManager:
-    return RegisterManager(
-        message.rm_id,
-        message.config,
-        message.policy_group,
-        message.version,
-        _read_pairs(message.build_info),
-        _read_pairs(message.extra_config),
-        message.of_file,
-    )
-
-
-def _encode_unregistration(command: UnregisterManager, into: pb.JournalCommand) -> None:
-    into.unregister.SetInParent()
-    into.unregister.rm_id = command.rm_id
-
-
-def _encode_configuration(command: UpdateConfiguration, into: pb.JournalCommand) -> None:
-    message = into.configuration
-    message.SetInParent()
-    message.rm_id = command.rm_id
-    message.config = command.config
-    message.policy_group = command.policy_group
-    _add_pairs(message.extra_config, command.extra_config)
-    message.of_file = command.of_file
-
-
-def _decode_configuration(message: pb.JournalConfiguration) -> UpdateConfiguration:
-    extra_config = _read_pairs(message.extra_config)
-    return UpdateConfiguration(message.rm_id, message.config, message.policy_group, extra_config, message.of_file)
-
-
-def _encode_nodes(command: UpdateNodes, into: pb.JournalCommand) -> None:
-    into.nodes.SetInParent()
-    into.nodes.rm_id = command.rm_id
-    for spec in command.nodes:
-        node = into.nodes.nodes.add()
-        node.node_id = spec.node_id
-        node.action = spec.action
-        node.partition = spec.partition
-        _add_pairs(node.attributes, spec.attributes)
-        _write_resources(spec.capacity, node.capacity)
-        _write_resources(spec.occupied, node.occupied)
-        for existing in spec.existing:
-            _write_allocation(existing, node.existing.add())
-
-
-def _decode_nodes(message: pb.JournalNodes) -> UpdateNodes:
-    return UpdateNodes(
-        message.rm_id,
-        tuple(
-            NodeSpec(
-                node.node_id,
-                node.action,
-                node.partition,
-                _read_pairs(node.attributes),
-                _read_resources(node, "capacity"),
-                _read_resources(node, "occupied"),
-                tuple(map(_read_allocation, node.existing)),
-            )
-            for node in message.nodes
-        ),
-    )
-
-
-def _encode_drain(command: SetOperatorDrain, into: pb.JournalCommand) -> None:
-    message = into.drain
-    message.SetInParent()
-    message.rm_id = command.rm_id
-    message.partition = command.partition
-    message.node_id = command.node_id
-    message.drained = command.drained
-    message.by = command.by
-
-
-def _decode_drain(message: pb.JournalDrain) -> SetOperatorDrain:
-    return SetOperatorDrain(message.rm_id, message.partition, message.node_id, message.drained, message.by)
-
-
-def _encode_applications(command: UpdateApplications, into: pb.JournalCommand) -> None:
-    message = into.applications
-    message.SetInParent()
-    message.rm_id = command.rm_id
-    for spec in command.add:
-        added = message.add.add()
-        added.application_id = spec.application_id
-        added.queue = spec.queue
-        added.partition = spec.partition
-        added.user = spec.user
-        added.groups.extend(spec.groups)
-        _add_pairs(added.tags, spec.tags)
-        added.placeholder_timeout_ms = spec.placeholder_timeout_ms
-        _write_resources(spec.placeholder_ask, added.placeholder_ask)
-        added.gang_style = spec.gang_style
-        added.looked_up.extend(spec.looked_up)
-        added.unresolved = spec.unresolved
-        if spec.created_s is not None:
-            added.created_s = spec.created_s
-    for ref in command.remove:
-        message.remove.add(application_id=ref.application_id, partition=ref.partition)
-
-
-def _decode_applications(message: pb.JournalApplications) -> UpdateApplications:
-    return UpdateApplications(
-        message.rm_id,
-        tuple(
-            ApplicationSpec(
-                added.application_id,
-                added.queue,
-                added.partition,
-                added.user,
-                tuple(added.groups),
-                _read_pairs(added.tags),
-                added.placeholder_timeout_ms,
-                _read_resources(added, "placeholder_ask"),
-                added.gang_style,
-                tuple(added.looked_up),
-                added.unresolved,
-                added.created_s if added.HasField("created_s") else None,
-            )
-            for added in message.add
-        ),
-        tuple(ApplicationRef(ref.application_id, ref.partition) for ref in message.remove),
-    )
-
-
-def _encode_allocations(command: UpdateAllocations, into: pb.JournalCommand) -> None:
-    into.allocations.SetInParent()
-    into.allocations.MergeFromString(_write_allocations(command))
+    if which == "allocations":
+        return _decode_allocations(message.allocations)
+    found: Command = _CODECS[which].read(getattr(message, which))
+    return found
 
 
 def _write_allocations(command: UpdateAllocations) -> bytes:
@@ -303,7 +161,8 @@ def _write_allocation(spec: AllocationSpec, message: pb.JournalAllocation) -> No
     message.key = spec.key
     message.application_id = spec.application_id
     message.partition = spec.partition
-    _write_resources(spec.resources, message.resources)
+    if spec.resources is not None:
+        RESOURCES.write(spec.resources, message.resources)
     for name in PLAIN_FIELDS:
         value = getattr(spec, name)
         if value and name not in _FURTHER:
@@ -321,7 +180,8 @@ def _write_allocation(spec: AllocationSpec, message: pb.JournalAllocation) -> No
     if spec.foreign:
         message.foreign = spec.foreign
     if spec.tags:
-        _add_pairs(message.tags, spec.tags)
+        for name, value in spec.tags:
+            message.tags.add(name=name, value=value)
     if spec.legacy:
         message.legacy = True
     if spec.max_allocations != 1:
@@ -354,12 +214,12 @@ def _read_further(message: pb.JournalAllocation) -> tuple[Any, ...]:
 
 
 def _read_allocation(message: pb.JournalAllocation) -> AllocationSpec:
-    tags = _read_pairs(message.tags)
+    tags = tuple((pair.name, pair.value) for pair in message.tags)
     fields = (
         message.key,
         message.application_id,
         message.partition,
-        _read_resources(message, "resources"),
+        RESOURCES.read(message.resources) if message.HasField("resources") else None,
         *(_read_further(message) if _FURTHER else _read_own(message)),
         not message.refuses_preempt_self,
         message.allow_preempt_other,
@@ -386,142 +246,33 @@ def _write_release_runs(specs: Sequence[ReleaseSpec], runs: Any) -> None:
             run.further_keys.append(spec.key)
             continue
         run = runs.add()
-        first = run.first
-        first.partition = spec.partition
-        first.application_id = spec.application_id
-        first.key = spec.key
-        first.termination = spec.termination
-        first.message = spec.message
-        first.allocation_id = spec.allocation_id
+        _RELEASE.write(spec, run.first)
         before = spec
 
 
 def _read_release_runs(runs: Iterable[pb.JournalReleaseRun]) -> Iterator[ReleaseSpec]:
     for run in runs:
-        first = run.first
-        for key in (first.key, *run.further_keys):
-            yield ReleaseSpec(
-                first.partition, first.application_id, key, first.termination, first.message, first.allocation_id
-            )
+        first = _RELEASE.read(run.first)
+        yield first
+        for key in run.further_keys:
+            yield first._replace(key=key)
 
 
-def _encode_attachment(command: AttachCallbacks, into: pb.JournalCommand) -> None:
-    message = into.attach
-    message.SetInParent()
-    message.rm_id = command.rm_id
-    message.predicates = command.predicates
-    message.preemption_predicates = command.preemption_predicates
-    message.scheduling_states = command.scheduling_states
-    message.events = command.events
-    message.timeout_ns = command.timeout_ns
-    message.preemption_notices = command.preemption_notices
-    message.awaits_placements = command.awaits_placements
+_ALLOCATION: Final = Part(_write_allocation, _read_allocation)
 
+_RELEASE: Final = Codec(ReleaseSpec, pb.JournalRelease)
 
-def _decode_attachment(message: pb.JournalAttachment) -> AttachCallbacks:
-    return AttachCallbacks(
-        message.rm_id,
-        message.predicates,
-        message.preemption_predicates,
-        message.scheduling_states,
-        message.events,
-        message.timeout_ns,
-        message.preemption_notices,
-        message.awaits_placements,
-    )
-
-
-def _encode_detachment(command: DetachCallbacks, into: pb.JournalCommand) -> None:
-    into.detach.SetInParent()
-    into.detach.rm_id = command.rm_id
-
-
-def _encode_answers(command: AnswerCallbacks, into: pb.JournalCommand) -> None:
-    message = into.answers
-    message.SetInParent()
-    message.rm_id = command.rm_id
-    for answer in command.predicates:
-        about_nodes = message.predicates.add(question=answer.question, dependent=answer.dependent)
-        _add_pairs(about_nodes.refused, answer.refused)
-    for verdict in command.preemption_predicates:
-        message.preemption_predicates.add(question=verdict.question, success=verdict.success, last=verdict.last)
-    for reply in command.notices:
-        to_notice = message.notices.add(notice=reply.notice, accepted=reply.accepted, instead=reply.instead)
-        for key, at_ns in reply.checkpoints:
-            to_notice.checkpoints.add(key=key, at_ns=at_ns)
-    for placed in command.acknowledged:
-        message.acknowledged.add(partition=placed.partition, key=placed.key, node_id=placed.node_id)
-
-
-def _decode_answers(message: pb.JournalAnswers) -> AnswerCallbacks:
-    return AnswerCallbacks(
-        message.rm_id,
-        tuple(
-            PredicatesAnswer(answer.question, _read_pairs(answer.refused), answer.dependent)
-            for answer in message.predicates
-        ),
-        tuple(
-            PreemptionPredicatesAnswer(verdict.question, verdict.success, verdict.last)
-            for verdict in message.preemption_predicates
-        ),
-        tuple(
-            PreemptionNoticeAnswer(
-                reply.notice,
-                reply.accepted if reply.HasField("accepted") else None,
-                tuple(reply.instead),
-                tuple((each.key, each.at_ns) for each in reply.checkpoints),
-            )
-            for reply in message.notices
-        ),
-        tuple(PlacementKey(each.partition, each.key, each.node_id) for each in message.acknowledged),
-    )
-
-
-def _add_pairs(pairs: Any, given: Iterable[tuple[str, str]]) -> None:
-    for name, value in given:
-        pairs.add(name=name, value=value)
-
-
-def _read_pairs(pairs: Iterable[pb.JournalPair]) -> tuple[tuple[str, str], ...]:
-    return tuple((pair.name, pair.value) for pair in pairs)
-
-
-def _write_resources(resources: Resources | None, message: pb.JournalResources) -> None:
-    if resources is None:
-        return
-    message.SetInParent()
-    for name, quantity in resources.items():
-        message.amounts.add(type=name, quantity=quantity)
-
-
-def _read_resources(message: Any, field: str) -> Resources | None:
-    if not message.HasField(field):
-        return None
-    return Resources({each.type: each.quantity for each in getattr(message, field).amounts})
-
-
-_ENCODERS: Final[dict[type, Callable[[Any, pb.JournalCommand], None]]] = {
-    RegisterManager: _encode_registration,
-    UnregisterManager: _encode_unregistration,
-    UpdateConfiguration: _encode_configuration,
-    UpdateNodes: _encode_nodes,
-    SetOperatorDrain: _encode_drain,
-    UpdateApplications: _encode_applications,
-    UpdateAllocations: _encode_allocations,
-    AttachCallbacks: _encode_attachment,
-    DetachCallbacks: _encode_detachment,
-    AnswerCallbacks: _encode_answers,
+_CODECS: Final[Mapping[str, Codec[Any]]] = {
+    "register": Codec(RegisterManager, pb.JournalRegistration),
+    "unregister": Codec(UnregisterManager, pb.JournalUnregistration),
+    "configuration": Codec(UpdateConfiguration, pb.JournalConfiguration),
+    "nodes": Codec(UpdateNodes, pb.JournalNodes, {AllocationSpec: _ALLOCATION}),
+    "drain": Codec(SetOperatorDrain, pb.JournalDrain),
+    "applications": Codec(UpdateApplications, pb.JournalApplications),
+    "attach": Codec(AttachCallbacks, pb.JournalAttachment),
+    "detach": Codec(DetachCallbacks, pb.JournalDetachment),
+    "answers": Codec(AnswerCallbacks, pb.JournalAnswers),
 }
+"""The codecs of all commands but those of allocations, by the field of their message."""
 
-_DECODERS: Final[dict[str, Callable[[Any], Command]]] = {
-    "register": _decode_registration,
-    "unregister": lambda message: UnregisterManager(message.rm_id),
-    "configuration": _decode_configuration,
-    "nodes": _decode_nodes,
-    "drain": _decode_drain,
-    "applications": _decode_applications,
-    "allocations": _decode_allocations,
-    "attach": _decode_attachment,
-    "detach": lambda message: DetachCallbacks(message.rm_id),
-    "answers": _decode_answers,
-}
+_FIELDS: Final[Mapping[type, str]] = {codec.record: field for field, codec in _CODECS.items()}

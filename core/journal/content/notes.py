@@ -7,11 +7,12 @@ that version.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
-from kornel.core.config.text.problems import Problem, Severity
 from kornel.core.domain.commands import UpdateConfiguration
-from kornel.core.service.configuration.configuration_history import ConfigurationHistory, Origin, Version
+from kornel.core.journal.content.by_name import Codec
+from kornel.core.service.configuration.configuration_history import ConfigurationHistory, Version
 from kornel.core.service.configuration.configuration_keeping import ConfigurationNote, ConfigurationState
 from kornel.core.service.configuration.rollbacks import Rollback
 from kornel.v1 import journal_pb2 as pb
@@ -19,12 +20,14 @@ from kornel.v1 import journal_pb2 as pb
 MOST_PROBLEMS: Final = 100
 """The most problems of a version that are written."""
 
+_VERSION: Final = Codec(Version, pb.JournalVersion)
+
 
 def encode_note(note: ConfigurationNote, kept: ConfigurationHistory) -> pb.JournalNote:
     """Returns *note* as a message. *kept* are the kept versions, including those of *note*."""
     message = pb.JournalNote()
     for version in note.versions:
-        _write_version(version, message.versions.add())
+        _VERSION.write(replace(version, problems=version.problems[:MOST_PROBLEMS]), message.versions.add())
     numbers = {version.text: version.number for version in kept.kept_versions()}
     state, written = note.state, message.state
     _write_text(state.brought, written.brought, numbers)
@@ -48,7 +51,7 @@ def encode_note(note: ConfigurationNote, kept: ConfigurationHistory) -> pb.Journ
 
 def decode_note(message: pb.JournalNote, kept: ConfigurationHistory) -> ConfigurationNote:
     """Returns the note in *message*. *kept* are the versions that were kept before it. Raises ``ValueError``."""
-    versions = tuple(_read_version(version) for version in message.versions)
+    versions = tuple(map(_VERSION.read, message.versions))
     texts = {version.number: version.text for version in (*kept.kept_versions(), *versions)}
     written = message.state
     rollback = None
@@ -94,41 +97,3 @@ def _read_text(message: pb.JournalText, texts: Mapping[int, str]) -> str:
     if message.version not in texts:
         raise ValueError(f"it names version {message.version} of the configuration, which is not there")
     return texts[message.version]
-
-
-def _write_version(version: Version, message: pb.JournalVersion) -> None:
-    message.number, message.at_ns, message.origin = version.number, version.at_ns, str(version.origin)
-    message.rm_id, message.checksum, message.text = version.rm_id, version.checksum, version.text
-    message.applied, message.reason = version.applied, version.reason
-    message.principal, message.note = version.principal, version.note
-    message.problems.extend(
-        pb.JournalProblem(
-            severity=str(problem.severity),
-            line=problem.line,
-            column=problem.column,
-            path=problem.path,
-            message=problem.message,
-            expected=problem.expected,
-        )
-        for problem in version.problems[:MOST_PROBLEMS]
-    )
-
-
-def _read_version(message: pb.JournalVersion) -> Version:
-    problems = tuple(
-        Problem(Severity(each.severity), each.line, each.column, each.path, each.message, each.expected)
-        for each in message.problems
-    )
-    return Version(
-        message.number,
-        message.at_ns,
-        Origin(message.origin),
-        message.rm_id,
-        message.checksum,
-        message.text,
-        message.applied,
-        message.reason,
-        problems,
-        principal=message.principal,
-        note=message.note,
-    )

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kornel.core.archive.settings import HistorySettingsError, parse_age, parse_database_url
-from kornel.core.journal.database.snapshot_choices import DEFAULT_KEEP, DEFAULT_SNAPSHOT_MINUTES
-from kornel.core.journal.database.sync import JournalSync
+from kornel.core.journal.database.choices import DEFAULT_KEEP, DEFAULT_SNAPSHOT_MINUTES, JournalSync
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL

@@ -20,7 +20,7 @@ from kornel.core.journal.content.effect_sums import sum_effects
 from kornel.core.journal.content.records import Block, BlockWriter
 from kornel.core.journal.database.settings import JournalSettings
 from kornel.core.journal.database.store import STORE_ERRORS, JournalStore, StoreTaken, describe_error, is_full
-from kornel.core.service.metrics.durations import Durations
+from kornel.core.service.metrics.metrics import Durations
 
 CALLS_PER_BLOCK: Final = 512
 EFFECTS_PER_BLOCK: Final = 10_000

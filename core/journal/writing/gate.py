@@ -8,8 +8,8 @@ from collections.abc import Callable
 from operator import ge
 from typing import Final, NamedTuple, Protocol
 
+from kornel.core.journal.database.choices import JournalSync
 from kornel.core.journal.database.settings import JournalSettings
-from kornel.core.journal.database.sync import JournalSync
 from kornel.core.journal.writing.committer import Committer, StoreProblem
 from kornel.core.service.wire.status_codes import JournalFull, JournalUnavailable, ServiceError
 

@@ -84,7 +84,7 @@ class WaitingRoom:
         self._key_of = key_of
         self.shape: Final = shape
         self.at_once: dict[AskGroup | Reservation, None] = {}
-        """The waiters who are all woken when there may be room: reservations, gangs, groups whose tries are counted."""
+        """The waiters who are all woken when there may be room: reservations, and groups whose tries are counted."""
         self.groups: dict[AskGroup, int] = {}
         """The others, who take turns, each with ``chances`` as it was when it came."""
         self.branches: dict[Queue, Branch] = {}

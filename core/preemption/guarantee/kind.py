@@ -42,6 +42,7 @@ GUARANTEE: Final = Kind(
     driver=Driver(
         in_round=rounds.serve_asks,
         wants_round=rounds.has_asks,
+        has_work=drive.has_work,
         offer_due=drive.offer_due,
         resume=drive.resume_deferred,
         serve_unplaced=drive.serve_unplaced,

@@ -97,6 +97,12 @@ def advance_round(state: PartitionState, now_ns: int, budget: int) -> int:
     return spent
 
 
+def has_work(state: PartitionState, _now_ns: int) -> bool:
+    """Tells whether a round is under way, or rounds were left out and something waits now."""
+    notices = state.notices
+    return notices.steps is not None or (notices.left_out_ns is not None and has_use_for_round(state))
+
+
 def resume_rounds(state: PartitionState, now_ns: int) -> None:
     """Gives the next round its time if rounds were left out and something waits now.
 

@@ -21,6 +21,7 @@ MONITOR: Final = Kind(
     check=laws.check,
     driver=Driver(
         configured=monitor.follow_settings,
+        has_work=monitor.has_work,
         is_busy=monitor.is_round_under_way,
         advance=monitor.advance_round,
         end_slice=monitor.resume_rounds,

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.model.allocations import sum_amounts
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.quota.plan import QuotaPlan
@@ -19,6 +18,7 @@ from kornel.core.preemption.quota.run import QuotaRun
 from kornel.core.preemption.quota.shares import Amounts, find_attainable, find_excess, leaf_shares, net_usage
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.enforcement import Numbers, ProtectedBy, Protection, Remainder, Standing
+from kornel.shared.readable_amounts import format_quantities
 
 FIRST_PAUSE_NS: Final = 10**9
 MOST_PAUSE_NS: Final = 60 * 10**9

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kornel.core.domain.effects import PreemptionDecided
-from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
@@ -24,6 +23,7 @@ from kornel.core.preemption.quota.plan import KIND, QuotaPlan
 from kornel.core.preemption.quota.run import QuotaRun, run_of
 from kornel.core.preemption.quota.shares import Amounts, find_excess
 from kornel.core.state.partition_state import PartitionState
+from kornel.shared.readable_amounts import format_quantities
 
 LOOKS_PER_DECISION: Final = 16
 """The number of allocations that can be ranked or compared in the time of one placement."""
@@ -34,6 +34,11 @@ MOST_SAID: Final = 8
 ENFORCEMENT_BUDGET: Final = 256
 """The number of decisions that one round of the periodic cycle spends on lowered maxima; slices between rounds do the
 rest."""
+
+
+def has_work(state: PartitionState, _now_ns: int) -> bool:
+    """Tells whether a max is being enforced, or is due to be, in this slice."""
+    return state.enforcement.run is not None or bool(state.enforcement.due)
 
 
 def is_enforcing(state: PartitionState) -> bool:

@@ -23,6 +23,7 @@ QUOTA: Final = Kind(
     driver=Driver(
         in_round=drive.enforce_due,
         wants_round=drive.has_queues_due,
+        has_work=drive.has_work,
         is_busy=drive.is_enforcing,
         advance=drive.advance_enforcement,
         begin_again=timers.begin_again,

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Final
 
 from kornel.core.domain.effects import PreemptionDecided
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import QuotaTimer
 from kornel.core.model.allocations import Allocation
@@ -26,6 +25,7 @@ from kornel.core.preemption.quota.shares import find_excess
 from kornel.core.preemption.quota.timer_rules import Terms, next_start, over_max
 from kornel.core.state.books import ledger
 from kornel.core.state.partition_state import PartitionState
+from kornel.shared.readable_amounts import format_count
 
 TICK_NS: Final = 10**9
 MOST_POSTPONED: Final = 3

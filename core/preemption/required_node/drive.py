@@ -59,6 +59,7 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
         _rank_claim(state, reservation, now_ns, last=False)
         ledger.book_claim(state, ask)
         eviction.watch_exits(state, PreemptionPlan(required_node.KIND, ask, node, (), state.root), now_ns, ())
+        device_books.keep_devices(node, ask, (), state.stuck)
         return None
     # No room is coming, so asks that preempt on this node come first until victims leave for this ask.
     _rank_claim(state, reservation, now_ns, last=True)
@@ -100,8 +101,7 @@ def apply_plan(state: PartitionState, reservation: Reservation, plan: Preemption
     """Carries out *plan* for *reservation*, which comes first on its node from now on."""
     budgets.note_taken(state, plan.kind, plan.victims, None, plan.ask.shape.pairs, now_ns)
     eviction.apply_plan(state, plan, now_ns)
-    if reservation.ask.shape.devices is not None:
-        device_books.keep_devices(plan.node, reservation.ask, plan.victims, state.stuck)
+    device_books.keep_devices(plan.node, reservation.ask, plan.victims, state.stuck)
     _rank_claim(state, reservation, now_ns, last=False)
 
 

@@ -12,7 +12,6 @@ from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.preemption_kinds import REQUIRED_NODE
-from kornel.core.domain.readable_amounts import format_quantity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.nodes import Node
@@ -22,6 +21,7 @@ from kornel.core.preemption.gang_losses import SpareMembers
 from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, Refusal
 from kornel.core.preemption.walk import Candidate, Effects, Walk
 from kornel.core.state.records.victim_index import age_of, reluctance_of
+from kornel.shared.readable_amounts import format_quantity
 
 KIND: Final = REQUIRED_NODE.name
 

@@ -115,7 +115,7 @@ async def limited_body(request: Request, most: int, add: Callable[[int], None]) 
     """
     pieces: list[bytes] = []
     size = 0
-    too_long = RestError(413, f"the body is longer than {most} bytes", [("Connection", "close")])
+    too_long = RestError(413, f"the body is longer than {most} bytes")
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > most:
         raise too_long

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -26,6 +25,7 @@ from kornel.core.service.callbacks.callback_board import CallbackBoard, NoStateD
 from kornel.core.service.callbacks.state_dumps import BadStateDump, read_state_dump
 from kornel.core.service.events.event_streams import StreamPlaces
 from kornel.core.service.machine.clock import SECOND_NS, Clock
+from kornel.core.service.machine.waiting_line import WaitingLine
 from kornel.core.service.managers.managers import Managers
 from kornel.core.telling.encoding.yunikorn.applications import write_application
 from kornel.core.telling.encoding.yunikorn.nodes import write_node
@@ -65,21 +65,16 @@ class DumpHandlers:
         self._clock = clock
         self._log_level = log_level
         self._long_answers = long_answers
-        self._one_at_a_time = asyncio.Lock()
-        self._dumps = 0
+        self._line = WaitingLine(
+            MOST_DUMPS, lambda: RestError(503, "too many state dumps are being made", [("Retry-After", "2")])
+        )
 
     async def dump(self, request: Request) -> ASGIApp:
         """Serves route D2."""
         wanted = read_query(request.scope["query_string"]).get("include", "")
         names = {name for name in wanted.split(",") if name} or set(DUMP_KEYS)
-        if self._dumps >= MOST_DUMPS:
-            raise RestError(503, "too many state dumps are being made", [("Retry-After", "2")])
-        self._dumps += 1
-        try:
-            async with self._one_at_a_time:
-                body = await self._make_dump(names | {"timestamp"}, compress=wants_gzip(request.scope))
-        finally:
-            self._dumps -= 1
+        async with self._line.take_turn():
+            body = await self._make_dump(names | {"timestamp"}, compress=wants_gzip(request.scope))
         return Answer(body.chunks, JSON, headers=json_headers(), compress=False, encoded=body.encoded)
 
     async def _make_dump(self, names: set[str], *, compress: bool) -> Body:
@@ -175,10 +170,10 @@ async def _diagnostics_of(callbacks: CallbackBoard) -> dict[str, Any]:
 
 
 def _part_at_once(make: Callable[[], Any]) -> Part:
-    async def part() -> Any:
+    async def make_part() -> Any:
         return make()
 
-    return part
+    return make_part
 
 
 async def _gather_documents(documents: Iterable[dict[str, Any]]) -> list[Any]:

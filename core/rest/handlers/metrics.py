@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -14,6 +13,7 @@ from kornel.core.rest.answers import Answer, wants_gzip
 from kornel.core.rest.compression import Body
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.turns import Turns
+from kornel.core.service.machine.waiting_line import WaitingLine
 
 Exposition = Callable[[], Iterator[bytes]]
 """A function that writes the present metrics, uncompressed, in pieces between which other tasks may run. Only one call
@@ -27,23 +27,18 @@ class MetricsHandlers:
 
     def __init__(self, exposition: Exposition) -> None:
         self._exposition = exposition
-        self._one_at_a_time = asyncio.Lock()
-        self._waiting = 0
+        self._line = WaitingLine(
+            MOST_WAITING, lambda: RestError(503, "too many scrapes at once", [("Retry-After", "1")])
+        )
 
     async def scrape(self, request: Request) -> ASGIApp:
         """Serves route R2."""
-        if self._waiting >= MOST_WAITING:
-            raise RestError(503, "too many scrapes at once", [("Retry-After", "1")])
-        self._waiting += 1
-        try:
-            async with self._one_at_a_time:
-                body, turns = Body(compress=wants_gzip(request.scope)), Turns()
-                for piece in self._exposition():
-                    if piece:
-                        body.add(piece)
-                    if turns.is_over():
-                        await turns.pause_reading()
-                body.end_body()
-        finally:
-            self._waiting -= 1
+        async with self._line.take_turn():
+            body, turns = Body(compress=wants_gzip(request.scope)), Turns()
+            for piece in self._exposition():
+                if piece:
+                    body.add(piece)
+                if turns.is_over():
+                    await turns.pause_reading()
+            body.end_body()
         return Answer(body.chunks, CONTENT_TYPE, compress=False, encoded=body.encoded)

@@ -32,8 +32,7 @@ from kornel.core.domain.event_records import unpack_effects
 from kornel.core.service.callbacks.callback_times import CallbackTimes
 from kornel.core.service.callbacks.event_feed import EventFeed
 from kornel.core.service.machine.clock import SECOND_NS, Clock
-from kornel.core.service.metrics.durations import Durations
-from kornel.core.service.metrics.metrics import ServiceMetrics
+from kornel.core.service.metrics.metrics import Durations, ServiceMetrics
 from kornel.core.service.streams.presence import PresenceKeeper
 from kornel.core.service.streams.sessions import SESSION, Session
 from kornel.core.service.wire.callback_wire import Outgoing, Subscription

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kornel.core.service.machine.clock import SECOND_NS
-from kornel.core.service.metrics.durations import Durations
+from kornel.core.service.metrics.metrics import Durations
 
 BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 REMEMBERED: Final = 10_000

@@ -6,12 +6,12 @@ event loop would have a step of every page, and health checks would have to wait
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from kornel.core.service.machine.loop_time import Sharing
+from kornel.core.service.machine.waiting_line import WaitingLine
 from kornel.core.service.wire.status_codes import TooMany
 
 MOST_WAITING: Final = 256
@@ -36,8 +36,7 @@ class LongLists:
     """Makes the pages of one service, one at a time."""
 
     def __init__(self) -> None:
-        self._one = asyncio.Lock()
-        self._waiting = 0
+        self._line = WaitingLine(MOST_WAITING, lambda: TooMany("too many lists are being made; try again later"))
 
     async def make_page(
         self,
@@ -50,14 +49,8 @@ class LongLists:
 
         Raises :class:`TooMany` when too many callers wait.
         """
-        if self._waiting >= MOST_WAITING:
-            raise TooMany("too many lists are being made; try again later")
-        self._waiting += 1
-        try:
-            async with self._one:
-                return await _make_page(items, size, encode, test)
-        finally:
-            self._waiting -= 1
+        async with self._line.take_turn():
+            return await _make_page(items, size, encode, test)
 
 
 async def _make_page(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from enum import StrEnum
+from ipaddress import IPv6Address, IPv6Network
 from typing import Final, Protocol
 from urllib.parse import unquote
 
@@ -104,3 +105,17 @@ def host_of(peer: str) -> str:
     if kind not in ("ipv4", "ipv6"):
         return kind
     return unquote(address.rpartition(":")[0]).strip("[]")
+
+
+def address_block(host: str) -> str:
+    """Returns what counts as one address. For IPv6, that is the first 64 bits, because a client that has one of these
+    addresses usually has all of them."""
+    if ":" not in host:
+        return host
+    try:
+        address = IPv6Address(host)
+    except ValueError:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(IPv6Network((int(address) >> 64 << 64, 64)))

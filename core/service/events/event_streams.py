@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from kornel.core.config.keys.event_settings import EventSettings
-from kornel.core.service.connections.addresses import address_block
+from kornel.core.service.connections.callers import address_block
 from kornel.core.service.wire.status_codes import EventStreamsFull
 
 T = TypeVar("T")

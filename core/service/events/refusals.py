@@ -19,7 +19,7 @@ from kornel.core.domain.names import LONGEST_NAME
 from kornel.core.domain.reasons import Rejection
 from kornel.core.service.configuration.configuration_history import Version
 from kornel.core.service.machine.clock import SECOND_NS, Clock
-from kornel.core.service.metrics.observers import CallingObserver, EffectObserver
+from kornel.core.service.metrics.metrics import CallingObserver, EffectObserver
 
 KEPT_OF_KIND: Final = 500
 """The most refusals of each kind that are remembered."""

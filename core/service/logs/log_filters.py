@@ -11,7 +11,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 
 from kornel.core.domain.secrets import HIDDEN, hide_secret_values, names_secret
-from kornel.core.service.logs.visible import write_visibly
+from kornel.shared.visible import write_visibly
 
 LONGEST_VALUE: Final = 10_000
 LONGEST_READ: Final = 65_536

@@ -12,7 +12,6 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.config.text.quantities import parse_duration
 from kornel.core.domain.effects import AllocationRejected, Effect, NodeRejected
 from kornel.core.domain.health import CLAIM_CHECK, HealthCheck, HealthReport
 from kornel.core.domain.reasons import Rejection
@@ -21,6 +20,7 @@ from kornel.core.service.machine.clock import SECOND_NS, Clock, Timer
 from kornel.core.telling.claims.claim_views import STALLED_NS
 from kornel.core.telling.partitions.partition_views import PartitionView
 from kornel.core.telling.reader import PartitionReader
+from kornel.shared.quantities import parse_duration
 
 INTERVAL_KEY: Final = "health.checkInterval"
 DEFAULT_INTERVAL_NS: Final = 30 * SECOND_NS

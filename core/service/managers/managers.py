@@ -116,7 +116,6 @@ class Managers:
         self._registering: set[asyncio.Task[Outcome]] = set()
         self._started = False
         self._stopping = False
-        self._former_turns = 0
         self.died: asyncio.Event = asyncio.Event()
         """Set when the partition task of the only place has died because of a bug, or that of any place because this
         core must not go on."""
@@ -259,7 +258,6 @@ class Managers:
             return
         self._places.remove(place)
         self._on_given_up(place)
-        self._former_turns += place.runner.turns_taken
         self._on_change()
         task = asyncio.create_task(self._close_place(place, error), name="give up a place")
         self._leaving.add(task)
@@ -290,16 +288,6 @@ class Managers:
     def one_damaged(self) -> bool:
         """Tells whether the engine of at least one manager cannot be trusted."""
         return any(place.damaged for place in self._places)
-
-    @property
-    def turns_taken(self) -> int:
-        """The number of turns that the partition tasks have taken; while it is the same, nothing has changed."""
-        return self._former_turns + sum(place.runner.turns_taken for place in self._places)
-
-    @property
-    def exchanged(self) -> int:
-        """The number of commands applied and entries sent; while it is the same, nothing was received or sent."""
-        return self.first.runner.exchanged  # All runners count in one record.
 
     @property
     def intake_waiting(self) -> int:

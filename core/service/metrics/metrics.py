@@ -2,8 +2,36 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import accumulate
+from typing import Protocol
+
+from kornel.core.domain.effects import Effect
+
+
+class Durations:
+    """Durations, counted by bounds. ``total``: the sum in seconds. ``counts``: the numbers of durations up to each
+    bound, then of the longer ones."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        """Makes an empty histogram. *bounds*: seconds, ascending."""
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.total = 0.0
+
+    def add(self, seconds: float, times: int = 1) -> None:
+        """Count *times* events that took *seconds* each."""
+        self.counts[bisect_left(self.bounds, seconds)] += times
+        self.total += seconds * times
+
+    def cumulated_counts(self) -> Iterator[tuple[str, int]]:
+        """Yields each bound as text, with the number of durations up to it; ``+Inf`` comes last."""
+        return zip((*(f"{bound:g}" for bound in self.bounds), "+Inf"), accumulate(self.counts), strict=True)
 
 
 @dataclass(slots=True)
@@ -62,3 +90,39 @@ class ServiceMetrics:
         """Returns every number by name; for numbers by cause, the sum."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value.total() if isinstance(value, Counter) else value for name, value in values.items()}
+
+
+class EffectObserver(Protocol):
+    """Sees the effects of each command and each slice, in order. It is called between slices, so it has to be quick and
+    must not wait."""
+
+    def observe(self, effects: Sequence[Effect]) -> None:
+        """Observe *effects*, which are shared and must not be changed."""
+
+
+class CallingObserver:
+    """An ``EffectObserver`` that passes the effects to a function."""
+
+    def __init__(self, observe: Callable[[Sequence[Effect]], None]) -> None:
+        self.observe = observe
+
+
+class EngineTimer(Protocol):
+    """Is notified how long the engine took. It has to be quick and must not wait."""
+
+    def command_took(self, seconds: float) -> None:
+        """Count a command that was applied."""
+
+    def slice_took(self, seconds: float, effects: int, *, more: bool) -> None:
+        """Counts a slice with *effects* effects, which observers have seen. *more* tells whether the cycle goes on with
+        the next slice."""
+
+
+class NoTimer:
+    """A timer that counts nothing."""
+
+    def command_took(self, seconds: float) -> None:
+        """Does nothing."""
+
+    def slice_took(self, seconds: float, effects: int, *, more: bool) -> None:
+        """Does nothing."""

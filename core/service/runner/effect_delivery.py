@@ -12,8 +12,7 @@ from kornel.core.domain.effects import Effect, PreemptionDecided
 from kornel.core.preemption.kind import Level
 from kornel.core.preemption.registry import ending_of
 from kornel.core.service.callbacks.callback_board import CallbackBoard
-from kornel.core.service.metrics.metrics import ServiceMetrics
-from kornel.core.service.metrics.observers import EffectObserver
+from kornel.core.service.metrics.metrics import EffectObserver, ServiceMetrics
 from kornel.core.service.streams.streams import Switchboard
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from kornel.core.service.machine.loop_time import Sharing
+from kornel.core.service.machine.waiting_line import WaitingLine
 from kornel.core.service.wire.status_codes import TooMany
 
 MOST_WAITING: Final = 32
@@ -29,8 +30,7 @@ class Questions:
 
     def __init__(self, beside: Questions | None = None) -> None:
         """Makes an empty queue. If the queue *beside* is held back, this one is held back as well."""
-        self._one = asyncio.Lock()
-        self._waiting = 0
+        self._line = WaitingLine(MOST_WAITING, lambda: TooMany("too many questions wait for an answer"))
         self._rested_at = 0.0
         self._settled: asyncio.Event = asyncio.Event() if beside is None else beside._settled
         self._settled.set()
@@ -40,7 +40,7 @@ class Questions:
     @property
     def waiting(self) -> int:
         """The number of questions that are not answered yet."""
-        return self._waiting
+        return self._line.waiting
 
     @contextmanager
     def hold_back(self) -> Iterator[None]:
@@ -61,24 +61,18 @@ class Questions:
 
     async def ask(self, answer: Callable[[], AnswerT]) -> AnswerT:
         """Returns the result of *answer*, called in its turn. Raises :class:`TooMany` if too many wait."""
-        if self._waiting >= MOST_WAITING:
-            raise TooMany("too many questions wait for an answer")
-        self._waiting += 1
-        try:
-            async with self._one:
-                await self._rest_after()
-                await self.wait_settled()
-                began = time.perf_counter()
-                try:
-                    return answer()
-                finally:
-                    took_s = time.perf_counter() - began
-                    sharing = Sharing.of_loop()
-                    with sharing.count_reading():
-                        await sharing.pause_after(took_s)
-                    self._rested_at = time.perf_counter() + min(took_s, LONGEST_REST_S)
-        finally:
-            self._waiting -= 1
+        async with self._line.take_turn():
+            await self._rest_after()
+            await self.wait_settled()
+            began = time.perf_counter()
+            try:
+                return answer()
+            finally:
+                took_s = time.perf_counter() - began
+                sharing = Sharing.of_loop()
+                with sharing.count_reading():
+                    await sharing.pause_after(took_s)
+                self._rested_at = time.perf_counter() + min(took_s, LONGEST_REST_S)
 
     async def _rest_after(self) -> None:
         """Leaves time to other calls, which take several turns of the event loop to be accepted, read and answered."""

@@ -39,10 +39,8 @@ from kornel.core.service.callbacks.callback_board import CallbackBoard, Callback
 from kornel.core.service.machine.clock import SECOND_NS, Clock, Timer
 from kornel.core.service.machine.garbage import GarbageKeeper
 from kornel.core.service.machine.loop_time import STEP_S, Sharing
-from kornel.core.service.metrics.metrics import ServiceMetrics
-from kornel.core.service.metrics.observers import EffectObserver, EngineTimer, NoTimer
+from kornel.core.service.metrics.metrics import EffectObserver, EngineTimer, NoTimer, ServiceMetrics
 from kornel.core.service.runner.callback_link import CallbackLink
-from kornel.core.service.runner.command_sizes import count_entries
 from kornel.core.service.runner.effect_delivery import EffectDelivery
 from kornel.core.service.runner.engine_port import EnginePort
 from kornel.core.service.runner.gate import Gate, OpenGate
@@ -56,6 +54,7 @@ from kornel.core.service.runner.intake_queue import (
     FromStream,
     IntakeQueue,
     Turn,
+    count_entries,
 )
 from kornel.core.service.runner.questions import Questions
 from kornel.core.service.runner.restoring import NoRestorer, Restorer
@@ -187,8 +186,6 @@ class PartitionRunner:
         self.questions = Questions()
         """The queue of questions that take long, which wait while a configuration comes into force. The managers of a
         core share it."""
-        self.turns_taken = 0
-        """The number of turns taken; while it stays the same, nothing has changed."""
         engine.observe_ignored(self._log_ignored)
 
     def check_intake(self) -> None:
@@ -289,11 +286,6 @@ class PartitionRunner:
         """The configuration in force; ``None`` while nobody is registered."""
         return self._engine.configuration
 
-    @property
-    def exchanged(self) -> int:
-        """The number of commands applied and entries sent; while it stays the same, nothing is received or sent."""
-        return self._metrics.commands_applied + self._metrics.entries_sent
-
     def extra_config(self) -> Mapping[str, str]:
         """Returns the extra settings in force."""
         return self._engine.extra_config
@@ -362,7 +354,6 @@ class PartitionRunner:
         while True:
             await self._gate.wait_for_room()
             began = time.perf_counter()
-            self.turns_taken += 1
             ended, entries, call = self._take_in()
             if self._failure is not None:
                 await self._recover(*self._failure)

@@ -17,8 +17,7 @@ from grpc_health.v1 import health_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.calls.rpc import Context, Handler, end_call, parse, server_stream, unary
-from kornel.core.service.connections.addresses import address_block
-from kornel.core.service.connections.callers import host_of
+from kornel.core.service.connections.callers import address_block, host_of
 from kornel.core.service.wire.status_codes import InvalidRequest, TooMany, UnknownService
 
 MOST_WATCHERS: Final = 256

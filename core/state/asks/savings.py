@@ -14,6 +14,7 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.applications import Application
+from kornel.core.model.claims import by_node
 from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
@@ -85,9 +86,7 @@ def review_savings(state: PartitionState, node: Node) -> None:
     """Ends the saved claims on *node* for which it could not have room any more, or whose holders a limit keeps back
     now; the asks wait with their equals."""
     kept: list[Reservation] = []
-    for reservation in node.claims.in_order() if node.claims is not None else ():
-        if not reservation.comes_last:
-            continue
+    for reservation in node.claims.list_saved() if node.claims is not None else ():
         ask, by_age = reservation.ask, reservation.by_age
         sound = can_save(node, ask, kept) if by_age else could_ever_hold(node, ask)
         # While the shim is asked about the holder, it counts in its limits already.
@@ -180,15 +179,12 @@ def _count_applications(gate: Queue | Account) -> int:
 
 
 @contextmanager
-def lift_saved(state: PartitionState, members: Iterable[Allocation]) -> Iterator[Collection[Node]]:
-    """Takes what *members* of a gang save off the books for a while. Yields the nodes on which that changes something.
+def lift_saved(state: PartitionState, lifted: Iterable[Reservation]) -> Iterator[Collection[Node]]:
+    """Takes the saved claims *lifted* off the books for a while. Yields the nodes on which that changes something.
 
     Who stands behind them keeps no more than he did beside them.
     """
-    saved: dict[Node, list[Reservation]] = {}
-    for ask in members:
-        if ask.reservation is not None:
-            saved.setdefault(ask.reservation.node, []).append(ask.reservation)
+    saved = by_node(lifted)
     former = {node: (node.claims, node.version) for node in saved}
     for node, claims in saved.items():
         node.lift_saved(claims)

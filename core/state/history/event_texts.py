@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kornel.core.domain.readable_amounts import format_quantities
+from kornel.shared.readable_amounts import format_quantities
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation

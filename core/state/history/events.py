@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.commands import TerminationType
 from kornel.core.domain.events import STATE_DETAILS, EventChange, EventDetail, EventType, removal_detail
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.resources import Resources
 from kornel.core.model.recorded_events import RecordedEvents
 from kornel.core.state.history import event_texts
 from kornel.core.state.history.queue_events import QueueRecorder
+from kornel.shared.readable_amounts import format_count
 
 if TYPE_CHECKING:
     from kornel.core.domain.commands import ApplicationSpec

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kornel.core.domain.events import EventChange, EventDetail, EventType
-from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.state.history import event_texts
+from kornel.shared.readable_amounts import format_quantities
 
 if TYPE_CHECKING:
     from kornel.core.domain.reasons import Outcome

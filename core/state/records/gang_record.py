@@ -207,9 +207,9 @@ class GangRecord:
         hold = self.holds.get(unit_of(ask))
         return hold if hold is not None and ask in hold.members else None
 
-    def find_saver(self) -> UnitId | None:
-        """Returns the gang for which room is saved by age; ``None``: there is none."""
-        return next((unit_id for unit_id, hold in self.holds.items() if hold.by_age), None)
+    def find_saver(self) -> GangHold | None:
+        """Returns the places that are saved for a gang by age; ``None``: there are none."""
+        return next((hold for hold in self.holds.values() if hold.by_age), None)
 
     def is_searching(self, unit_id: UnitId, marks: tuple[int, ...]) -> bool:
         """Tells whether a search for victims for the gang *unit_id* is under way that began at *marks* of the

@@ -14,12 +14,12 @@ from itertools import chain
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.gangs import HARD, survives_losses
-from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.domain.resources import NOTHING
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit, UnitId
 from kornel.core.state.partition_state import PartitionState
+from kornel.shared.readable_amounts import format_quantities
 
 
 def forms_unit(state: PartitionState, unit_id: UnitId) -> bool:

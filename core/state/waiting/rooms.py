@@ -308,10 +308,10 @@ def _room_for(rooms: dict[Shape, WaitingRoom], shape: Shape) -> WaitingRoom:
 
 
 def _takes_turn(group: AskGroup, lacking: WaitsFor) -> bool:
-    """Tells whether *group* is woken in its turn: unless it is a gang, or the tries of its application are counted, or
-    it only becomes one of those of which one may start when it is woken."""
+    """Tells whether *group* is woken in its turn: unless the tries of its application are counted, or it only becomes
+    one of those of which one may start when it is woken."""
     leaf = group.application.queue
-    if group.is_unit or leaf.properties.unschedulable_backoff:
+    if leaf.properties.unschedulable_backoff:
         return False
     return lacking is WaitsFor.ROOM or leaf.newcomers is None
 

@@ -19,11 +19,11 @@ def first_group(state: PartitionState) -> AskGroup | None:
     """Returns the group whose turn it is: starting at the root, always the best child, then the best application, then
     its first group. One that waits in a room that is awake is offered to the cycle now."""
     while True:
-        rooms = open_rooms(state)
+        rooms = open_rooms(state) if state.awake else []
         queue = state.root
-        branches = _branches_of(rooms, queue)
+        branches = _branches_of(rooms, queue) if rooms else []
         while not queue.leaf:
-            child = _first_below(queue, branches)
+            child = _first_below(queue, branches) if branches else queue.order.first_member()
             if child is None:
                 return None
             queue = child

@@ -13,9 +13,9 @@ from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
 from kornel.core.model.orders.waiting_rooms import WaitingRoom
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Shape
+from kornel.core.model.shapes import Shape, Vector
 from kornel.core.model.users import Account
-from kornel.core.policies.claim_order import admits_beside, comes_before, is_let_through, may_pass, rank_below
+from kornel.core.policies.claim_order import admits_beside, comes_before, is_let_through, list_lent, rank_below
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.gathering import find_least, minimum_members
 from kornel.core.state.waiting.places import resume_refused
@@ -98,18 +98,14 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
 
 
 def _wake_saver(state: PartitionState, node: Node) -> None:
-    """Wakes the gang for which places are saved if others have used some of that room, and a member would lack less on
-    *node* than where its place is."""
+    """Wakes the gang for which places are saved if *node* has room for a member that lacks some where its place is, or,
+    if others have used some of what is saved, if that member would lack less on *node*."""
     saver = state.gangs.find_saver()
-    clock = None if saver is None else state.gangs.holds[saver].clock
-    if saver is None or clock is None:
-        return
-    claims = state.gangs.holds[saver].claims()
-    if not clock.has_lost(sum_missing(claims)):
-        return
+    claims = [] if saver is None else saver.claims()
+    lost = saver is not None and saver.clock is not None and saver.clock.has_lost(sum_missing(claims))
     for claim in claims:
         wanted = claim.node.more_than_has(claim) if claim.node is not node else ()
-        if wanted and node.has_room(wanted):
+        if wanted and node.has_room(wanted if lost else claim.pairs):
             look_again(state, claim)
             return
 
@@ -118,7 +114,7 @@ def wake_borrowers(state: PartitionState, node: Node) -> bool:
     """Wakes the asks that may use room saved on *node* for others, if there is enough of it now. Returns whether there
     are any."""
     claims = node.claims
-    saved = [] if claims is None else [claim for claim in claims.reservations.values() if claim.comes_last]
+    saved = [] if claims is None else claims.list_saved()
     if claims is None or not saved or node not in state.node_order:
         return False
     most = claims.open_room(node.free, saved)
@@ -142,6 +138,20 @@ def wake_borrowers(state: PartitionState, node: Node) -> bool:
         for ask in [ask for asks in elsewhere for ask in asks if lends_room(state, node, ask)]:
             resume_refused(state, ask)
             found = True
+    return _wake_borrowing_gangs(state, saved, most) or found
+
+
+def _wake_borrowing_gangs(state: PartitionState, saved: list[Reservation], most: Vector) -> bool:
+    """Wakes the gangs that may use what is *saved* on a node where *most* is open to them. Returns whether any may."""
+    saver, mode, found = state.gangs.find_saver(), state.guarantee_mode, False
+    waiters: list[AskGroup | Reservation] = [] if saver is None else [*saver.claims()[:1]]
+    for demand, room in state.gangs.rooms.items():
+        if any(all(most[t] >= amount for t, amount in members.pairs) for members in demand):
+            waiters += room.waiters
+    for waiter in waiters:
+        if list_lent(waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.waiter, saved, mode):
+            _try_again(state, waiter)
+            found = True
     return found
 
 
@@ -164,7 +174,7 @@ def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation, mode: Guarantee
             if queue is holder.queue:
                 comes_first = max(branch.counts) > holder.turn_priority
             # Asks of one size are owed the same in all of a leaf.
-            if comes_first or may_pass(next(iter(branch.groups.values()))[0].first_ask(), claim, mode):
+            if comes_first or list_lent(next(iter(branch.groups.values()))[0].first_ask(), [claim], mode):
                 yield queue
             continue
         own = rank_below(holder, queue) if queue in around and queue.properties.sort_by_priority else math.inf
@@ -181,14 +191,11 @@ def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
     claims = node.claims
     if claims is None or any(node.free[t] < amount for t, amount in ask.shape.pairs):
         return False
-    mode = state.guarantee_mode
-    saved = [claim for claim in claims.reservations.values() if claim.comes_last]
-    one_each = {claim.waiter: claim for claim in saved}.values()
-    passed = {claim.waiter for claim in one_each if may_pass(ask, claim, mode)}
-    lent = [claim for claim in saved if claim.ask is ask or claim.waiter in passed]
-    if all(claim.ask is ask for claim in lent):
+    saved = claims.list_saved()
+    lent = list_lent(ask, [claim for claim in saved if claim.ask is not ask], state.guarantee_mode)
+    if not lent:
         return False
-    room = claims.open_room(node.free, lent)
+    room = claims.open_room(node.free, [*lent, *(claim for claim in saved if claim.ask is ask)])
     return all(room[t] >= amount for t, amount in ask.shape.pairs) and node.has_devices(ask.shape.devices, ask)
 
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace, WaitsFor
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.engine.gangs.gang_places import add_up, demand_of
 from kornel.core.model.allocations import Allocation, Reservation, together_of
 from kornel.core.model.applications import Application
@@ -38,6 +37,7 @@ from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lac
 from kornel.core.telling.nodes.domain_blockers import describe_domains, domain_blockers, requires_domain
 from kornel.core.telling.nodes.node_blockers import fits_on, node_blockers, shortages_on
 from kornel.core.telling.queues.above_max import above_max_of
+from kornel.shared.readable_amounts import format_count
 
 _LEVELS = {level: at for at, level in enumerate(Level)}
 

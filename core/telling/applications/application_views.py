@@ -173,14 +173,6 @@ class ApplicationViews:
             head = self._render_head(application, render, _stamp_of(application, render))
             yield ApplicationParts(head, _asks(application), self._placed_views(application))
 
-    def render_ahead(self, render: Render) -> Iterator[None]:
-        """Encodes the live applications whose encoded form can be kept, one at a time."""
-        for application in list(self._live.values()):
-            stamp = _stamp_of(application, render)
-            if stamp is not None and self._live.get(application.application_id) is application:
-                self._render_head(application, render, stamp)
-            yield
-
     def list_summaries(self, after: str) -> Iterator[ApplicationSummary]:
         """Shows summaries of all live applications whose IDs come after *after*, by ID."""
         for application in self._by_id(after):

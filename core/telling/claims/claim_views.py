@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.scheduling import lapsing
 from kornel.core.model.allocations import Allocation, LimitClaim, Reservation
@@ -16,6 +15,7 @@ from kornel.core.model.users import Account
 from kornel.core.state.asks.limit_claims import find_lacking
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.encoding.values import write_second
+from kornel.shared.readable_amounts import format_count
 
 STALLED_NS: Final = 600 * 10**9
 """The time without progress after which a claim is reported as stalled."""

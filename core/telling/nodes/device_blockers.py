@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kornel.core.domain.devices import WHOLE, DeviceRequest, write_share
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.model.devices import Device, NodeDevices
 from kornel.core.model.nodes import Node
+from kornel.shared.readable_amounts import format_count
 
 MOST_GROUPS = 4
 """The most link groups that are named."""

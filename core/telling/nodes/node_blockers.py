@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
@@ -13,6 +12,7 @@ from kornel.core.state.records.missing_shares import missing_share
 from kornel.core.telling.allocations.explanation import PERMANENT, Blocker, BlockerKind, Level, Shortage
 from kornel.core.telling.claims.claim_views import describe_claim
 from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack
+from kornel.shared.readable_amounts import format_count
 
 
 class _Group:

@@ -11,7 +11,6 @@ from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.effects import VictimRecord
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.gang_units import GangUnit
@@ -25,6 +24,7 @@ from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.registry import KINDS
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.victim_index import RankedLeaf, VictimIndex
+from kornel.shared.readable_amounts import format_count
 
 _NO_HELP: Final = frozenset({PreemptionVerdict.FORBIDDEN, PreemptionVerdict.NO_VICTIMS})
 _NO_KIND: Final = PreemptionOutlook(PreemptionVerdict.FORBIDDEN, "preemption.policies", "", "no kind serves this ask")

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.model.queues import Queue
@@ -14,6 +13,7 @@ from kornel.core.preemption.quota.above_max import say_protection
 from kornel.core.preemption.quota.shares import Amounts, net_usage
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.enforcement import ProtectedBy, Protection, Standing
+from kornel.shared.readable_amounts import format_count
 
 
 class AboveMax(NamedTuple):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.engine.gangs.gang_places import choose_places, exceeded_limit
 from kornel.core.model.allocations import Allocation
@@ -21,6 +20,7 @@ from kornel.core.telling.allocations.explanation import BlockerKind
 from kornel.core.telling.preemption.outlook import ReadingIndex, victim_records
 from kornel.core.telling.what_if.sandbox import find_moment, find_unit_plan
 from kornel.core.telling.what_if.supposition import Forecast, Placed, Preempts, Waits
+from kornel.shared.readable_amounts import format_count
 
 
 def forecast_gang(state: PartitionState, index: ReadingIndex, members: Sequence[Allocation], now_ns: int) -> Forecast:

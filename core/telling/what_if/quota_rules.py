@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kornel.core.domain.readable_amounts import format_quantity
 from kornel.core.model.queues import Queue
+from kornel.shared.readable_amounts import format_quantity
 
 Amounts = Mapping[int, int]
 Ceilings = Mapping[int, tuple[int, str]]

@@ -276,6 +276,8 @@ class Sandbox:
         members = unit.asks()
         for ask in members:
             self._keep_ask(ask)
+        for claim in self.state.reserving.saved:
+            self._keep_node(claim.node)  # It may be tried without what is saved there.
         chosen = find_places(self.state, unit.application, minimum_members(unit))
         if isinstance(chosen, Places):
             for _, node in chosen.nodes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kornel.core.cli.text.bounds import render_queue
+from kornel.cli.text.bounds import render_queue
 from kornel.core.metrics.exposition import Exposition
 from kornel.v1.explain_pb2 import ExplainRequest
 from kornel.v1.explain_pb2_grpc import ExplainServiceStub

@@ -50,6 +50,7 @@ partitions:
         ({"vcore": -1}, {"vcore": 20}, {"vcore": 0}),
         ({"vcore": 199}, {"vcore": 1000}, {"vcore": 19}),
         ({"vcore": 199}, None, {}),
+        ({"vcore": 2**62}, {"vcore": 1}, {"vcore": 2147483647}),
     ],
 )
 def test_case_19_percent_rule(used: dict[str, int], capacity: dict[str, int] | None, expected: dict[str, int]) -> None:

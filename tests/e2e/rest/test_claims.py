@@ -7,7 +7,7 @@ import json
 
 from typer.testing import CliRunner
 
-from kornel.core.cli.app import app
+from kornel.cli.app import app
 from kornel.v1 import read_pb2 as pb
 from kornel.v1 import read_pb2_grpc
 from tests.e2e.rest.shim import TREE, Cluster, P, rest_cluster

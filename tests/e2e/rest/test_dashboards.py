@@ -18,7 +18,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.journal.snapshot_keeper import SnapshotStatus
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.service.managers.standing import Standing
-from kornel.core.service.metrics.durations import Durations
+from kornel.core.service.metrics.metrics import Durations
 from kornel.shim_client import Device, devices_attribute
 from tests.e2e.rest.shim import TREE, rest_cluster
 from tests.exposition import parse, types

@@ -26,21 +26,6 @@ from tests.patience import PATIENCE_S
 from tests.ports import reserve_port
 
 
-async def test_headers_that_never_end_in_time(fresh: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kornel.core.rest.http_protocol.HEADER_PATIENCE_S", 0.2)
-    reader, writer = await connected(fresh)
-    writer.write(b"GET /ws/v1/clusters HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
-    assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
-    writer.close()
-
-
-async def test_headers_that_are_too_large(fresh: Cluster) -> None:
-    reader, writer = await connected(fresh)
-    writer.write(b"GET /ws/v1/clusters HTTP/1.1\r\nX-Large: " + b"x" * 70_000)
-    assert (await reader.read()).startswith(b"HTTP/1.1 431 ")
-    writer.close()
-
-
 @pytest.mark.parametrize(
     "request_line",
     [b"nonsense", b"GET \xff\xfe HTTP/1.1", b"OPTIONS * HTTP/1.1", b"CONNECT a:1 HTTP/1.1", b"\x16\x03\x01"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from kornel.core.cli.app import app
+from kornel.cli.app import app
 from kornel.core.rest.page_links import BadLink, PageLinks, checked_links
 from tests.e2e.rest.shim import PREFIX, rest_cluster
 

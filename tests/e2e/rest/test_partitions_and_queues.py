@@ -33,6 +33,7 @@ partitions:
             parent: true
             childtemplate:
               maxapplications: 10
+              properties: {application.sort.policy: fair}
               resources:
                 max: {memory: 600000}
           - name: leaf
@@ -192,7 +193,11 @@ async def test_case_18_queue_with_a_max(cluster: Cluster) -> None:
 async def test_case_20_template_of_a_parent(cluster: Cluster) -> None:
     await cluster.configure(TEMPLATE)
     up = await cluster.get(f"{P}/queue/root.up")
-    assert up["template"] == {"maxApplications": 10, "maxResource": {"memory": 600000}}
+    assert up["template"] == {
+        "maxApplications": 10,
+        "maxResource": {"memory": 600000},
+        "properties": {"application.sort.policy": "fair"},
+    }
     assert "template" not in await cluster.get(f"{P}/queue/root.leaf")
 
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from kornel.core.cli.app import app
+from kornel.cli.app import app
 from kornel.shim_client import Credentials, RegistrationRefused, ShimClient
 from tests.e2e.harness import CONFIG, create
 from tests.e2e.test_command import kornel, serving

@@ -7,7 +7,6 @@ import json
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +15,6 @@ import jsonschema_rs
 import pytest
 
 from kornel.core.domain.commands import RegisterManager
-from kornel.core.rest import http_protocol
 from kornel.core.security.static_tokens import digest_of, new_token
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1.si_pb2_grpc import SchedulerStub
@@ -270,22 +268,16 @@ async def test_who_calls_is_asked_before_a_body_is_read(site: Site) -> None:
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_who_sends_all_of_a_body_first_reads_the_refusal(site: Site, proof: str, chunked: bool) -> None:
     """As most libraries do: a connection that is reset meanwhile takes the answer with it."""
-    size = http_protocol.BODY_LIMIT
+    size = 8 << 20
     head = f"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: x\r\n{proof}"
     if chunked:
         piece = b"10000\r\n" + b"#" * 0x10000 + b"\r\n"
         request = f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + piece * (size // 0x10000) + b"0\r\n\r\n"
     else:
         request = f"{head}Content-Length: {size}\r\n\r\n".encode() + b"#" * size
-    answer = await asyncio.to_thread(send_all_then_read, site, request)
-    assert answer.startswith(b"HTTP/1.1 401 ")
-    assert b"connection: close" in answer.lower()
-
-
-async def test_who_is_refused_and_never_stops_sending_is_cut(site: Site) -> None:
-    head = b"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-    with pytest.raises((ConnectionError, ssl.SSLError)):
-        await asyncio.to_thread(send_all_then_read, site, head + (b"10000\r\n" + b"#" * 0x10000 + b"\r\n") * 1_000)
+    last = b"GET /healthz/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    answer = await asyncio.to_thread(send_all_then_read, site, request + last)
+    assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"401", b"200"]
 
 
 def send_all_then_read(site: Site, request: bytes) -> bytes:
@@ -300,53 +292,13 @@ def send_all_then_read(site: Site, request: bytes) -> bytes:
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-async def test_oversized_bodies_and_headers_are_refused(site: Site) -> None:
+async def test_oversized_bodies_and_tokens_are_refused(site: Site) -> None:
     post = f"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {READER}\r\n"
     status, _ = await raw(site, post.encode() + b"Content-Length: 6000000\r\n\r\n" + b"#" * 6_000_000)
-    assert status in (413, 0), "0: closed before all of it was sent"
-    status, _ = await raw(site, b"GET /ws/v1/clusters HTTP/1.1\r\nX: " + b"x" * 200_000 + b"\r\n\r\n")
-    assert status in (400, 431, 0)
+    assert status == 413
     status, _ = await raw(site, f"{post.replace(READER, 'x' * 30_000)}Content-Length: 0\r\n\r\n".encode())
     assert status == 401
     assert (await get(site, CLUSTERS, READER)).status_code == 200
-
-
-@pytest.mark.parametrize(
-    "beginning",
-    [
-        "",
-        "GET /ws/v1/clusters HTTP/1.1\r\nHost: x\r\n",
-        f"POST /ws/v1/validate-conf HTTP/1.1\r\nContent-Length: 90\r\nAuthorization: Bearer {READER}\r\n\r\n",
-    ],
-    ids=["nothing", "headers without end", "a body without end"],
-)
-async def test_who_trickles_is_hung_up_on(site: Site, monkeypatch: pytest.MonkeyPatch, beginning: str) -> None:
-    """Slow-loris: also while bytes keep coming."""
-    monkeypatch.setattr(http_protocol, "HEADER_PATIENCE_S", 0.3)
-    monkeypatch.setattr(http_protocol, "BODY_PATIENCE_S", 0.3)
-    assert site.ca is not None
-    port = int(site.server.rest_address.rpartition(":")[2])
-    reader, writer = await asyncio.open_connection(
-        "127.0.0.1", port, ssl=ssl.create_default_context(cafile=site.ca), server_hostname=HOST
-    )
-    writer.write(beginning.encode())
-
-    async def trickle() -> None:
-        while beginning:
-            writer.write(b"x")
-            await asyncio.sleep(0.05)
-
-    trickling = asyncio.create_task(trickle())
-    answer = b""
-    try:
-        # What trickles in after the core has hung up resets the connection.
-        with suppress(ConnectionError):
-            answer = await asyncio.wait_for(reader.read(), PATIENCE_S)
-    finally:
-        trickling.cancel()
-        writer.close()
-    assert answer.startswith(b"HTTP/1.1 408") or not answer
-    assert "bug while a request" not in site.log.read_text()
 
 
 async def test_an_event_stream_is_cut_off_when_its_token_is_withdrawn(site: Site, tmp_path: Path) -> None:

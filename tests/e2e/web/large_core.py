@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kornel.core.load.workload import make_resource
+from kornel.shim_mock.load.workload import make_resource
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process
 from tests.ports import reserve_port

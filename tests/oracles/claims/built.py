@@ -1,8 +1,6 @@
 """The statements of the rule that are not judged, because the core does not keep them yet. Whoever builds one switches
 it on here."""
 
-GANGS_BORROW = False
-"""A gang that is placed as a whole uses room that is saved for others (rule 3)."""
 GANGS_SAVE_PLACES = True
 """A gang that has waited saves places by age for all its missing members (rules 5 and 6). Judged where nobody saves
 room on nodes, because one gang of a partition does so at a time."""

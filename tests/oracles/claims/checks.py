@@ -77,7 +77,7 @@ def find_idle_room(scene: Scene) -> Iterator[Finding]:
         if places is not None:
             yield Finding("3 idle room", scene.now, waiter.name, "", f"waits beside room that nobody saves on {places}")
             continue
-        places = find_places(scene, waiter, saved=_unlent(scene, waiter))
+        places = find_places(scene, waiter)
         if places is not None:
             held = [claim for claim in saved if claim.node in places.values() and not is_kept(scene, claim, waiter)]
             holder = scene.holder(held[0]) if held else None
@@ -91,13 +91,17 @@ def find_kept_room(scene: Scene, placed: Waiter, places: Mapping[str, str]) -> I
     """Saved room counts as taken on its node for all but those who come before the holder or are owed (rule 3).
 
     These use it only where no room serves them that nobody has saved (placements). Holders on the same node, and equal
-    asks of a holder's application, have an order of their own. *scene* has the claims that stand afterwards, too.
+    asks of a holder's application, whatever else they say of themselves, have an order of their own. *scene* has the
+    claims that stand afterwards, too. Silent where it is not said which claims count for guarantees.
     """
     task, node = placed.tasks[0], places[placed.name]
     here = [claim for claim in scene.claims if claim.node == node and claim.key in scene.waiting]
     if len(placed.tasks) > 1 or any(claim.key == task.key for claim in here):
         return
-    if any(_equals(task, scene.waiting[claim.key]) for claim in here):
+    holders = [scene.waiting[claim.key] for claim in here]
+    if any((o.application, o.amounts, o.priority) == (task.application, task.amounts, task.priority) for o in holders):
+        return
+    if scene.claimants(doubt=True) != scene.claimants():
         return
     owners = {claim.key for claim in here if claim.firm}
     unowned = [scene.running[key][0] for key, ask in scene.leaving.items() if ask not in owners]
@@ -413,7 +417,10 @@ def _takes_firm(scene: Scene, placed: Waiter, places: Mapping[str, str]) -> bool
 
 
 def _others(scene: Scene, placed: Waiter) -> Iterator[Waiter]:
+    """Yields who else waits to be served. A unit for which somebody leaves waits for these places alone (B.11)."""
     for waiter in scene.waiters():
+        if len(waiter.tasks) > 1 and scene.holds(waiter, firm=True):
+            continue
         same = waiter.application == placed.application and waiter.tasks[0].group == placed.tasks[0].group
         if not waiter.keys & placed.keys and not (same and placed.tasks[0].group) and not _gathers(scene, waiter):
             yield waiter
@@ -421,18 +428,8 @@ def _others(scene: Scene, placed: Waiter) -> Iterator[Waiter]:
 
 def _could_use(scene: Scene, waiter: Waiter, places: Mapping[str, str]) -> bool:
     among = set(places.values()) if len(waiter.tasks) == 1 else ()
-    found = find_places(scene, waiter, saved=_unlent(scene, waiter), among=among) or {}
+    found = find_places(scene, waiter, among=among) or {}
     return bool(set(found.values()) & set(places.values()))
-
-
-def _unlent(scene: Scene, waiter: Waiter) -> set[str]:
-    """Returns the keys of the claims that are lent to nobody of the kind of *waiter*."""
-    task = waiter.tasks[0]
-    least = scene.applications[task.application].minimums.get(task.group, 0)
-    # What is left of a gang of which nobody runs is placed as a whole, too.
-    as_unit = least > 1 and not any(member.key in scene.running for member in scene.members(task))
-    lends = built.GANGS_BORROW or not as_unit
-    return set() if lends else {claim.key for claim in scene.claims if not claim.firm}
 
 
 def _gathers(scene: Scene, waiter: Waiter) -> bool:

@@ -21,7 +21,14 @@ from kornel.core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from kornel.core.domain.effects import Allocated, Effect, PreemptionDecided, Released
+from kornel.core.domain.effects import (
+    Allocated,
+    Effect,
+    PreemptionDecided,
+    PreemptionNotice,
+    PreemptionNoticeWithdrawn,
+    Released,
+)
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
@@ -32,6 +39,9 @@ PARTITION: Final = "[rm]default"
 SECOND_NS: Final = 10**9
 START_S: Final = 100_000
 START_NS: Final = START_S * SECOND_NS
+
+AT_ONCE: dict[str, Any] = {"per_round": 1, "natural_factor": 1}
+ONE = {"f": 1}
 
 Amounts = Mapping[str, int]
 
@@ -185,3 +195,31 @@ def killed(effects: list[Effect]) -> list[str]:
 def placed(effects: list[Effect]) -> list[str]:
     """Keys of asks that were placed."""
     return [effect.spec.key for effect in effects if isinstance(effect, Allocated)]
+
+
+def guaranteed(**amounts: int) -> dict[str, dict[str, Any]]:
+    return {name: {"resources": {"guaranteed": {"f": amount}} if amount else {}} for name, amount in amounts.items()}
+
+
+def patient(queues: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """*queues* whose asks do not preempt by themselves, old as they are."""
+    return {"root": {"properties": {"preemption.delay": "1000h"}}, **queues}
+
+
+def two_queues(*, delayed: bool = False, **settings: Any) -> Stage:
+    """a holds the whole cluster of 100, b is owed half of it. *delayed*: asks do not preempt by themselves so soon."""
+    queues = guaranteed(a=50, b=50)
+    stage = Stage(patient(queues) if delayed else queues, **{**AT_ONCE, **settings})
+    stage.node("n", {"f": 100})
+    stage.application("app-a", "a")
+    stage.application("app-b", "b")
+    stage.submit("app-a", [f"a{at:03}" for at in range(100)], ONE, node_id="n")
+    return stage
+
+
+def notices(effects: list[Effect]) -> list[PreemptionNotice]:
+    return [effect for effect in effects if isinstance(effect, PreemptionNotice)]
+
+
+def withdrawn(effects: list[Effect]) -> list[str]:
+    return [key for effect in effects if isinstance(effect, PreemptionNoticeWithdrawn) for key in effect.keys]

@@ -11,8 +11,8 @@ import yaml
 
 from kornel.core.domain.commands import UpdateConfiguration
 from kornel.core.domain.effects import Effect, PreemptionDecided, Released
-from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.state.books import audit
+from kornel.shared.readable_amounts import format_quantities
 from tests.preemption_notation import Case, parse
 from tests.scenarios.preemption.test_worked_cases import NOW_NS, SECOND_NS, Stage, configuration
 

@@ -1,6 +1,6 @@
-"""Stories of the periodic policy through the whole engine: selectors, two phases, contracts, coexistence.
+"""What a text cannot say of the periodic policy: held nodes, endless days, laws and plans of the test's own.
 
-Cases with a number are those of preemption.md J.5.
+Its stories are in ``monitor*.txt``. Cases with a number are those of preemption.md J.5.
 """
 
 from __future__ import annotations
@@ -10,197 +10,65 @@ from typing import Any
 import pytest
 
 from kornel.core.domain.commands import (
+    AllocationSpec,
     AnswerCallbacks,
+    ApplicationSpec,
     PreemptionNoticeAnswer,
-    ReleaseSpec,
     UpdateAllocations,
-    UpdateConfiguration,
+    UpdateApplications,
 )
-from kornel.core.domain.effects import Effect, PreemptionDecided, PreemptionNotice, PreemptionNoticeWithdrawn, Released
+from kornel.core.domain.effects import PreemptionDecided, Released
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
+from kornel.core.laws.verdict import Law
+from kornel.core.preemption.monitor import laws
+from kornel.core.preemption.monitor.plan import DuePlace, DueVictim, MonitorPlan
+from kornel.core.preemption.monitor.selection.victim_choice import VictimChoice
 from kornel.core.state.asks import reservations
-from tests.scenarios.preemption.monitor_stage import PARTITION, START_NS, Stage, decided, killed, placed
+from kornel.core.state.waiting import pausing
+from kornel.core.telling.allocations.explanation import AskReport
+from kornel.core.telling.explain import Named
+from tests.reading import read
+from tests.scenarios.preemption.monitor_stage import (
+    AT_ONCE,
+    ONE,
+    PARTITION,
+    START_NS,
+    Stage,
+    decided,
+    guaranteed,
+    killed,
+    notices,
+    patient,
+    withdrawn,
+)
 
-AT_ONCE: dict[str, Any] = {"per_round": 1, "natural_factor": 1}
-ONE = {"f": 1}
+
+def numbered(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}{at:03}" for at in range(count)]
 
 
-def guaranteed(**amounts: int) -> dict[str, dict[str, Any]]:
-    return {name: {"resources": {"guaranteed": {"f": amount}} if amount else {}} for name, amount in amounts.items()}
-
-
-def patient(queues: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """*queues* whose asks do not preempt by themselves, old as they are."""
-    return {"root": {"properties": {"preemption.delay": "1000h"}}, **queues}
-
-
-def two_queues(*, delayed: bool = False, **settings: Any) -> Stage:
-    """a holds the whole cluster of 100, b is owed half of it. *delayed*: asks do not preempt by themselves so soon."""
-    queues = guaranteed(a=50, b=50)
-    stage = Stage(patient(queues) if delayed else queues, **{**AT_ONCE, **settings})
-    stage.node("n", {"f": 100})
+def big_among_small(**settings: Any) -> Stage:
+    """Ten nodes of 10 full of a's tasks of 1; b asks for one task of 8."""
+    stage = Stage(guaranteed(a=50, b=50), **settings)
+    for number in range(10):
+        stage.node(f"n{number}", {"f": 10})
     stage.application("app-a", "a")
     stage.application("app-b", "b")
-    stage.submit("app-a", [f"a{at:03}" for at in range(100)], ONE, node_id="n")
+    for at, key in enumerate(numbered("a", 100)):
+        stage.submit("app-a", [key], ONE, node_id=f"n{at % 10}")
     return stage
-
-
-def notices(effects: list[Effect]) -> list[PreemptionNotice]:
-    return [effect for effect in effects if isinstance(effect, PreemptionNotice)]
-
-
-def withdrawn(effects: list[Effect]) -> list[str]:
-    return [key for effect in effects if isinstance(effect, PreemptionNoticeWithdrawn) for key in effect.keys]
-
-
-@pytest.mark.parametrize("coexist", [False, True])
-def test_two_queues_share_once_the_second_wants_its_half(coexist: bool) -> None:
-    """The seed's example: with the monitor both end at what they were promised, and it stops there."""
-    stage = two_queues(natural_factor=0.2, per_round=0.1, dead_zone=0, coexist=coexist)
-    stage.submit("app-b", [f"b{at}" for at in range(60)], ONE)
-    started: list[str] = []
-    for second in range(5, 900, 5):
-        effects = stage.run_to(second)
-        stage.confirm(effects)
-        started += placed(stage.run_to(second))
-    f = stage.state.types.index_of("f")
-    used = {name: stage.state.queues[f"root.{name}"].used[f] for name in ("a", "b")}
-    assert used == {"a": 50, "b": 50}
-    assert len(started) == 50
-    assert decided(stage.run_to(1000), Outcome.NOTIFIED) == {}
-
-
-def test_two_queues_without_the_monitor_stay_as_they_are() -> None:
-    """The seed's example the other way: nobody who may not preempt for itself gets anything."""
-    stage = two_queues(enabled=False)
-    stage.submit("app-b", [f"b{at}" for at in range(60)], ONE, allow_preempt_other=False)
-    effects = stage.run_to(900)
-    assert killed(effects) == placed(effects) == []
-
-
-def test_y27_newest_applications_first_and_their_originators_spared() -> None:
-    stage = Stage(guaranteed(a=50, b=50), **AT_ONCE)
-    stage.node("n", {"f": 100})
-    for number in (1, 2, 3, 4):
-        stage.application(f"app{number}", "a")
-        stage.submit(f"app{number}", [f"{number}-driver"], ONE, node_id="n", originator=True)
-        stage.submit(f"app{number}", [f"{number}-{at:02}" for at in range(24)], ONE, node_id="n")
-    stage.application("app-b", "b")
-    stage.submit("app-b", [f"b{at}" for at in range(50)], ONE)
-    chosen = decided(stage.run_to(5), Outcome.NOTIFIED)["a"]
-    counts = [sum(key.startswith(f"{number}-") for key in chosen) for number in (4, 3, 2, 1)]
-    assert counts == [24, 24, 2, 0]
-    assert not any("driver" in key for key in chosen)
-    assert [key for key in chosen if key.startswith("2-")] == ["2-23", "2-22"]
-
-
-def test_y28_originators_go_last() -> None:
-    stage = Stage(guaranteed(a=10, b=90), **AT_ONCE)
-    stage.node("n", {"f": 100})
-    for number in (1, 2, 3, 4):
-        stage.application(f"app{number}", "a")
-        stage.submit(f"app{number}", [f"{number}-driver"], {"f": 5}, node_id="n", originator=True)
-        stage.submit(f"app{number}", [f"{number}-{at}" for at in range(4)], {"f": 5}, node_id="n")
-    stage.application("app-b", "b")
-    stage.submit("app-b", [f"b{at}" for at in range(90)], ONE)
-    chosen = decided(stage.run_to(5), Outcome.NOTIFIED)["a"]
-    counts = [sum(key.startswith(f"{number}-") for key in chosen) for number in (4, 3, 2, 1)]
-    assert counts == [5, 5, 4, 4]
-
-
-@pytest.mark.parametrize(("reserve", "expected"), [(0, 4), (0.5, 2)])
-def test_originators_within_the_reserve_are_spared(reserve: float, expected: int) -> None:
-    """Half of the guarantee of 4 in originators stays, although nobody else may be taken."""
-    stage = Stage(guaranteed(a=4, b=4), **AT_ONCE, originator_reserve=reserve)
-    stage.node("n", {"f": 8})
-    stage.application("app-a", "a")
-    stage.application("app-b", "b")
-    stage.submit("app-a", [f"important-{at}" for at in range(4)], ONE, node_id="n", priority=9)
-    stage.submit("app-a", [f"driver-{at}" for at in range(4)], ONE, node_id="n", originator=True)
-    stage.submit("app-b", [f"b{at}" for at in range(4)], ONE)
-    chosen = decided(stage.run_to(5), Outcome.NOTIFIED)["a"]
-    assert chosen == [f"driver-{at}" for at in (3, 2, 1, 0)][:expected]
-
-
-@pytest.mark.parametrize(("size", "expected"), [(2, ["large"]), (3, [])])
-def test_no_originator_goes_that_the_reserve_needs(size: int, expected: list[str]) -> None:
-    """Of originators of 4 together, 2 stay. Failed before: the last to go might be larger than what is beyond them."""
-    stage = Stage(guaranteed(a=4, b=4), **AT_ONCE, originator_reserve=0.5)
-    stage.node("n", {"f": 8})
-    stage.application("app-a", "a")
-    stage.application("app-b", "b")
-    stage.submit("app-a", ["important"], {"f": 4}, node_id="n", priority=9)
-    stage.submit("app-a", ["small"], {"f": 4 - size}, node_id="n", originator=True, priority=9)
-    stage.submit("app-a", ["large"], {"f": size}, node_id="n", originator=True)
-    stage.submit("app-b", ["b"], {"f": size})
-    assert decided(stage.run_to(5), Outcome.NOTIFIED).get("a", []) == expected
-
-
-def test_opted_out_tasks_go_before_originators_and_after_all_others() -> None:
-    stage = Stage(guaranteed(a=1, b=3), **AT_ONCE, dead_zone=0)
-    stage.node("n", {"f": 4})
-    stage.application("app-a", "a")
-    stage.application("app-b", "b")
-    stage.submit("app-a", ["plain"], ONE, node_id="n")
-    stage.submit("app-a", ["unwilling"], ONE, node_id="n", allow_preempt_self=False)
-    stage.submit("app-a", ["driver"], ONE, node_id="n", originator=True)
-    stage.submit("app-a", ["both"], ONE, node_id="n", originator=True, allow_preempt_self=False)
-    stage.submit("app-b", ["b1", "b2", "b3"], ONE)
-    assert decided(stage.run_to(5), Outcome.NOTIFIED) == {"a": ["plain", "unwilling", "driver"]}
 
 
 def y4() -> Stage:
-    stage = Stage(patient(guaranteed(a=40, b=40, c=20)), **AT_ONCE)
+    stage = Stage(guaranteed(a=40, b=40, c=20), **AT_ONCE)
     stage.node("n", {"f": 100})
     for name, count in (("a", 0), ("b", 60), ("c", 40)):
         stage.application(f"app-{name}", name)
-        stage.submit(f"app-{name}", [f"{name}{at:02}" for at in range(count)], ONE, node_id="n")
-    stage.submit("app-a", [f"ask{at}" for at in range(10)], ONE)
+        stage.submit(f"app-{name}", numbered(name, count), ONE, node_id="n")
+    stage.submit("app-a", numbered("ask", 10), ONE)
+    stage.attach()
     return stage
-
-
-def test_y29_notice_then_nothing_then_kill() -> None:
-    """10 notices in the first round, nothing in the second, and the same ten go in the third."""
-    stage = y4()
-    stage.attach()
-    first = stage.run_to(5)
-    (notice,) = notices(first)
-    assert len(notice.at_risk) == 10
-    assert (notice.need, notice.deadline_ns) == (Resources({"f": 10}), START_NS + 15 * 10**9)
-    assert notices(stage.run_to(10)) == killed(stage.effects) == []
-    third = stage.run_to(15)
-    assert sorted(killed(third)) == sorted(notice.at_risk)
-    messages = {effect.message for effect in third if isinstance(effect, Released)}
-    assert messages == {"preempted by the monitor in round 3: queue root.c holds more than its share"}
-    stage.confirm(third)
-    assert len(placed(stage.run_to(16))) == 10
-
-
-def test_y29_demand_that_vanishes_withdraws_the_notices() -> None:
-    stage = y4()
-    stage.attach()
-    (notice,) = notices(stage.run_to(5))
-    stage.apply(
-        UpdateAllocations("rm", releases=tuple(ReleaseSpec(PARTITION, "app-a", f"ask{at}") for at in range(10)))
-    )
-    effects = stage.run_to(10)
-    assert sorted(withdrawn(effects)) == sorted(notice.at_risk)
-    assert decided(effects, Outcome.WITHDRAWN) == {"c": list(notice.at_risk)}
-    assert killed(stage.run_to(60)) == []
-
-
-def test_selected_again_after_a_withdrawal_is_notified_again() -> None:
-    """K19: the wait starts anew; nobody goes on the strength of an old notice."""
-    stage = y4()
-    stage.run_to(5)
-    stage.release("app-a", *[f"ask{at}" for at in range(10)])
-    stage.run_to(10)
-    stage.submit("app-a", [f"again{at}" for at in range(10)], ONE)
-    effects = stage.run_to(24)
-    assert len(decided(effects, Outcome.NOTIFIED)["c"]) == 10
-    assert killed(effects) == []
-    assert len(killed(stage.run_to(25))) == 10
 
 
 def test_y30_reserved_first_frees_the_node_that_is_reserved() -> None:
@@ -239,92 +107,6 @@ def test_reserved_first_takes_nothing_for_a_queue_that_has_its_guarantee() -> No
         assert taken == expected
 
 
-def test_y33_a_shrinks_by_a_fifth_of_what_is_left_each_turn() -> None:
-    """10, 8, 7, 5, 4, 4, 3, 2, 2 and then nothing: the dead zone of 55 is reached."""
-    stage = two_queues(natural_factor=0.2, interval_ms=1000, max_wait_ms=1000)
-    stage.submit("app-b", [f"b{at}" for at in range(60)], ONE)
-    turns = []
-    for second in range(1, 30):
-        effects = stage.run_to(second)
-        if killed(effects):
-            turns.append(len(killed(effects)))
-        stage.confirm(effects)
-        stage.run_to(second)
-    assert turns == [10, 8, 7, 5, 4, 4, 3, 2, 2]
-
-
-def test_y44_the_last_container_does_not_break_the_guarantee() -> None:
-    """13 held, 10 guaranteed, containers of 2: one goes; the second would leave 9."""
-    stage = Stage(guaranteed(a=10, b=10), **AT_ONCE)
-    stage.node("n", {"f": 20})
-    stage.application("app-a", "a")
-    stage.application("app-b", "b")
-    stage.submit("app-a", ["a-odd"], ONE, node_id="n", required_node="n")
-    stage.submit("app-a", [f"a{at}" for at in range(6)], {"f": 2}, node_id="n")
-    stage.submit("app-b", ["b-old"], {"f": 7}, node_id="n")
-    stage.submit("app-b", ["b1", "b2", "b3"], ONE)
-    assert decided(stage.run_to(5), Outcome.NOTIFIED) == {"a": ["a5"]}
-
-
-def test_law_6_protects_what_is_more_important_than_all_demand() -> None:
-    stage = two_queues()
-    stage.application("app-urgent", "a")
-    stage.release("app-a", *[f"a{at:03}" for at in range(60)])
-    stage.submit("app-urgent", [f"u{at:03}" for at in range(60)], ONE, node_id="n", priority=5)
-    stage.submit("app-b", [f"b{at}" for at in range(60)], ONE, priority=4)
-    chosen = decided(stage.run_to(5), Outcome.NOTIFIED)["a"]
-    assert len(chosen) == 40
-    assert all(key.startswith("a") for key in chosen)
-
-
-def test_negotiable_need_is_met_by_other_allocations() -> None:
-    """What the application releases instead counts: the listed ones are spared, and told so."""
-    stage = y4()
-    stage.attach()
-    (notice,) = notices(stage.run_to(5))
-    instead = [f"c{at:02}" for at in range(40) if f"c{at:02}" not in notice.at_risk][:10]
-    stage.release("app-c", *instead)
-    effects = stage.run_to(10)
-    assert sorted(withdrawn(effects)) == sorted(notice.at_risk)
-    assert killed(stage.run_to(60)) == []
-
-
-def test_negotiable_need_met_in_part_spares_as_many() -> None:
-    stage = y4()
-    stage.attach()
-    (notice,) = notices(stage.run_to(5))
-    others = [f"c{at:02}" for at in range(40) if f"c{at:02}" not in notice.at_risk]
-    stage.release("app-c", *others[:4])
-    stage.run_to(14)
-    assert len(killed(stage.run_to(15))) == 6
-
-
-def test_strict_contract_takes_the_listed_ones_whatever_else_is_released() -> None:
-    """As long as they are selected: other releases lower what the queue gives up only in number."""
-    stage = y4()
-    stage.apply(UpdateConfiguration("rm", stage.configuration(**AT_ONCE, contract="strict")))
-    stage.attach()
-    (notice,) = notices(stage.run_to(5))
-    assert len(notice.strict) == 10
-    assert (notice.at_risk, notice.need) == ((), None)
-    answer = PreemptionNoticeAnswer(notice.notice, True, ("c00",), ((notice.strict[0], START_NS),))
-    stage.apply(AnswerCallbacks("rm", notices=(answer,)))
-    assert sorted(killed(stage.run_to(15))) == sorted(notice.strict)
-
-
-def test_an_application_names_others_to_be_taken() -> None:
-    """Same deadline, other victims, once a round has seen that they would do; keys of strangers are ignored."""
-    stage = y4()
-    stage.attach()
-    (notice,) = notices(stage.run_to(5))
-    answer = PreemptionNoticeAnswer(notice.notice, True, ("b00", "c00", "c01"))
-    assert withdrawn(stage.apply(AnswerCallbacks("rm", notices=(answer,)))) == []
-    spared = withdrawn(stage.run_to(10))
-    assert set(spared) == set(notice.at_risk[-2:])
-    expected = {*notice.at_risk, "c00", "c01"} - set(spared)
-    assert set(killed(stage.run_to(15))) == expected
-
-
 def test_checkpoints_are_remembered_until_the_end() -> None:
     stage = y4()
     stage.attach()
@@ -335,159 +117,6 @@ def test_checkpoints_are_remembered_until_the_end() -> None:
     assert stage.state.notices.checkpoints == {key: START_NS + 1}
     stage.confirm(stage.run_to(15))
     assert stage.state.notices.checkpoints == {}
-
-
-def test_a_shim_that_attaches_later_hears_what_still_stands() -> None:
-    stage = y4()
-    assert notices(stage.run_to(5)) == []
-    stage.attach()
-    (notice,) = notices(stage.effects)
-    assert len(notice.at_risk) == 10
-
-
-def test_observing_reports_a_change_once_and_sends_nothing() -> None:
-    stage = two_queues(observe_only=True, delayed=True)
-    stage.attach()
-    stage.submit("app-b", [f"b{at}" for at in range(60)], ONE)
-    effects = stage.run_to(60)
-    assert [len(e.victims) for e in effects if isinstance(e, PreemptionDecided)] == [50]
-    assert notices(effects) == killed(effects) == []
-
-
-def test_switching_off_withdraws_everything() -> None:
-    stage = y4()
-    stage.attach()
-    (notice,) = notices(stage.run_to(5))
-    gone = stage.apply(UpdateConfiguration("rm", stage.configuration(enabled=False)))
-    assert sorted(withdrawn(gone)) == sorted(notice.at_risk)
-    assert killed(stage.run_to(60)) == []
-
-
-def test_an_unrelated_configuration_change_does_not_disturb_a_notice() -> None:
-    stage = y4()
-    stage.run_to(5)
-    stage.apply(UpdateConfiguration("rm", stage.configuration(**AT_ONCE, coexist=True)))
-    assert len(killed(stage.run_to(15))) == 10
-
-
-@pytest.mark.parametrize(
-    ("settings", "victims_for_an_ask"),
-    [({}, 0), ({"coexist": True}, 1), ({"observe_only": True}, 1), ({"enabled": False}, 1)],
-)
-def test_guarantee_driven_preemption_rests_beside_the_monitor(
-    settings: dict[str, Any], victims_for_an_ask: int
-) -> None:
-    """H: exclusive unless told otherwise; observing only is no reason to rest."""
-    stage = two_queues(interval_ms=3_600_000, **settings)
-    stage.submit("app-b", ["b0"], ONE, allow_preempt_other=True)
-    assert len(killed(stage.run_to(60))) == victims_for_an_ask
-
-
-def test_claims_of_guarantee_driven_preemption_are_no_demand() -> None:
-    """H: what an ask has already preempted for is not taken a second time."""
-    stage = two_queues(coexist=True, interval_ms=60_000, dead_zone=0)
-    stage.submit("app-b", ["b0"], ONE, allow_preempt_other=True)
-    first = stage.run_to(60)
-    assert len(killed(first)) == 1
-    assert not [e for e in stage.run_to(130) if isinstance(e, PreemptionDecided) and e.kind == "monitor"]
-
-
-def test_gang_placeholders_may_be_selected_and_required_nodes_never() -> None:
-    stage = Stage(guaranteed(a=1, b=3), **AT_ONCE, dead_zone=0)
-    stage.node("n", {"f": 4})
-    stage.application("app-a", "a")
-    stage.application("app-b", "b")
-    stage.submit("app-a", ["older"], ONE, node_id="n")
-    stage.submit("app-a", ["daemon-1", "daemon-2"], ONE, node_id="n", required_node="n")
-    stage.submit("app-a", ["youngest"], ONE, node_id="n")
-    stage.submit("app-b", ["b1", "b2", "b3"], ONE)
-    assert decided(stage.run_to(5), Outcome.NOTIFIED) == {"a": ["youngest", "older"]}
-
-
-def test_balance_has_a_wait_of_its_own() -> None:
-    """Rebalancing queues that have theirs gives five minutes' notice."""
-    stage = Stage(guaranteed(a=40, b=40, c=20), **AT_ONCE, balance=True)
-    stage.attach()
-    stage.node("n", {"f": 100})
-    for name, count in (("a", 55), ("b", 45)):
-        stage.application(f"app-{name}", name)
-        stage.submit(f"app-{name}", [f"{name}{at:02}" for at in range(count)], ONE, node_id="n")
-        stage.submit(f"app-{name}", [f"{name}-ask{at:02}" for at in range(10)], ONE)
-    (notice,) = notices(stage.run_to(5))
-    assert notice.deadline_ns == START_NS + 305 * 10**9
-    assert killed(stage.run_to(304)) == []
-    assert len(killed(stage.run_to(305))) == 5
-
-
-def test_queue_priority_frees_a_reserved_node_for_the_more_important_queue() -> None:
-    """An ask that waits for its node longer than the timeout takes from a less important queue there."""
-    queues = guaranteed(high=4, low=4)
-    queues["high"]["properties"] = {"priority.offset": "10"}
-    stage = Stage(
-        queues,
-        **AT_ONCE,
-        queue_priority=True,
-        queue_priority_wait_ms=11_000,
-        dead_zone=10,
-        reservation_delay_ns=2 * 10**9,
-    )
-    stage.node("n1", {"f": 4})
-    stage.node("n2", {"f": 4})
-    stage.node("n3", {"f": 4}, draining=True)
-    stage.application("app-high", "high")
-    stage.application("app-low", "low")
-    stage.submit("app-low", ["l1", "l2", "l3"], ONE, node_id="n1")
-    stage.submit("app-low", ["l4", "l5", "l6"], ONE, node_id="n2")
-    stage.submit("app-low", ["l7"], ONE, node_id="n2", originator=True)
-    stage.submit("app-high", ["big"], {"f": 3})
-    assert decided(stage.run_to(10), Outcome.NOTIFIED) == {}
-    assert decided(stage.run_to(15), Outcome.NOTIFIED) == {"low": ["l3", "l2"]}
-    effects = stage.run_to(25)
-    assert sorted(killed(effects)) == ["l2", "l3"]
-    stage.confirm(effects)
-    assert placed(stage.run_to(26)) == ["big"]
-
-
-def spent(**used: int) -> Stage:
-    """t is guaranteed 8, of which a has 3, b 1 and c nothing of its own; x is guaranteed 1, v nothing; all of 12 is
-    used."""
-    paths = {"t": 8, "t.a": 3, "t.b": 1, "t.c": 0, "x": 1, "v": 0}
-    stage = Stage(patient(guaranteed(**paths)), **AT_ONCE)
-    stage.node("n", {"f": 12})
-    for path in ("t.a", "t.b", "t.c", "x", "v"):
-        stage.application(path, path)
-        name = path.removeprefix("t.")
-        stage.submit(path, [f"{name}{at}" for at in range(used.get(name, 0))], ONE, node_id="n")
-    return stage
-
-
-def ends_within(stage: Stage, seconds: int) -> tuple[list[str], list[str]]:
-    """Who goes in *seconds*, victims leaving at once, and what is placed."""
-    before = len(stage.effects)
-    for second in range(seconds):
-        stage.confirm(stage.run_to(second))
-    return killed(stage.effects[before:]), placed(stage.effects[before:])
-
-
-def test_y50_an_ask_that_law_4_refuses_has_no_part_in_the_shares() -> None:
-    """Issue 30, row 11: c asks for more of what t has used up already; x, which is owed one, is served."""
-    stage = spent(a=3, b=4, c=2, v=3)
-    stage.submit("t.c", ["more"], {"f": 2})
-    stage.submit("x", ["owed"], ONE)
-    assert ends_within(stage, 300) == (["v2"], ["owed"])
-
-
-def test_y51_those_inside_a_spent_guarantee_make_room_for_each_other() -> None:
-    stage = spent(a=3, b=5, v=4)
-    stage.submit("t.c", ["swap"], ONE)
-    assert ends_within(stage, 300) == (["b4"], ["swap"])
-
-
-def test_law_4_counts_what_the_round_has_planned_already() -> None:
-    """The first ask of c makes t hold what it is guaranteed; the others go in for tasks of t."""
-    stage = spent(a=3, b=4, v=5)
-    stage.submit("t.c", ["c1", "c2", "c3"], ONE)
-    assert ends_within(stage, 300) == (["v4", "b3", "b2"], ["c1", "c2", "c3"])
 
 
 @pytest.mark.parametrize("pace", [{}, AT_ONCE])
@@ -513,3 +142,185 @@ def test_originators_offered_in_exchange_put_nothing_off(pace: dict[str, Any], o
         stage.confirm(effects)
     assert len(gone) == (50 if pace else 8)
     assert gone == [f"plain-{at:02}" for at in range(49, -1, -1)][: len(gone)]
+
+
+def test_an_ask_that_the_shim_refused_on_a_node_gets_no_place_there() -> None:
+    stage = big_among_small(**AT_ONCE)
+    stage.submit("app-b", ["picky"], {"f": 2})
+    others = {f"n{number}": "no" for number in range(9)}
+    pausing.leave_out(stage.state, stage.state.requests["picky"], others, others, START_NS)
+    gone = killed(stage.run_to(20))
+    assert {int(key[1:]) % 10 for key in gone} == {9}
+    assert len(gone) == 2
+
+
+def test_a_small_job_every_five_minutes_waits_no_longer_each_time() -> None:
+    """18 s each: 15 s of notice and the round it began in. Before, each took twice as long as the one before."""
+    stage = Stage(guaranteed(a=0, b=10), interval_ms=3000, max_wait_ms=15_000)
+    stage.node("n", {"f": 20})
+    stage.application("app-a", "a")
+    stage.submit("app-a", numbered("a", 20), ONE, node_id="n")
+    stage.submit("app-a", numbered("wait", 40), ONE)
+    waits = []
+    for turn in range(12):
+        start = turn * 300 + 1
+        while stage.now_s < start:
+            stage.confirm(stage.run_to(min(start, stage.now_s + 1)))
+        if "app-b" not in stage.state.applications:
+            stage.application("app-b", "b")
+        key = f"job{turn}"
+        stage.submit("app-b", [key], ONE)
+        while stage.state.requests[key].node is None and stage.now_s < start + 280:
+            stage.confirm(stage.run_to(stage.now_s + 1))
+        waits.append(stage.now_s - start)
+        stage.run_to(stage.now_s + 10)
+        stage.release("app-b", key)
+    assert max(waits) <= 21, waits
+
+
+def test_with_the_monitor_on_no_ask_with_a_kept_node_preempts() -> None:
+    """A node is kept for b's ask because of its age; the ask still waits for notice and deadline like all."""
+    stage = big_among_small(interval_ms=60_000)
+    stage.submit("app-b", ["big"], {"f": 8})
+    ask = stage.state.requests["big"]
+    reservations.reserve_node(stage.state, ask, stage.state.nodes["n0"], START_NS, by_age=True)
+    effects = stage.run_to(59)
+    assert killed(effects) == []
+    assert {e.kind for e in effects if isinstance(e, PreemptionDecided)} <= {"monitor"}
+
+
+def test_whose_application_is_prepared_goes_first_where_fewer_are_needed() -> None:
+    """Half of the demand goes away: of ten at risk those five go whose work was saved, and explain names one."""
+    stage = y4()
+    (notice,) = notices(stage.run_to(5))
+    saved = notice.at_risk[5:]
+    checkpoints = tuple((key, START_NS + 5 * 10**9) for key in saved)
+    stage.apply(AnswerCallbacks("rm", notices=(PreemptionNoticeAnswer(notice.notice, True, (), checkpoints),)))
+    stage.release("app-a", *numbered("ask", 5))
+    effects = stage.run_to(10)
+    assert withdrawn(effects) == list(notice.at_risk[:5])
+    report = read(stage.engine, "[rm]default", START_NS + 10 * 10**9).explain(Named("ask005"))
+    assert isinstance(report, AskReport)
+    assert report.preemption is not None
+    assert "its application prepares for it, its work was saved 10 s before then" in report.preemption.detail
+    assert sorted(killed(stage.run_to(15))) == sorted(saved)
+
+
+def test_nobody_is_told_to_leave_where_a_milder_class_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planner that begins with the tasks that opted out is stopped before notice is given."""
+    sound = VictimChoice.choose_victims
+
+    def begin_with_last(self: VictimChoice, want: Any, node: Any, candidates: Any, whom: Any, **rest: Any) -> Any:
+        return sound(self, want, node, list(candidates)[::-1], whom, **rest)
+
+    monkeypatch.setattr(VictimChoice, "choose_victims", begin_with_last)
+    stage = Stage(guaranteed(a=0, b=3), **AT_ONCE)
+    stage.attach()
+    stage.node("n", {"f": 4})
+    for name in "ab":
+        stage.application(f"app-{name}", name)
+    stage.submit("app-a", ["a0"], {"f": 2}, node_id="n", allow_preempt_self=False)
+    stage.submit("app-a", ["a1", "a2"], ONE, node_id="n")
+    stage.submit("app-b", ["b"], {"f": 3})
+    with pytest.raises(AssertionError, match="LAW_BROKEN"):
+        stage.run_to(5)
+    assert not stage.state.notices.entries
+
+
+def test_nobody_is_told_for_a_unit_that_would_not_find_all_its_places() -> None:
+    """b is owed 4 x 4, and a's guarantee keeps one place back. No member holds room because of its age."""
+    stage = Stage(guaranteed(a=4, b=16), **AT_ONCE)
+    stage.application("app-a", "a")
+    for at in range(1, 5):
+        stage.node(f"n{at}", {"f": 4})
+        stage.submit("app-a", [f"a{at}-{k}" for k in range(4)], ONE, node_id=f"n{at}")
+    run_gang(stage, "g", "b", ["", "", "", ""], 4, allow_preempt_other=True)
+    effects = stage.run_to(120)
+    assert decided(effects, Outcome.NOTIFIED) == {}
+    assert killed(effects) == []
+
+
+def run_gang(stage: Stage, name: str, queue: str, nodes: list[str], size: int = 1, **details: Any) -> None:
+    """Has a Hard gang run with a member on each of *nodes*; a member without one asks."""
+    sum_of_all = Resources({"f": size * len(nodes)})
+    spec = ApplicationSpec(
+        name, f"root.{queue}", PARTITION, user="tester", placeholder_ask=sum_of_all, gang_style="Hard"
+    )
+    stage.apply(UpdateApplications("rm", (spec,)))
+    about = {"task_group": "team", "placeholder": True, "created_s": 10, **details}
+    members = tuple(
+        AllocationSpec(f"{name}-{at}", name, PARTITION, Resources({"f": size}), node_id=node, **about)
+        for at, node in enumerate(nodes, 1)
+    )
+    stage.apply(UpdateAllocations("rm", members))
+
+
+def two_nodes(*, a: int = 2, b: int = 4, **settings: Any) -> Stage:
+    """Two nodes of 4; queues a and b with guarantees."""
+    stage = Stage(guaranteed(a=a, b=b), **AT_ONCE, **settings)
+    stage.attach()
+    for node in ("n1", "n2"):
+        stage.node(node, {"f": 4})
+    stage.application("app-a", "a")
+    stage.application("app-b", "b")
+    return stage
+
+
+def due_plan(stage: Stage, *victims: str) -> MonitorPlan:
+    """The plan to take *victims*, all of them due, for b1 on n1."""
+    requests = stage.state.requests
+    due = tuple(DueVictim(requests[key], 0, 1, 1) for key in victims)
+    return MonitorPlan(1, stage.state.notices.now_ns, 0, (DuePlace(requests["b1"], stage.state.nodes["n1"], due),))
+
+
+def test_the_laws_judge_a_gang_as_one_victim() -> None:
+    """A part of a gang is a breach; all of it is none, whether or not each member is needed; beside enough others it
+    is."""
+    stage = two_nodes(a=1, b=4)
+    run_gang(stage, "g", "a", ["n1", "n2"])
+    stage.submit("app-a", ["a1", "a2", "a3"], ONE, node_id="n1")
+    stage.submit("app-a", ["a4", "a5", "a6"], ONE, node_id="n2")
+    stage.submit("app-b", ["b1"], ONE)
+
+    def broken(*victims: str) -> set[Law]:
+        return {violation.law for violation in laws.check(stage.state, due_plan(stage, *victims))}
+
+    assert broken("g-1") == {Law.GANG_WHOLE}
+    assert broken("g-1", "g-2") == set()
+    assert broken("g-1", "g-2", "a1") == {Law.MINIMAL}
+
+
+def test_law_2_counts_all_members_of_a_gang() -> None:
+    """The queue holds 8 and is guaranteed 7: one member could go, two may not."""
+    stage = two_nodes(a=7, b=1)
+    run_gang(stage, "g", "a", ["n1", "n2"])
+    stage.submit("app-a", ["a1", "a2", "a3"], ONE, node_id="n1")
+    stage.submit("app-a", ["a4", "a5", "a6"], ONE, node_id="n2")
+    stage.submit("app-b", ["b1"], ONE)
+    found = laws.check(stage.state, due_plan(stage, "g-1", "g-2"))
+    assert {violation.law for violation in found} == {Law.GUARANTEE_KEPT}
+
+
+def test_a_place_that_needs_denied_victims_waits_in_the_next_piece_of_work_too() -> None:
+    """After thirty-one places, the place of ten for six is the last one of its piece."""
+    stage = Stage(guaranteed(a=0, b=0, c=0, d=44), **AT_ONCE, dead_zone=0, governor={"cooldown_ms": 30_000})
+    stage.node("n", {"f": 44})
+    for name in "abcd":
+        stage.application(f"app-{name}", name)
+    stage.submit("app-b", ["b-large"], {"f": 10}, node_id="n")
+    stage.submit("app-b", ["b-small"], ONE, node_id="n")
+    stage.submit("app-c", ["c0"], {"f": 2}, node_id="n")
+    small = [f"a{at:02}" for at in range(31)]
+    stage.submit("app-a", small, ONE, node_id="n", required_node="n")
+    stage.submit("app-d", ["d"], ONE)
+    effects = stage.run_to(15)
+    assert killed(effects) == ["b-small"]
+    stage.confirm(effects)
+    stage.release("app-a", *small)
+    stage.submit("app-a", [f"{key}-again" for key in small], ONE, node_id="n")
+    stage.submit("app-d", [f"d{at:02}" for at in range(31)], ONE)
+    stage.submit("app-d", ["d-one", "d-two"], {"f": 6})
+    waiting = stage.run_to(44, budget=10_000)
+    decisions = [each for each in waiting if isinstance(each, PreemptionDecided) and each.kind == "governor"]
+    assert [(each.queue, each.outcome) for each in decisions] == [("root.b", Outcome.COOLING_DOWN)]
+    assert sorted(killed(waiting)) == [f"{key}-again" for key in small]

@@ -8,7 +8,7 @@ at. Asks do not preempt by themselves so soon.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pytest
 
@@ -17,16 +17,6 @@ from tests.monitor_notation import TYPES, MonitorCase, Vector, parse
 from tests.scenarios.preemption.monitor_stage import Stage, decided, killed
 
 CASES: Final = parse(Path(__file__).with_name("monitor.cases").read_text(encoding="utf-8"))
-
-
-class Populated(Protocol):
-    """Takes what a case has in its cluster."""
-
-    def node(self, name: str, capacity: dict[str, int], *, draining: bool = False) -> None: ...
-
-    def application(self, name: str, queue: str) -> None: ...
-
-    def submit(self, application: str, keys: list[str], size: dict[str, int], **details: Any) -> object: ...
 
 
 def stage_of(case: MonitorCase) -> Stage:
@@ -50,7 +40,7 @@ def described(case: MonitorCase) -> dict[str, dict[str, Any]]:
     return queues
 
 
-def populate(stage: Populated, case: MonitorCase) -> None:
+def populate(stage: Stage, case: MonitorCase) -> None:
     """Nodes, applications, running tasks and asks of *case*."""
     used = [sum(leaf.used[t] for leaf in case.leaves()) for t in range(len(case.cluster))]
     stage.node("full", amounts(tuple(map(min, used, case.cluster))))

@@ -16,8 +16,17 @@ from kornel.core.domain.commands import (
     UpdateConfiguration,
 )
 from kornel.core.domain.effects import Effect, PredicatesAsked, PreemptionPredicatesAsked
-from tests.scenarios.preemption.monitor_stage import Stage, killed, placed
-from tests.scenarios.preemption.test_monitor import AT_ONCE, ONE, guaranteed, notices, patient, withdrawn
+from tests.scenarios.preemption.monitor_stage import (
+    AT_ONCE,
+    ONE,
+    Stage,
+    guaranteed,
+    killed,
+    notices,
+    patient,
+    placed,
+    withdrawn,
+)
 
 NODES: Final = tuple(f"n{number}" for number in range(4))
 Judge = Callable[[str, float], bool]

@@ -165,53 +165,6 @@ def test_a_stream_of_small_asks_does_not_starve_a_large_one_that_preempted_befor
     assert len(cluster.victims) == 54
 
 
-def test_what_leaves_anyway_is_claimed_before_more_is_taken() -> None:
-    """J-A10: one task of 8 leaves for an ask of 3; an ask of 4 claims what is left, and nobody else goes."""
-    queues = {"v": {}, "w": {}, "a": resources(guaranteed=10)}
-    cluster = BusyCluster(queues, leave_s=5)
-    cluster.node("n1", {"f": 10})
-    cluster.run("v", ["big"], {"f": 8}, "n1")
-    cluster.run("w", ["w1", "w2"], ONE, "n1", allow_preempt_self=False)
-    asks = cluster.ask("a", ["k1"], {"f": 3})
-    cluster.pass_s(1)
-    asks += cluster.ask("a", ["k2"], {"f": 4})
-    assert cluster.run_until_placed(asks, 60) is not None
-    assert cluster.victims == ["big"]
-
-
-def test_a_refusal_wakes_when_what_it_waited_for_changes() -> None:
-    """Nobody may go when it first asks; as soon as somebody may, it does not wait for 15 s to pass."""
-    queues = {"v": {}, "w": resources(guaranteed=10), "a": resources(guaranteed=10)}
-    cluster = BusyCluster(queues)
-    cluster.node("n1", {"f": 10})
-    cluster.run("w", keys("w", 10), ONE, "n1")
-    asks = cluster.ask("a", ["k"], ONE)
-    cluster.pass_s(4)
-    assert cluster.victims == []
-    cluster.configure({**queues, "w": resources(guaranteed=5)})
-    took_s = cluster.run_until_placed(asks, 60)
-    assert took_s is not None
-    assert took_s <= MOST_S
-
-
-def test_a_refusal_wakes_when_somebody_comes_who_may_go() -> None:
-    """The ask was refused because all that ran was protected; a task without protection starts, and has to go."""
-    queues = {"v": {}, "w": resources(guaranteed=10), "a": resources(guaranteed=10)}
-    cluster = BusyCluster(queues)
-    cluster.node("n1", {"f": 10})
-    cluster.node("n2", {"f": 2})
-    cluster.run("w", keys("w", 10), ONE, "n1")
-    cluster.run("v", ["v0"], ONE, "n2", required_node="n2")
-    asks = cluster.ask("a", ["k"], {"f": 2})
-    cluster.pass_s(4)
-    cluster.end("v0")
-    cluster.run("v", ["v1", "v2"], ONE, "n2")
-    took_s = cluster.run_until_placed(asks, 60)
-    assert took_s is not None
-    assert took_s <= MOST_S
-    assert sorted(cluster.victims) == ["v1", "v2"]
-
-
 def test_constant_change_does_not_make_a_hopeless_ask_search_all_the_time() -> None:
     """Tasks of a protected queue come and go ten times a second: the ask tries after 1, 2, 4, 8 and then every 15 s."""
     queues = {"w": resources(guaranteed=10), "a": resources(guaranteed=10)}
@@ -238,19 +191,6 @@ def test_recreated_victims_do_not_come_back_for_their_room() -> None:
     assert cluster.run_until_placed(asks, 900) is not None
     cluster.pass_s(900)
     assert len(cluster.victims) == 40
-
-
-def test_nothing_changed_nothing_is_searched() -> None:
-    """An ask that was refused is not tried again while everything stays as it is."""
-    queues = {"w": resources(guaranteed=10), "a": resources(guaranteed=10)}
-    cluster = BusyCluster(queues)
-    cluster.node("n1", {"f": 10})
-    cluster.run("w", keys("w", 10), ONE, "n1")
-    cluster.ask("a", ["k"], ONE)
-    cluster.pass_s(5)
-    before = cluster.attempts
-    cluster.pass_s(600)
-    assert cluster.attempts == before
 
 
 WHO: Final = [
@@ -302,64 +242,6 @@ def _endings_until_placed(cluster: BusyCluster, nodes: int, most: int) -> int | 
         node = cluster.state.nodes[f"n{ending % nodes}"]
         cluster.end(min(a.key for a in node.allocations.values() if a.spec.application_id == "small"))
     return None
-
-
-def test_the_first_in_line_holds_its_amount_and_is_a_reason_for_more_nodes() -> None:
-    """A full cluster is no quota: a node is kept for the ask, and more nodes would help it."""
-    cluster = first_in_line("own", 1000, 1, 16)
-    cluster.pass_s(5)
-    big = cluster.state.requests["big"]
-    assert big.reservation is not None
-    assert "big" in cluster.scale_up
-
-
-def test_a_quota_is_no_room() -> None:
-    """An ask that its own queue's max keeps out holds nothing, and no node is kept from others for it."""
-    cluster = BusyCluster({"q": resources(max=4), "o": {}})
-    cluster.hear_of_scaling()
-    cluster.node("n0", {"f": 16})
-    cluster.run("q", keys("q", 4), ONE, "n0")
-    cluster.run("o", keys("o", 11), ONE, "n0")
-    cluster.ask("q", ["big"], {"f": 2}, priority=1000, allow_preempt_other=False)
-    cluster.pass_s(10)
-    cluster.ask("o", ["small"], ONE, allow_preempt_other=False)
-    cluster.pass_s(1)
-    assert cluster.state.requests["big"].reservation is None
-    assert "small" in cluster.placed_s
-    assert "big" not in cluster.scale_up
-
-
-def test_a_node_held_by_age_is_no_shield() -> None:
-    """A node held for an ask without a guarantee: one below its guarantee preempts there at once, and comes first."""
-    queues = {"v": {}, "h": {}, "p": resources(guaranteed=1), "a": resources(guaranteed=4)}
-    cluster = BusyCluster(queues, leave_s=3)
-    cluster.node("n1", {"f": 10})
-    cluster.node("n2", {"f": 3})
-    cluster.run("v", keys("v", 8), ONE, "n1")
-    cluster.run("p", ["p"], ONE, "n2")
-    cluster.ask("h", ["held"], {"f": 4}, allow_preempt_other=False, priority=5)
-    cluster.pass_s(10)
-    assert cluster.state.requests["held"].reservation is not None
-    asks = cluster.ask("a", ["k"], {"f": 4})
-    took_s = cluster.run_until_placed(asks, 60)
-    assert took_s is not None
-    assert took_s <= MOST_S + 3
-    assert len(cluster.victims) == 4
-
-
-def test_two_queues_owed_the_same_are_served_in_turns() -> None:
-    """With room for four victims in all, each of two gets two, whatever their paths."""
-    queues = {"v": {}, "a": resources(guaranteed=8), "z": resources(guaranteed=8)}
-    governor = {"window_ms": 600_000, "cluster": {"victims": 4}}
-    cluster = BusyCluster(queues, governor=governor, cycle={"limit": 1.0})
-    for at in range(4):
-        cluster.node(f"n{at}", {"f": 4})
-        cluster.run("v", keys(f"v{at}-", 4), ONE, f"n{at}")
-    cluster.ask("a", keys("a", 8), ONE)
-    cluster.ask("z", keys("z", 8), ONE)
-    cluster.pass_s(60)
-    assert len(cluster.victims) == 4
-    assert (cluster.used("a"), cluster.used("z")) == (2, 2)
 
 
 def test_three_queues_owed_the_same_are_served_in_turns_as_victims_leave() -> None:

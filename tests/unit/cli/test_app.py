@@ -12,9 +12,9 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from kornel.core.cli.app import COMMANDS, app
-from kornel.core.cli.text.bounds import render_user
-from kornel.core.cli.text.status import render_explanation, render_status
+from kornel.cli.app import COMMANDS, app
+from kornel.cli.text.bounds import render_user
+from kornel.cli.text.status import render_explanation, render_status
 from kornel.v1.status_pb2 import (
     AskFailure,
     ExplainAskResponse,
@@ -214,15 +214,23 @@ CLIENT_ONLY = ("grpc", "google.protobuf", "asyncio")
         (["version"], ("typer", "rich", *CLIENT_ONLY, *SERVER_ONLY), 180),
         (["--version"], ("typer", "rich", *CLIENT_ONLY, *SERVER_ONLY), 180),
         (["--help"], SERVER_ONLY, 640),
-        (["serve", "--help"], ("grpc", "kornel.core.client.calls", *SERVER_ONLY), 500),
+        (["serve", "--help"], ("grpc", "kornel.cli.client.calls", *SERVER_ONLY), 500),
         (["security", "token", "ann"], ("grpc", "kornel.core.process.server", "kornel.core.rest", "sqlalchemy"), 500),
         (
             ["config", "check", "none.yaml"],
             ("kornel.core.process.server", "kornel.core.rest", "sqlalchemy", "starlette"),
             745,
         ),
-        (["status", "--grpc", "127.0.0.1:1", "--timeout", "0.1"], ("kornel.core.cli.serve", "rich", *SERVER_ONLY), 480),
-        (["nodes", "--grpc", "127.0.0.1:1", "--timeout", "0.1"], ("kornel.core.cli.serve", "rich", *SERVER_ONLY), 480),
+        (
+            ["status", "--grpc", "127.0.0.1:1", "--timeout", "0.1"],
+            ("kornel.core", "rich", *SERVER_ONLY),
+            480,
+        ),
+        (
+            ["nodes", "--grpc", "127.0.0.1:1", "--timeout", "0.1"],
+            ("kornel.core", "rich", *SERVER_ONLY),
+            480,
+        ),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else None,
 )
@@ -230,7 +238,7 @@ def test_a_command_imports_only_what_it_needs(arguments: list[str], unwanted: tu
     """Commands are typed by people, who notice each tenth of a second. Python itself and ours are counted together."""
     code = f"""
 import sys
-from kornel.core.cli.entry import main
+from kornel.cli.entry import main
 try:
     main()
 except SystemExit:
@@ -249,7 +257,7 @@ NEEDED_FOR_WHAT_IS_OFF = ("sqlalchemy", "alembic", "psycopg", "sqlite3", "crypto
 
 @pytest.mark.parametrize(
     ("options", "unwanted", "most"),
-    [(["--history", "off"], NEEDED_FOR_WHAT_IS_OFF, 1_263), ([], NEEDED_FOR_WHAT_IS_OFF[4:], 1_345)],
+    [(["--history", "off"], NEEDED_FOR_WHAT_IS_OFF, 1_268), ([], NEEDED_FOR_WHAT_IS_OFF[4:], 1_345)],
     ids=["history off", "history on"],
 )
 def test_a_core_imports_only_what_it_serves_with(
@@ -258,7 +266,7 @@ def test_a_core_imports_only_what_it_serves_with(
     """The modules take most of the time until a core listens."""
     code = f"""
 import sys
-from kornel.core.cli.entry import main
+from kornel.cli.entry import main
 from kornel.core.process.server import KornelServer
 async def stop_at_once(self, stop):
     print(self.address, [name for name in {unwanted} if name in sys.modules], len(sys.modules))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.cli.connection_options import move_connection_options
+from kornel.cli.connection_options import move_connection_options
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kornel.core.cli.text.explain import render_forecast
+from kornel.cli.text.explain import render_forecast
 from kornel.v1 import explain_pb2 as pb
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.cli.text.history import render_preemptions
+from kornel.cli.text.history import render_preemptions
 from kornel.v1 import history_pb2 as pb
 
 

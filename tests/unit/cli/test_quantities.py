@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.cli.text import quantities as text
-from kornel.core.cli.text import times
+from kornel.cli.text import quantities as text
+from kornel.cli.text import times
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ SHOWN = "import os, sys; import {module}; {start} print('grpc' in sys.modules, o
 PROGRAMS = {
     "kornel.shim_mock": "",
     "kornel.conformance": "",
-    "kornel.core.cli.entry": (
-        "import types; sys.modules['kornel.core.cli.app'] = types.SimpleNamespace(run_app=lambda: None);"
-        " kornel.core.cli.entry.main();"
+    "kornel.cli.entry": (
+        "import types; sys.modules['kornel.cli.app'] = types.SimpleNamespace(run_app=lambda: None);"
+        " kornel.cli.entry.main();"
     ),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.cli.text.tables import format_table, shorten_name, wrap_text
+from kornel.cli.text.tables import format_table, shorten_name, wrap_text
 
 ROWS = [
     ("name", "state", "holds", "why"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.cli.explain import _write_wants
+from kornel.cli.commands.explain import _write_wants
 from kornel.core.domain.devices import DeviceRequest, read_wants
 
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from kornel.core.config.default import DEFAULT_CONFIGURATION
 from kornel.core.config.loader import checksum_of, load
 from kornel.core.config.text.problems import ConfigError, Severity
+from kornel.shared.default_configuration import DEFAULT_CONFIGURATION
 
 KEYS = [
     "partitions", "name", "queues", "parent", "resources", "guaranteed", "max", "maxapplications", "properties",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kornel.core.config.text.quantities import DelayTooLong, parse_delay, parse_duration, parse_quantity
+from kornel.shared.quantities import DelayTooLong, parse_delay, parse_duration, parse_quantity
 
 INVALID, SUFFIX, OVERFLOW = "invalid quantity", "invalid suffix", "overflow"
 S = 10**9

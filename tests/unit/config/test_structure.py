@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from kornel.core.config.default import DEFAULT_CONFIGURATION
 from kornel.core.config.loader import checksum_of, load
 from kornel.core.domain.settings import NodeSortPolicy
+from kornel.shared.default_configuration import DEFAULT_CONFIGURATION
 from tests.unit.config.reading import errors, find, load_root, only, partition_text, queue, root
 
 

@@ -22,9 +22,9 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.resources import Resources
 from kornel.core.journal.content.calls import Beginning
+from kornel.core.journal.database.choices import JournalSync
 from kornel.core.journal.database.settings import JournalSettings, SnapshotTimes, journal_settings
 from kornel.core.journal.database.store import JournalStore
-from kornel.core.journal.database.sync import JournalSync
 from kornel.core.journal.following.following import Follower
 from kornel.core.journal.journal import Journal
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger

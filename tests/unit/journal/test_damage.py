@@ -14,11 +14,11 @@ from typing import Final
 import pytest
 from typer.testing import CliRunner
 
-from kornel.core.cli.app import app
+from kornel.cli.app import app
 from kornel.core.journal.content.records import Block, Record, RecordDamaged, read_block
+from kornel.core.journal.database.choices import JournalUnusable
 from kornel.core.journal.database.reading import verify_store
 from kornel.core.journal.database.store import STORE_ERRORS
-from kornel.core.journal.database.unusable import JournalUnusable
 from tests.unit.journal.made import open_journal, open_store, written
 from tests.unit.journal.test_places import two_managers
 

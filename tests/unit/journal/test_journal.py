@@ -18,10 +18,10 @@ from kornel.core.domain.effects import Allocated
 from kornel.core.journal.content.calls import CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.content.records import Block, BlockWriter, RecordDamaged, read_block
 from kornel.core.journal.content.replay import Replay
+from kornel.core.journal.database.choices import JournalUnusable
 from kornel.core.journal.database.export import Pseudonyms, write_line
 from kornel.core.journal.database.reading import read_records, verify_store
 from kornel.core.journal.database.store import JournalStore
-from kornel.core.journal.database.unusable import JournalUnusable
 from kornel.core.journal.journal import Journal
 from kornel.core.journal.writing import committer
 from kornel.core.service.wire.status_codes import JournalFull, JournalUnavailable

@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 from typer.testing import CliRunner
 
-from kornel.core.cli.app import app
+from kornel.cli.app import app
 from kornel.core.domain.commands import (
     Command,
     RegisterManager,

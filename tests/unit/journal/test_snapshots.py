@@ -16,10 +16,10 @@ import structlog
 
 from kornel.core.domain.commands import SetOperatorDrain
 from kornel.core.journal.content.recording import RecordingEngine
+from kornel.core.journal.database.choices import JournalUnusable
 from kornel.core.journal.database.reading import read_records
 from kornel.core.journal.database.settings import KeptJournal, SnapshotTimes
 from kornel.core.journal.database.store import JournalStore
-from kornel.core.journal.database.unusable import JournalUnusable
 from kornel.core.journal.following.copying import copy_records
 from kornel.core.journal.following.following import Follower
 from kornel.core.journal.following.starting import begin_replay

@@ -11,11 +11,11 @@ from kornel.core.domain.commands import AllocationSpec
 from kornel.core.domain.effects import Allocated
 from kornel.core.domain.resources import Resources
 from kornel.core.metrics.decisions import Decisions
-from kornel.core.metrics.loop_lag import EVERY_S, LoopLag
+from kornel.core.metrics.measures import EVERY_S, LoopLag
 from kornel.core.metrics.timings import UPSTREAM_BOUNDS_S, Timings
 from kornel.core.service.callbacks.callback_times import REMEMBERED, CallbackTimes
 from kornel.core.service.machine.clock import SECOND_NS
-from kornel.core.service.metrics.durations import Durations
+from kornel.core.service.metrics.metrics import Durations
 from tests.waiting import until
 
 

@@ -1,4 +1,4 @@
-"""Runs that enforce a max, between everything else: what happens meanwhile, and plans that cannot be carried out."""
+"""Runs that enforce a max: plans that cannot be carried out. What happens meanwhile is in ``quota-runs.txt``."""
 
 from __future__ import annotations
 
@@ -55,25 +55,6 @@ def told(answers: list[str]) -> list[str]:
     return [line.split()[1] for line in answers if line.startswith("release") and "PREEMPTED" in line]
 
 
-def test_tasks_that_end_meanwhile_count_as_freed(stage: Stage) -> None:
-    """Two of the chosen ended, and two others: only one more has to go."""
-    begin(stage)
-    stage.play([f"release k{number} app=Q" for number in (0, 1, 8, 9)])
-    answers = stage.play(["cycle"])
-    assert told(answers) == ["k2"]
-    assert answers[-1].startswith("enforce root.q FULL: target f=50, freed f=10, unmet -, chosen 5")
-
-
-def test_a_guarantee_that_appears_meanwhile_is_kept(stage: Stage) -> None:
-    """Law 2 is judged when the victims are told, not when they are chosen."""
-    begin(stage)
-    stage.play(["partition default quota=on", f"queue root.q max={{f=80}} guaranteed={{f=80}} {DELAYED}"])
-    stage.play(["queue root.a guaranteed={f=20}", "update-config"])
-    answers = stage.play(["cycle"])
-    assert told(answers) == ["k0", "k1"]
-    assert "enforce root.q PARTIAL: target f=50, freed f=20, unmet f=30" in answers[-1]
-
-
 def test_nobody_preempts_for_a_guarantee_while_a_max_is_enforced(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """H: the ask waits for the end of the run, and then claims what is leaving anyway."""
     stage.play(["ask k queue=root.a f=20 other=yes created=-100s"])
@@ -85,16 +66,6 @@ def test_nobody_preempts_for_a_guarantee_while_a_max_is_enforced(stage: Stage, m
     assert told(answers)[:5] == ["k0", "k1", "k2", "k3", "k4"]
     assert sum("enforce" in line for line in answers) == 1
     assert [line for line in answers if "for=k" in line] == ["reserve n1 for=k"]
-
-
-def test_tasks_reported_during_a_run_arm_again_when_it_ends(stage: Stage) -> None:
-    """What was added unchecked meanwhile is not part of the run; it gets the full delay of its own."""
-    begin(stage)
-    stage.play(["run late app=Q node=n1 f=30"])
-    answers = stage.play(["cycle"])
-    assert "late" not in told(answers)
-    assert stage.play(["show queue root.q due"]) == ["queue root.q due=2s"]
-    assert told(stage.play(["cycle at=2s"])) == ["late"]
 
 
 def test_an_unlawful_batch_ends_the_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,34 +105,3 @@ def test_a_victim_released_meanwhile_is_no_victim_of_a_required_node(monkeypatch
     monkeypatch.undo()
     stage.play(["foreign x node=n2 f=1", "resize n1 f=11"])
     assert told(stage.play(["cycle"])) == ["v2"]
-
-
-def test_a_queue_that_leaves_the_configuration_during_its_run_keeps_everybody(stage: Stage) -> None:
-    """Who is to go has been worked out, and nobody is told any more."""
-    begin(stage)
-    stage.play(["partition default quota=on", "queue root.a guaranteed={f=20}", "update-config"])
-    assert told(stage.play(["cycles until=20s every=1s"])) == []
-    assert state_of(stage).enforcement.run is None
-
-
-def test_what_is_added_during_a_run_is_not_said_to_be_enforced(stage: Stage) -> None:
-    """Tasks that were told nothing of the run hold the queue above its max: it is no full success."""
-    begin(stage)
-    stage.play(["run late app=Q node=n1 f=30"])
-    answers = stage.play(["cycle"])
-    assert answers[-1].startswith("enforce root.q PARTIAL: target f=50, freed f=50, unmet f=30")
-    assert "FULL: target f=30" in stage.play(["cycles until=10s every=1s"])[-1]
-
-
-def test_a_stuck_victim_that_leaves_after_all_is_not_replaced(stage: Stage) -> None:
-    """Who is to go instead has been worked out when it goes: nobody has to, and no law is broken."""
-    stage.play(["cycles until=300s every=1s"])
-    state = state_of(stage)
-    stage.play(["cycle once budget=1 at=301s"])
-    while (run := run_of(state)) is None or run.plan is None:
-        stage.play(["cycle once budget=1 at=301s"])
-    assert len(state.stuck) == 5
-    stage.play([f"release k{number} app=Q type=PREEMPTED_BY_SCHEDULER" for number in range(5)])
-    assert told(stage.play(["cycles until=310s every=1s"])) == []
-    assert state.law_violations == 0
-    assert sum(state.queues["root.q"].used) == 50

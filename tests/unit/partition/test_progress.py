@@ -36,8 +36,8 @@ def _run_slices(cluster: OwedCluster, count: int) -> list[str]:
 
 
 def _plant(monkeypatch: pytest.MonkeyPatch, driver: Driver) -> None:
-    monkeypatch.setattr(slices, "_BUSY", (driver,))
-    monkeypatch.setattr(slices, "_WORKING", (driver,))
+    for drivers in ("_IN_SLICES", "_BUSY", "_WORKING"):
+        monkeypatch.setattr(slices, drivers, (driver,))
 
 
 def test_an_idle_engine_makes_progress(cluster: OwedCluster) -> None:
@@ -61,6 +61,7 @@ def test_an_attempt_that_is_always_due_is_found(cluster: OwedCluster, monkeypatc
         state.attempts_due.clear()
         heappush(state.attempts_due, (now_ns, state.next_number(), ask))
 
+    offer_again(cluster.state, cluster.now_ns)
     monkeypatch.setattr(slices, "offer_due", offer_again)
     assert len(_run_slices(cluster, MOST)) == 1
 

@@ -18,7 +18,7 @@ from kornel.core.policies import ask_order
 from kornel.core.policies.queue_order import QueueKey, queue_turn_key
 from kornel.core.preemption.guarantee.kind import GUARANTEE
 from kornel.core.preemption.guarantee.rounds import PartitionRound
-from kornel.core.preemption.guarantee.rules import victim_orders as registry
+from kornel.core.preemption.guarantee.rules import cost as registry
 from kornel.core.preemption.guarantee.rules.cost import by_comparison, by_cost
 from kornel.core.preemption.kind import Kind
 from kornel.core.preemption.registry import KINDS

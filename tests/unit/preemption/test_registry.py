@@ -7,7 +7,7 @@ import pytest
 from kornel.core.domain import preemption_kinds
 from kornel.core.domain.reasons import Outcome
 from kornel.core.laws.verdict import Law
-from kornel.core.preemption.guarantee.rules.victim_orders import COSTS
+from kornel.core.preemption.guarantee.rules.cost import COSTS
 from kornel.core.preemption.kind import Kind
 from kornel.core.preemption.registry import KINDS, SOURCES, kind_called, laws_of
 

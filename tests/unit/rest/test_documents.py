@@ -7,7 +7,6 @@ from typing import Any
 import orjson
 import pytest
 
-from kornel.core.domain.resources import Resources
 from kornel.core.state.asks import moves
 from kornel.core.telling.encoding import values
 from kornel.core.telling.encoding.yunikorn import applications, cluster, nodes, queues, usage
@@ -154,145 +153,6 @@ def test_fields_are_those_of_the_tables(kind: str, document: dict[str, Any]) -> 
     assert not empty, "the tables say to leave these out"
 
 
-def test_case_2_the_manager_describes_itself() -> None:
-    stage = played("node n1")
-    manager = stage.engine.manager
-    assert manager is not None
-    told = manager._replace(build_info=(("v", "1"),))
-    document = plain(cluster.CLUSTER.write(cluster.ClusterEntry(views_of(stage).partition(), told, 5)))
-    assert document["rmBuildInformation"] == [{"v": "1", "rmId": "rm-1"}]
-    assert (document["partition"], document["clusterName"], document["startTime"]) == ("default", "kubernetes", 5)
-
-
-def test_case_10_capacity_and_use_of_a_partition() -> None:
-    stage = played(
-        "node n1 vcore=500 memory=500", "node n2 vcore=500 memory=500",
-        "run k1 queue=root.a node=n1 memory=100 vcore=400", "run k2 queue=root.a node=n2 memory=200 vcore=300",
-    )  # fmt: skip
-    found = partition(stage)
-    assert found["capacity"] == {
-        "capacity": {"memory": 1000, "vcore": 1000},
-        "usedCapacity": {"memory": 300, "vcore": 700},
-        "utilization": {"memory": 30, "vcore": 70},
-    }
-    assert (found["totalNodes"], found["totalContainers"]) == (2, 2)
-
-
-def test_case_11_and_12_applications_by_state() -> None:
-    stage = Stage()
-    stage.play(["node n1", "show total"])
-    assert partition(stage)["applications"] == {"total": 0}
-    stage.play(["app new", "app waits", "app app1", "app no queue=root.none"])
-    stage.play(["ask w app=waits vcore=90000", "ask k", "cycle"])
-    assert partition(stage)["applications"] == {"Accepted": 1, "New": 1, "Rejected": 1, "Running": 1, "total": 4}
-    stage.play(["release k app=app1", "cycle"])
-    assert partition(stage)["applications"]["Completing"] == 1
-    stage.play(["cycle at=31s"])
-    assert partition(stage)["applications"]["Completed"] == 1
-
-
-def test_case_13_node_order() -> None:
-    fair = partition(played("node n1"))
-    assert fair["nodeSortingPolicy"] == {"type": "fair", "resourceWeights": {"memory": 1, "vcore": 1}}
-    packed = partition(played("partition default nodesort=binpacking", "queue root.a", "register", "node n1"))
-    assert packed["nodeSortingPolicy"]["type"] == "binpacking"
-
-
-def test_case_14_and_15_queues_in_a_tree() -> None:
-    stage = played("queue root.a.a1", "register", "node n1")
-    root = tree(stage)
-    assert (root["queuename"], root["isLeaf"], root["partition"], "parent" in root) == ("root", False, "default", False)
-    [child] = root["children"]
-    assert (child["partition"], child["parent"], child["childNames"]) == ("", "root", ["root.a.a1"])
-    alone = queue(stage, "root.a")
-    assert ("children" in alone, alone["childNames"]) == (False, ["root.a.a1"])
-    assert tree(stage, "root.a", "")["children"][0]["queuename"] == "root.a.a1"
-
-
-def test_case_18_what_a_queue_has_left() -> None:
-    stage = played(
-        "queue root.a max={memory=1000}", "register", "node n1 memory=5000", "run k queue=root.a node=n1 memory=250"
-    )
-    found = queue(stage, "root.a")
-    assert found["absUsedCapacity"] == {"memory": 25}
-    assert found["headroom"]["memory"] == 750
-    assert found["currentPriority"] == -2147483648
-
-
-@pytest.mark.parametrize(
-    ("capacity", "used", "expected"),
-    [
-        ({"vcore": 10, "gpu": 2}, {"vcore": 5, "x": 1}, {"vcore": 50}),
-        ({"vcore": 0}, {"vcore": 5}, {"vcore": 100}),
-        ({"vcore": 20}, {"vcore": 30}, {"vcore": 150}),
-        ({"vcore": 20}, {"vcore": -1}, {"vcore": 0}),
-        ({"vcore": 1000}, {"vcore": 199}, {"vcore": 19}),
-        ({}, {"vcore": 5}, {}),
-        ({"vcore": 1}, {"vcore": 2**62}, {"vcore": 2147483647}),
-    ],
-)
-def test_case_19_percent_of_a_capacity(
-    capacity: dict[str, int], used: dict[str, int], expected: dict[str, int]
-) -> None:
-    assert values.percents_of(Resources(used), Resources(capacity)) == expected
-
-
-def test_case_20_template_of_a_parent() -> None:
-    stage = played(
-        "yaml {partitions: [{name: default, queues: [{name: root, queues: [{name: p, parent: true, childtemplate:"
-        " {maxapplications: 10, properties: {application.sort.policy: fair}, resources: {max: {memory: 600000}}}},"
-        " {name: a}]}]}]}",
-        "register",
-        "node n1",
-    )
-    assert queue(stage, "root.p")["template"] == {
-        "maxApplications": 10,
-        "maxResource": {"memory": 600000},
-        "properties": {"application.sort.policy": "fair"},
-    }
-    assert "template" not in queue(stage, "root.a")
-
-
-def test_case_21_only_the_very_queue_has_applications() -> None:
-    stage = played("queue root.p.a", "register", "node n1", "app x queue=root.p.a", "app y queue=root.p.a")
-    assert [view.application_id for view in views_of(stage).applications_of("root.p.a")] == ["x", "y"]
-    assert list(views_of(stage).applications_of("root.p")) == []
-
-
-def test_case_22_placeholders_of_a_task_group() -> None:
-    stage = played(
-        "node n1", "app app1 gang={vcore=1000} timeout=5s", "ask h placeholder group=tg", "cycle", "cycle at=6s",
-        "release h app=app1 type=TIMEOUT", "cycle",
-    )  # fmt: skip
-    [finished] = [*views_of(stage).finished_applications(), *views_of(stage).applications()]
-    [data] = plain(applications.write_application(finished))["placeholderData"]
-    assert data == {"taskGroupName": "tg", "count": 1, "minResource": {"vcore": 1000}, "timedout": 1}
-
-
-def test_case_23_start_of_an_application() -> None:
-    stage = played("node n1", "app app1 at=1s")
-    before = application(stage)
-    assert before["startTime"] == -62135596800000
-    assert before["submissionTime"] == stage.now_ns
-    assert "finishedTime" not in before
-    stage.play(["ask k at=3s", "cycle"])
-    assert application(stage)["startTime"] == stage.now_ns // 10**6
-
-
-def test_case_24_only_pending_asks_are_requests() -> None:
-    stage = played("node n1 vcore=1000", "app app1", "ask a", "ask b", "cycle")
-    found = application(stage)
-    assert [ask["allocationKey"] for ask in found["requests"]] == ["b"]
-    assert [placed["allocationKey"] for placed in found["allocations"]] == ["a"]
-    assert found["requests"][0]["priority"] == "0"
-
-
-def test_case_25_why_an_ask_was_not_placed() -> None:
-    stage = played("queue root.a max={vcore=500}", "register", "node n1", "app app1", "ask k", "cycle")
-    [log] = application(stage)["requests"][0]["allocationLog"]
-    assert (log["message"], log["count"], log["lastOccurrence"]) == ("Not enough queue quota", 1, stage.now_ns)
-
-
 def test_case_27_and_28_what_has_ended_is_remembered() -> None:
     stage = played(
         "node n1", "app app1", "ask k", "cycle", "cycle at=5s", "remove-app app1", "app app1", "remove-app app1"
@@ -314,45 +174,6 @@ def test_case_27_and_28_what_has_ended_is_remembered() -> None:
     stage.play(["cycle at=260000s"])
     assert not list(views_of(stage).finished_applications())
     assert not list(views_of(stage).rejected_applications())
-
-
-def test_case_29_a_node_with_load_of_its_own_and_others() -> None:
-    stage = played(
-        "node n1 vcore=1000 memory=0", "run k queue=root.a node=n1 vcore=500", "foreign f node=n1 vcore=150",
-        "foreign s node=n1 vcore=50 kind=static",
-    )  # fmt: skip
-    found = node(stage)
-    assert (found["allocated"], found["occupied"], found["available"]) == (
-        {"vcore": 500}, {"vcore": 200}, {"vcore": 300},
-    )  # fmt: skip
-    assert found["utilized"] == {"vcore": 50}
-    assert [load.get("preemptable") for load in found["foreignAllocations"]] == [True, None]
-    stage.play(["release-foreign f"])
-    assert [load["allocationKey"] for load in node(stage)["foreignAllocations"]] == ["s"]
-
-
-def utilization(stage: Stage) -> Any:
-    counted = nodes.Utilization("rm-1", "default")
-    for summary in views_of(stage).node_summaries():
-        counted.add(summary)
-    return plain(counted.to_document())
-
-
-def test_case_31_and_32_nodes_by_use() -> None:
-    stage = played(
-        "node n1 vcore=100 memory=100", "node n2 vcore=100 memory=100", "node n3 vcore=100",
-        "run k1 queue=root.a node=n1 memory=50 vcore=30", "run k2 queue=root.a node=n2 memory=30 vcore=50",
-    )  # fmt: skip
-    by_type = {entry["type"]: entry["utilization"] for entry in utilization(stage)["utilizations"]}
-    assert all(len(buckets) == 10 for buckets in by_type.values())
-    assert {k: b["nodeNames"] for k, b in enumerate(by_type["vcore"]) if len(b) > 1} == {
-        0: ["n3"],
-        2: ["n1"],
-        4: ["n2"],
-    }
-    assert by_type["vcore"][9] == {"bucketName": "90-100%"}
-    assert [by_type["memory"][k]["nodeNames"] for k in (4, 2)] == [["n1"], ["n2"]]
-    assert utilization(played("queue root.a", "register"))["utilizations"] == []
 
 
 @pytest.mark.parametrize(

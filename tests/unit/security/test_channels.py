@@ -6,20 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from kornel.core.client.channels import make_channel
-from kornel.core.client.connection import Connection, ConnectionNotPossible
+from kornel.cli.client.channels import make_channel
+from kornel.cli.client.connection import Connection, ConnectionNotPossible
 
-CORE = Path(__file__).parents[3] / "core"
+ROOT = Path(__file__).parents[3]
 
 
 def test_channels_are_opened_in_one_place() -> None:
     """Another place would know neither certificates nor tokens."""
     opening = [
-        path.relative_to(CORE).as_posix()
-        for path in CORE.rglob("*.py")
+        path.relative_to(ROOT).as_posix()
+        for folder in ("core", "cli")
+        for path in (ROOT / folder).rglob("*.py")
         if any(call in path.read_text() for call in ("insecure_channel(", "secure_channel("))
     ]
-    assert opening == ["client/channels.py"]
+    assert opening == ["cli/client/channels.py"]
 
 
 def test_tokens_stay_on_this_machine_without_tls(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from kornel.core.security.guard import Guard
 from kornel.core.security.static_tokens import digest_of, new_token
-from kornel.core.service.connections.addresses import address_block
+from kornel.core.service.connections.callers import address_block
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.machine.clock import SECOND_NS, ManualClock
 from kornel.core.service.wire.status_codes import NotAuthenticated, ServiceError, TooMany

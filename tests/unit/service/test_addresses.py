@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.service.connections.addresses import stays_on_this_machine
+from kornel.shared.addresses import stays_on_this_machine
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from kornel.core.service.logs.visible import write_json, write_lines, write_visibly
-from kornel.shim_client.visible import write_visibly as write_visibly_in_shims
+from kornel.shared.visible import write_json, write_lines, write_visibly
 
 CASES = {
     "plain": ("node-1.a/b äöü 漢字 🙂 עברית", "node-1.a/b äöü 漢字 🙂 עברית"),
@@ -27,10 +26,9 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_names_are_written_visibly(case: str) -> None:
-    """On one line, in the order in which they are written; by the core and by what shims are made of."""
+    """On one line, in the order in which they are written."""
     text, shown = CASES[case]
     assert write_visibly(text) == shown
-    assert write_visibly_in_shims(text) == shown
 
 
 def test_documents_keep_their_lines() -> None:

@@ -13,8 +13,8 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from kornel.core.client.channels import choose_address
-from kornel.core.client.connection import Connection
+from kornel.cli.client.channels import choose_address
+from kornel.cli.client.connection import Connection
 from kornel.shim_client import ConnectionLost, CoreUnreachable, ShimClient, StreamReopened, leader
 from kornel.shim_client.leader import EPOCH_KEY, LEADER_KEY, SCHEDULER, LeaderChannel, split_addresses
 from kornel.shim_client.progress import RESUME_KEY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kornel.core.cli.text.cluster import render_node
+from kornel.cli.text.cluster import render_node
 from kornel.core.domain.devices import read_wants
 from kornel.core.telling.encoding.kornel_v1 import encode_node
 from kornel.core.telling.encoding.yunikorn.nodes import write_node

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import Resources
 from kornel.core.preemption.foresight import PreemptionOutlook, PreemptionVerdict
 from kornel.core.telling.allocations.explanation import AskReport
 from kornel.core.telling.explain import Named
 from kornel.core.telling.partitions.partition_status import GovernorStatus, PartitionStatus, ScopeStatus, StuckVictim
+from kornel.core.telling.what_if.supposition import SupposeAsk
 from tests.reading import read, status_of
+from tests.scenarios.preemption.monitor_stage import ONE, SECOND_NS, START_NS, two_queues
 from tests.scenarios.preemption.monitor_stage import PARTITION as MONITORED
-from tests.scenarios.preemption.monitor_stage import SECOND_NS, START_NS
 from tests.scenarios.preemption.monitor_stage import Stage as MonitorStage
-from tests.scenarios.preemption.test_monitor import ONE, two_queues
 from tests.scenarios.stage import Stage
 from tests.unit.partition.graph import digest
 
@@ -134,6 +135,16 @@ def test_explain_tells_of_the_limit_of_one_interval_and_when_it_lets_go() -> Non
     assert found.not_before_ns == 31 * SECOND_NS
     assert [victim.key for victim in found.victims] == ["v2"]
     assert outlook(held_back(), "k2", 31).verdict is PreemptionVerdict.WOULD_HELP
+
+
+def test_what_if_names_the_time_when_the_limit_has_room_for_a_gang() -> None:
+    """Half of two was served at 30 s, so nobody leaves for a gang of one before 31 s, although its delay is over."""
+    stage = Stage()
+    stage.play(["partition limit=0.5", *(line.replace("f=10}", "f=10} preemption.delay=1ms") for line in THREE_NODES)])
+    stage.play(["cycle at=30s"])
+    question = SupposeAsk(Resources({"f": 1}), "root.a", asks=1, user="ann", gang=True)
+    (found,) = read(stage.engine, "[rm-1]default", stage.now_ns).suppose(question).preempts
+    assert found.not_before_ns == 31 * SECOND_NS
 
 
 def test_status_tells_who_is_held_back() -> None:

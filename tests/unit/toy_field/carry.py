@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from kornel.core.cli.text.cluster import render_node
+from kornel.cli.text.cluster import render_node
 from kornel.core.domain.commands import AllocationSpec, RegisterManager, UpdateAllocations
 from kornel.core.domain.effects import Allocated
 from kornel.core.engine.engine import Engine

@@ -26,9 +26,8 @@ LINES: Final = {
             '        "workClass": if_any(TEXT, "spec.work_class"),\n'
         )
     },
-    "core/cli/text/cluster.py": {
-        '    rows = [("allocation",': ' "class",',
-        "    rows += [\n        (\n            one.key,\n": "            one.work_class,\n",
+    "cli/text/cluster.py": {
+        '        "allocation": lambda one: one.key,\n': '        "class": lambda one: one.work_class,\n',
     },
 }
 """What a new field adds to which files, and behind what. ``make proto`` does the rest."""
@@ -37,7 +36,7 @@ LINES: Final = {
 def with_field(folder: Path) -> Path:
     """Returns *folder*, which holds a copy of the core with the toy field now."""
     shutil.copytree(ROOT / "kornel", folder / "kornel", symlinks=True)
-    for name in ("core", "proto"):
+    for name in ("core", "cli", "shared", "proto"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.pyc.*"))
     for name, added in LINES.items():
         path = folder / name

@@ -14,7 +14,6 @@ from heapq import heappop
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.readable_amounts import name_some
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.nodes import Node
@@ -40,6 +39,7 @@ from kornel.core.state.records.victim_index import VictimIndex
 from kornel.core.state.waiting import failing
 from kornel.core.state.waiting.places import offer_attempt
 from kornel.core.state.waiting.rooms import UNSERVED
+from kornel.shared.readable_amounts import name_some
 
 ATTEMPT_COST: Final = 200
 """The number of decisions as which one search for victims counts in the budget of a slice."""
@@ -148,6 +148,16 @@ def resume_deferred(state: PartitionState, now_ns: int) -> bool:
     deferred.clear()
     collect_due(state, now_ns)
     return True
+
+
+def has_work(state: PartitionState, now_ns: int) -> bool:
+    """Tells whether an attempt is due, or something waits for a slice: asks that were refused or put off, gangs, or
+    changes to be noted."""
+    due, record, gangs = state.attempts_due, state.records[GuaranteeRecord], state.gangs
+    if due and (due[0][0] <= now_ns or due[0][2].place >= AskPlace.PLACED):
+        return True
+    waits = record.put_off or record.prospects.behind or state.enforcement.deferred or gangs.broken or gangs.attempts
+    return bool(waits or state.moved or state.touched) or not record.refusals.empty
 
 
 def offer_due(state: PartitionState, now_ns: int) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from kornel.core.domain.readable_amounts import format_count, name_some
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.callbacks import Inquiry
@@ -17,6 +16,7 @@ from kornel.core.preemption.plan import Refusal, UnitPlan
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import inquiries, pausing
 from kornel.core.state.waiting.places import offer_attempt
+from kornel.shared.readable_amounts import format_count, name_some
 
 _Question = tuple[str, str, tuple[str, ...]]
 """The key of a member, the ID of a node, and the keys of the victims on that node."""

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.readable_amounts import format_count, format_quantities
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import NO_VICTIMS, Allocation, sum_amounts
@@ -48,6 +47,7 @@ from kornel.core.state.records.gang_record import GangHold
 from kornel.core.state.waiting import failing
 from kornel.core.state.waiting.gathering import describe_missing, forms_unit, minimum_by_group
 from kornel.core.state.waiting.rooms import UNSERVED, activate_group, look_again
+from kornel.shared.readable_amounts import format_count, format_quantities
 
 MOST_RESTARTS: Final = 4
 """The most times that a search begins again because something has changed. After that, it continues in spite of
@@ -245,7 +245,7 @@ def _advance_search(
 ) -> UnitPlan | Refusal | None:
     """Takes one step of *attempt*, as if *members* held nothing. Returns a plan that may be carried out now, the
     refusal if there is none, or ``None`` if further steps are needed or the shim is being asked."""
-    with lift_saved(state, members) as nodes:
+    with lift_saved(state, [ask.reservation for ask in members if ask.reservation is not None]) as nodes:
         found = _take_step(state, attempt, members, now_ns, mends=mends)
     state.records[GuaranteeRecord].prospects.doubt_nodes(nodes)
     return found

@@ -20,7 +20,6 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final, NamedTuple
 
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import NOTHING
 from kornel.core.domain.settings import GuaranteeMode
@@ -42,15 +41,16 @@ from kornel.core.preemption.guarantee.gangs.paper import Paper
 from kornel.core.preemption.guarantee.gangs.reach import NODES_AT_ONCE, Reach
 from kornel.core.preemption.guarantee.rules.allowances import Terms
 from kornel.core.preemption.guarantee.rules.candidates import Candidates as VictimCandidates
+from kornel.core.preemption.guarantee.rules.candidates import full_order
+from kornel.core.preemption.guarantee.rules.cost import COSTS
 from kornel.core.preemption.guarantee.rules.fences import fence_root
 from kornel.core.preemption.guarantee.rules.needs import Needs
-from kornel.core.preemption.guarantee.rules.order import full_order
-from kornel.core.preemption.guarantee.rules.victim_orders import COSTS
 from kornel.core.preemption.guarantee.search.planner import KIND, Within, plan_preemption
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
 from kornel.core.preemption.walk import Candidate, walk_over
 from kornel.core.state.records.victim_index import VictimIndex, age_of, reluctance_of
+from kornel.shared.readable_amounts import format_count
 
 MOST_STEPS: Final = 20_000
 """More steps than a search takes."""

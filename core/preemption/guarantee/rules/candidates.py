@@ -2,15 +2,16 @@
 (preemption.md B.4, B.5).
 
 Each leaf keeps its allocations in order (:mod:`kornel.core.state.records.victim_index`). They are merged into one order
-per class, only as far as the caller reads, because the first few usually decide.
+per class, only as far as the caller reads, because the first few usually decide. Which solution is the best is decided
+by an order, too (B.6). Both orders are total.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
-from typing import Final
+from typing import Final, NamedTuple
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation
@@ -338,3 +339,47 @@ def _allocations_of(leaf: Queue) -> int:
     for application in leaf.applications.values():
         found += len(application.allocations)
     return found
+
+
+SolutionKey = tuple[bool, bool, int, int, int, int, str]
+"""(any originator, any opted out, victims, highest adjusted priority, -created of the oldest, -depth of the shallowest
+lowest common ancestor, node ID): the smallest is the best."""
+
+
+def solution_key(victims: Sequence[Candidate], node_id: str) -> SolutionKey:
+    """Returns the key of the solution that takes *victims* on *node_id*; the solution without victims has the
+    smallest."""
+    if not victims:
+        return (False, False, 0, 0, 0, 0, node_id)
+    return (
+        any(victim[4].spec.originator for victim in victims),
+        any(not victim[4].spec.allow_preempt_self for victim in victims),
+        len(victims),
+        max(victim[0] for victim in victims),
+        max(victim[1] for victim in victims),
+        -min(victim[5].depth for victim in victims),
+        node_id,
+    )
+
+
+class Solution(NamedTuple):
+    """Victims, in the order of preemption.md B.5, that make room on a node; the smallest key is the best."""
+
+    key: SolutionKey
+    node: Node
+    victims: tuple[Candidate, ...]
+
+    @property
+    def level(self) -> int:
+        """The class of the victim that is taken last."""
+        return max((reluctance_of(victim[4]) for victim in self.victims), default=0)
+
+    @classmethod
+    def of(cls, node: Node, victims: Sequence[Candidate]) -> Solution:
+        """Returns the solution that takes *victims* on *node*, with its key."""
+        return cls(solution_key(victims, node.node_id), node, tuple(victims))
+
+
+def full_order(victim: Candidate) -> tuple[int, int, int, int, str]:
+    """Returns the whole sort key of preemption.md B.5, with the class in front."""
+    return (reluctance_of(victim[4]), *victim[:4])

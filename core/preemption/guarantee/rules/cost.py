@@ -2,7 +2,8 @@
 
 Only the order within a class changes: tasks that opted out and originators are still taken last (law 1), and no law is
 weakened. A cost function returns a number, and a comparator says which of two victims goes first; both are turned into
-prices.
+prices. To add an order that ``preemption.cost`` can name, write it here, with a line in :data:`COSTS`, and add its name
+to the keys of the kind in ``core/domain/preemption_kinds.py``.
 """
 
 from __future__ import annotations
@@ -67,3 +68,11 @@ def work_lost(victim: Allocation, ask: Allocation, now_ns: int) -> int:
 
 
 lost_work: Final = by_cost(work_lost)
+
+
+COSTS: Final[Mapping[str, Pricing | None]] = {
+    "default": None,
+    "lost-work": lost_work,
+}
+"""The order of victims within a class, by the value of ``preemption.cost`` (preemption.md F11); ``None``: priority,
+then age (B.5)."""

@@ -19,9 +19,8 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
 from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
-from kornel.core.preemption.guarantee.rules.candidates import Candidates
-from kornel.core.preemption.guarantee.rules.order import Solution, full_order
-from kornel.core.preemption.guarantee.search.solve import Solver
+from kornel.core.preemption.guarantee.rules.candidates import Candidates, Solution, full_order
+from kornel.core.preemption.guarantee.search.frontier import Solver
 from kornel.core.preemption.walk import Candidate
 from kornel.core.state.records.victim_index import age_of, reluctance_of
 

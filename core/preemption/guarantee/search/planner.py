@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kornel.core.domain.preemption_kinds import GUARANTEE
-from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
@@ -19,11 +18,10 @@ from kornel.core.model.queues import Queue
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.rules.allowances import Terms
-from kornel.core.preemption.guarantee.rules.candidates import Candidates, Ranking
+from kornel.core.preemption.guarantee.rules.candidates import Candidates, Ranking, Solution
+from kornel.core.preemption.guarantee.rules.cost import COSTS
 from kornel.core.preemption.guarantee.rules.fences import fence_root
 from kornel.core.preemption.guarantee.rules.needs import Needs
-from kornel.core.preemption.guarantee.rules.order import Solution
-from kornel.core.preemption.guarantee.rules.victim_orders import COSTS
 from kornel.core.preemption.guarantee.search.device_predicate import DevicePredicate
 from kornel.core.preemption.guarantee.search.predicates import Approval
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects, Prospects
@@ -37,6 +35,7 @@ from kornel.core.preemption.plan import (
     Spared,
 )
 from kornel.core.state.records.victim_index import CLASSES, VictimIndex
+from kornel.shared.readable_amounts import format_count
 
 KIND: Final = GUARANTEE.name
 

@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
-from kornel.core.preemption.guarantee.rules.candidates import Candidates
+from kornel.core.preemption.guarantee.rules.candidates import Candidates, Solution, full_order, solution_key
 from kornel.core.preemption.guarantee.rules.needs import Needs
-from kornel.core.preemption.guarantee.rules.order import Solution, full_order, solution_key
 from kornel.core.preemption.guarantee.search.device_predicate import DevicePredicate, list_orders
 from kornel.core.preemption.plan import AnswerPending, PreemptionPredicate
 from kornel.core.preemption.walk import Candidate

@@ -23,11 +23,10 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.rules.allowances import Rules, Terms
+from kornel.core.preemption.guarantee.rules.candidates import SolutionKey
 from kornel.core.preemption.guarantee.rules.needs import Needs
-from kornel.core.preemption.guarantee.rules.order import SolutionKey
 from kornel.core.preemption.guarantee.search.node_bounds import GLANCES, Bound, Cost, NodeJudge, Place
-from kornel.core.preemption.guarantee.search.outlooks import PEAK, REACH, ROOM, Outlook
-from kornel.core.preemption.guarantee.search.watched_nodes import WatchedNodes
+from kornel.core.preemption.guarantee.search.outlooks import PEAK, REACH, ROOM, Outlook, WatchedNodes
 from kornel.core.preemption.priorities import Adjustment, adjustment_of
 from kornel.core.state.records.victim_index import MILDEST
 
@@ -238,7 +237,7 @@ class KeptBounds:
     @property
     def is_behind(self) -> bool:
         """Tells whether nodes have changed that were not sorted since."""
-        return bool(self._stale) or self._outlook.is_behind
+        return bool(self._stale or self._outlook.work_left)
 
     @property
     def bytes_held(self) -> int:
@@ -254,7 +253,7 @@ class KeptBounds:
         if not self._stale:
             self._note_changes()
         self._note_leaves(laws)
-        if not self._outlook.is_behind:
+        if not self._outlook.work_left:
             self._sort_stale(judge)
             if not self._stale:
                 self._note_changes()

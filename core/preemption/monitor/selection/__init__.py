@@ -8,7 +8,7 @@ passages       what the laws allow to be taken: room above guarantees, prioritie
 round          what each leaf is to give up, and what was selected so far
 node_selectors victims for asks with a reserved node (E.5, selectors 1 and 2)
 selection      victims, selector by selector (E.5)
-places         a node for each ask, with ``node_rooms``, ``victim_choice`` and ``place_order``
+places         a node for each ask, with ``victim_choice`` and ``place_order``
 ============== ===============================================================================================
 Long work is a generator that yields after every bounded piece with its cost, counted in allocations examined.
 """

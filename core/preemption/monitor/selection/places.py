@@ -31,11 +31,10 @@ from kornel.core.preemption.monitor.selection.candidates import (
     Whom,
 )
 from kornel.core.preemption.monitor.selection.figures import Amounts, QueueFigures, entitlement_of, waits_for_room
-from kornel.core.preemption.monitor.selection.node_rooms import NodeRooms
 from kornel.core.preemption.monitor.selection.passages import admits
 from kornel.core.preemption.monitor.selection.place_order import rearrange_places
 from kornel.core.preemption.monitor.selection.round import Round, is_positive
-from kornel.core.preemption.monitor.selection.victim_choice import VictimChoice, is_usable
+from kornel.core.preemption.monitor.selection.victim_choice import NodeRooms, VictimChoice, is_usable
 
 LOOKS_PER_TRY: Final = 5
 """The number of allocations that can be examined in the time of one attempt to make room on a node."""

@@ -8,9 +8,9 @@ import pytest
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
-from kornel.core.preemption import judging as laws
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import PreemptionPlan
+from tests import judged_plans as laws
 from tests.preemption_notation import Case, parse
 from tests.scenarios.preemption.test_worked_cases import NOT_THROUGH_THE_ENGINE
 from tests.unit.policies.preemption.world import NOW_NS, World

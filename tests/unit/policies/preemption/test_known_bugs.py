@@ -12,12 +12,11 @@ from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.preemption import judging as laws
 from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
-from kornel.core.preemption.guarantee.rules.order import Solution
+from kornel.core.preemption.guarantee.rules.candidates import Solution
 from kornel.core.preemption.guarantee.search import planner as guarantee
+from kornel.core.preemption.guarantee.search.frontier import Pool, Solver
 from kornel.core.preemption.guarantee.search.search import Search
-from kornel.core.preemption.guarantee.search.solve import Pool, Solver
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.walk import Candidate, Walk
 from kornel.core.state.asks import moves, reservations
@@ -25,6 +24,7 @@ from kornel.core.state.books import ledger
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records import giving_queues
 from kornel.core.state.records.giving_queues import Alike
+from tests import judged_plans as laws
 from tests.oracles.other_plans import check_exhaustive
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import parse

@@ -15,7 +15,7 @@ from kornel.core.preemption.guarantee.rules.allowances import Terms
 from kornel.core.preemption.guarantee.rules.fences import fence_root
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.guarantee.search import planner as guarantee
-from kornel.core.preemption.guarantee.search.solve import Solver
+from kornel.core.preemption.guarantee.search.frontier import Solver
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.priorities import adjustment_of
 from kornel.core.preemption.walk import Candidate, Effects

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kornel.core.preemption import judging as laws
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.shares import find_attainable, find_excess, leaf_shares
+from tests import judged_plans as laws
 from tests.preemption_notation import Case, QueueCase, TaskCase, parse
 from tests.scenarios.preemption.test_enforcement_cases import NOT_VALID
 from tests.unit.policies.preemption.world import World

@@ -1,0 +1,1 @@
+"""The commands of ``kornel`` that ask a running core, one module for each group of them."""

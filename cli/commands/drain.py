@@ -1,0 +1,188 @@
+"""``kornel drain`` and ``undrain``: take nodes out of scheduling, and return them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from time import time_ns
+from typing import Annotated, Final, TypeVar
+
+import typer
+
+from kornel.cli.asking import PartitionCore, asks_core
+from kornel.cli.client import calls as client
+from kornel.cli.client.failures import CoreUnreachable
+from kornel.cli.client.reading import Reader
+from kornel.cli.options import EXIT_FAILED
+from kornel.cli.suggestions import report_unknown, suggest_nodes
+from kornel.cli.terminal import echo_json, echo_line, echo_text, print_error, show_text
+from kornel.cli.text.lines import join_lines
+from kornel.cli.text.tables import format_table, wrap_text
+from kornel.cli.text.times import format_moment
+from kornel.shared.readable_amounts import format_count
+from kornel.v1 import admin_pb2 as admin
+from kornel.v1.status_pb2 import PartitionStatus
+
+drain_app = typer.Typer(help="Take nodes out of scheduling.", no_args_is_help=True)
+undrain_app = typer.Typer(help="Return nodes to scheduling.", no_args_is_help=True)
+
+POLL_S: Final = 1.0
+"""The pause between two checks of what still runs on drained nodes."""
+
+ResponseT = TypeVar("ResponseT", admin.DrainNodeResponse, admin.UndrainNodeResponse)
+
+NodeIds = Annotated[list[str], typer.Argument(metavar="NODE...", help="IDs of the nodes.")]
+
+
+@drain_app.command("node")
+@asks_core()
+def drain_node(
+    nodes: NodeIds,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when nothing runs there any more.")] = False,
+    wait_timeout: Annotated[
+        float, typer.Option("--wait-timeout", min=0, metavar="SECONDS", help="Longest wait; 0: as long as it takes.")
+    ] = 0,
+    *,
+    core: PartitionCore,
+) -> None:
+    """Keep new allocations off nodes; what runs there goes on.
+
+    Holds until `kornel undrain node`, whatever the shim reports about the node, or until a core without a journal
+    restarts.
+
+    Exits 0 also if a node was draining already, 1 if no core answers, there is no such node, or the wait took too long.
+    With --json: one object for each node, one per line if there are several.
+    """
+    with Reader(core.grpc, core.timeout) as reader:
+        drained = _change_nodes(nodes, core, reader.drain, _describe_drain)
+        if drained and not core.as_json:
+            echo_text(join_lines(wrap_text(_say_how_long(drained))))
+        emptied = not (wait and drained) or _wait_until_empty(
+            reader, drained, core.partition, wait_timeout, say=not core.as_json
+        )
+    if len(drained) < len(nodes) or not emptied:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@drain_app.command("list")
+@asks_core()
+def list_drained(
+    *,
+    core: PartitionCore,
+) -> None:
+    """Show the nodes that operators have drained: by whom, since when, and how much still runs there.
+
+    With --json: the drained nodes of kornel.v1.PartitionStatus, one a line. `kornel nodes --draining` shows those that
+    the shim drains, too.
+    """
+    status = client.fetch_status(core.grpc, core.partition or "default", core.timeout).partitions[0]
+    if core.as_json:
+        for each in status.drained_nodes:
+            echo_json(each, indent=None)
+        return
+    with Reader(core.grpc, core.timeout) as reader:
+        show_text(_render_drained(status, reader, core.partition))
+
+
+@undrain_app.command("node")
+@asks_core()
+def undrain_node(
+    nodes: NodeIds,
+    *,
+    core: PartitionCore,
+) -> None:
+    """End what `kornel drain node` began, also for nodes that are not registered now.
+
+    Exits 1 when no core answers or there is no such node.
+    """
+    with Reader(core.grpc, core.timeout) as reader:
+        undrained = _change_nodes(nodes, core, reader.undrain, _describe_undrain)
+    if len(undrained) < len(nodes):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _change_nodes(
+    nodes: Sequence[str],
+    core: PartitionCore,
+    change: Callable[[str, str], ResponseT],
+    describe: Callable[[ResponseT], str],
+) -> list[str]:
+    """Makes the call *change* for each node, and prints the answers. Returns the nodes that the core knows."""
+    changed: list[str] = []
+    for node in nodes:
+        try:
+            done = change(node, core.partition)
+        except CoreUnreachable as error:
+            if not error.unknown:
+                raise
+            report_unknown(error, node, suggest_nodes(core))
+            continue
+        changed.append(node)
+        if core.as_json:
+            echo_json(done, indent=2 if len(nodes) == 1 else None)
+        else:
+            echo_line(f"{node}: {describe(done)}")
+    return changed
+
+
+def _describe_drain(done: admin.DrainNodeResponse) -> str:
+    was = "drained"
+    if not done.changed:
+        was = f"drained already, by {done.principal} since {format_moment(done.since_ns, time_ns())}"
+    still = "runs" if done.allocation_count == 1 else "run"
+    return f"{was}, {format_count(done.allocation_count, 'allocation')} still {still} there"
+
+
+def _say_how_long(nodes: Sequence[str]) -> str:
+    return (
+        f"It holds until `kornel undrain node {' '.join(nodes)}`, also when the shim registers again or says that the"
+        " node is ready; a restart of the core ends it if there is no journal."
+    )
+
+
+def _describe_undrain(done: admin.UndrainNodeResponse) -> str:
+    if not done.registered:
+        return "undrained; it is not registered now"
+    if not done.schedulable:
+        return f"{'undrained' if done.changed else 'no operator drained it'}, but its shim drains it: still draining"
+    return "ready" if done.changed else "ready already"
+
+
+def _wait_until_empty(reader: Reader, nodes: Sequence[str], partition: str, longest_s: float, *, say: bool) -> bool:
+    """Waits until nothing runs on *nodes*, at most *longest_s* seconds if that is not 0; tells whether they are
+    empty."""
+    began = time.monotonic()
+    before = -1
+    while True:
+        left = sum(_count_running(reader, node, partition) for node in nodes)
+        if say and left != before and left:
+            echo_line(f"waiting: {format_count(left, 'allocation')} still {'runs' if left == 1 else 'run'} there")
+        before = left
+        if not left:
+            if say:
+                echo_line("nothing runs there any more")
+            return True
+        if longest_s and time.monotonic() - began >= longest_s:
+            print_error(f"{format_count(left, 'allocation')} still {'runs' if left == 1 else 'run'} there")
+            return False
+        time.sleep(min(POLL_S, longest_s or POLL_S))
+
+
+def _count_running(reader: Reader, node: str, partition: str) -> int:
+    try:
+        return int(reader.node(node, partition).summary.allocation_count)
+    except CoreUnreachable as error:
+        if error.unknown:
+            return 0  # The node is gone, and nothing runs on it any more.
+        raise
+
+
+def _render_drained(status: PartitionStatus, reader: Reader, partition: str) -> str:
+    if not status.drained_nodes:
+        return "no operator has drained a node"
+    now_ns = time_ns()
+    rows = [("node", "by", "since", "still running")]
+    for node in status.drained_nodes:
+        running = str(_count_running(reader, node.node_id, partition)) if node.registered else "not registered"
+        rows.append((node.node_id, node.principal, format_moment(node.since_ns, now_ns), running))
+    return join_lines(format_table(rows))

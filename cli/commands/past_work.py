@@ -1,0 +1,36 @@
+"""Shows what the history holds about work that has ended, for ``kornel explain``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kornel.cli.asking import Core
+from kornel.cli.client.failures import CoreUnreachable
+from kornel.cli.client.history import HistoryClient
+from kornel.cli.text.history import render_applications, render_events, render_preemptions
+from kornel.shared.visible import write_visibly
+from kornel.v1 import history_pb2 as pb
+
+MOST_RECORDS: Final = 20
+
+
+def render_past(core: Core, name: str) -> str:
+    """Returns what the history has about the application or allocation key *name*, newest first. The text is empty if
+    there are no records or no history."""
+    try:
+        with HistoryClient(core.grpc, core.timeout) as history:
+            states = history.applications(pb.ListPastApplicationsRequest(application_id=name), MOST_RECORDS)
+            preemptions = history.preemptions(pb.ListPreemptionsRequest(application_id=name), MOST_RECORDS)
+            page = pb.HistoryPage()
+            events = history.events(pb.ListEventsRequest(page=page, reference_id=name), MOST_RECORDS)
+    except CoreUnreachable:
+        return ""
+    shown = write_visibly(name)  # A line break in the name would look like the end of a line.
+    parts = []
+    if states:
+        parts.append(f"{shown} has ended. Its states:\n{render_applications(states)}")
+    if preemptions:
+        parts.append(f"What it lost or gained by preemption:\n{render_preemptions(preemptions)}")
+    if events and not states:
+        parts.append(f"{shown} no longer exists. Its events:\n{render_events(events)}")
+    return "\n\n".join(parts)
