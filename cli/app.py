@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from typer._completion_classes import completion_init
 
 from kornel import __version__
 from kornel.cli.client.connection import CONNECTION, Connection, ConnectionNotPossible
@@ -139,6 +138,9 @@ def version() -> None:
 def run_app() -> None:
     """Run the command that the arguments of this process name, or list the next words for a shell that asks."""
     if COMPLETE_VARIABLE in os.environ:
+        # A module of its own that typer names for nobody else, so only those who complete depend on it.
+        from typer._completion_classes import completion_init  # noqa: PLC0415
+
         completion_init()
     try:
         app(complete_var=COMPLETE_VARIABLE)

@@ -18,7 +18,7 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 class Connected:
     """A connection to the core at *address*; a context manager. Each call may take *timeout_s* seconds.
 
-    Every call raises :class:`kornel.cli.client.calls.CoreUnreachable` when it fails.
+    Every call raises :class:`kornel.cli.client.failures.CoreUnreachable` when it fails.
     """
 
     def __init__(self, address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:

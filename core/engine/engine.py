@@ -243,7 +243,7 @@ class Engine:
             (
                 state.preemption.cycle_interval_ns
                 for state in self._partitions.values()
-                if state.has_rounds and registry.wants_round(state)
+                if state.has_rounds and slices.wants_round(state)
             ),
             default=None,
         )

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from kornel.core.model.applications import Application, GroupKey
     from kornel.core.model.callbacks import Inquiry
     from kornel.core.model.claim_clocks import ClaimClock
-    from kornel.core.model.failures import Failures
     from kornel.core.model.nodes import Node
+    from kornel.core.model.not_placed import Failures
     from kornel.core.model.orders.waiting_rooms import WaitingRoom
     from kornel.core.model.queues import Queue
     from kornel.core.model.recorded_events import RecordedEvents

@@ -53,6 +53,9 @@ class SpentKind(StrEnum):
     PLACEHOLDER = "placeholder"
 
 
+_REAL, _PREEMPTED, _PLACEHOLDER = SpentKind.REAL, SpentKind.PREEMPTED, SpentKind.PLACEHOLDER
+
+
 class Application:
     """An application in its leaf queue. ``real`` and ``placeholder`` are amounts held, ``pending`` is what it asks
     for."""
@@ -313,6 +316,19 @@ class Application:
         if self.set_back:
             self.set_back = False
             self.queue.update_shown(NOTHING_WAITS, self.priority)
+
+    def note_end(self, allocation: Allocation, now_ns: int) -> None:
+        """Adds what *allocation*, which is about to leave its node, has used there: its amounts times whole seconds
+        (rest.md 4.5, resourceHistory)."""
+        node, seconds = allocation.node, (now_ns - allocation.bound_ns) // 10**9
+        if node is None or seconds <= 0:
+            return
+        kind = _PREEMPTED if allocation.preempted else _PLACEHOLDER if allocation.spec.placeholder else _REAL
+        if not self.spent:
+            self.spent = {}
+        amounts = self.spent.setdefault((kind, node.instance_type), {})
+        for t, amount in allocation.shape.pairs:
+            amounts[t] = amounts.get(t, 0) + amount * seconds
 
     def most_held(self) -> Vector:
         """Returns the most it ever held of each type: the larger of what real allocations and placeholders held."""

@@ -47,13 +47,6 @@ def allowed_by(name: str) -> str:
     return kind.allowed_by if kind is not None else ""
 
 
-def wants_round(state: PartitionState) -> bool:
-    """Tells whether a round of the preemption cycle could achieve anything in *state* now."""
-    return any(
-        kind.driver.wants_round(state) for name in state.preemption.policies if (kind := _BY_NAME.get(name)) is not None
-    )
-
-
 def configure_kinds(state: PartitionState, now_ns: int) -> None:
     """Makes every kind follow the configuration that is now in force in *state*."""
     for kind in KINDS:

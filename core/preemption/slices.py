@@ -1,5 +1,5 @@
-"""Calls the kinds of preemption in a slice of the allocation cycle. Each acts through its driver, in the order of the
-registry.
+"""Calls the kinds of preemption in a slice of the allocation cycle, and asks whether a round would be of use to them.
+Each acts through its driver, in the order of the registry.
 """
 
 from __future__ import annotations
@@ -29,12 +29,22 @@ _BUSY: Final = _with_act("is_busy")
 _ENDING: Final = _with_act("end_slice")
 _IN_SLICES: Final = tuple(dict.fromkeys((*_BUSY, *_OFFERING, *_RESUMING, *_ENDING)))
 _WORKING: Final = _with_act("work_left")
+_WANTING: Final = {kind.name: kind.driver for kind in KINDS if kind.driver in _with_act("wants_round")}
 _SERVING: Final = _with_act("serve_unplaced")
 _TAKING_OVER: Final = _with_act("take_over")
 _SERVING_UNITS: Final = _with_act("serve_unit")
 _SERVING_RESERVED: Final = _with_act("serve_reserved")
 _ARRIVING: Final = _with_act("note_arrival")
 _AMENDING: Final = _with_act("note_amendment")
+
+
+def wants_round(state: PartitionState) -> bool:
+    """Tells whether a round of the preemption cycle could achieve anything in *state* now."""
+    for name in state.preemption.policies:
+        driver = _WANTING.get(name)
+        if driver is not None and driver.wants_round(state):
+            return True
+    return False
 
 
 def any_has_work(state: PartitionState, now_ns: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kornel.core.process.history import NO_HISTORY, HistoryChoice
 from kornel.core.rest.browser_rules import BadOrigin, checked_origins
@@ -16,7 +17,7 @@ from kornel.core.service.managers.managers import MOST_MANAGERS
 from kornel.core.service.streams.streams import QUEUE_LIMIT
 from kornel.shared.addresses import stays_on_this_machine
 
-GRPC_CONNECTIONS = 256
+GRPC_CONNECTIONS: Final = 256
 """The most connections of gRPC that are open at once unless an administrator sets another number."""
 
 

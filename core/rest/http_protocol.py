@@ -1,4 +1,4 @@
-"""Serves an HTTP/1.1 connection: uvicorn's, with the two things that the interface needs from it (rest.md 2)."""
+"""Serves an HTTP/1.1 connection: uvicorn's, with what the interface needs besides (rest.md 2)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,20 @@ CERTIFICATE: Final = "kornel.certificate"
 none."""
 
 
+_PROBES: Final = b"/healthz/"
+
+
 class ConnectionProtocol(HttpToolsProtocol):
-    """Passes on the certificate of the client, and lets an answer cut its connection."""
+    """Passes on the certificate of the client, lets an answer cut its connection, and answers probes in any case."""
 
     _certificate: bytes | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Note who the client is."""
+        """Note who the client is, and wait for its first request."""
         super().connection_made(transport)
         self._certificate = peer_certificate(transport.get_extra_info("ssl_object"))
+        # uvicorn itself begins to wait only after the first answer.
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def on_message_begin(self) -> None:
         """Begin the next request of the connection."""
@@ -39,6 +44,8 @@ class ConnectionProtocol(HttpToolsProtocol):
         """Begin the answer."""
         if self.url.startswith(b"//"):  # Otherwise the text after it would be read as a host.
             self.url = b"/." + self.url
+        # Probes are answered however many are connected.
+        self.limit_concurrency = None if self.url.startswith(_PROBES) else self.config.limit_concurrency
         super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -26,8 +26,13 @@ IDLE_S: Final = 60
 MOST_CONNECTIONS: Final = 512
 """The most connections, and requests under way, by default. A request beyond them is answered 503."""
 
+HANDSHAKE_S: Final = 20.0
 GOODBYE_S: Final = 5.0
-"""The time allowed for closing a TLS connection."""
+"""The time allowed for opening and for closing a TLS connection."""
+
+GONE_S: Final = 60
+"""The time without a byte after which the system asks whether a client is still there. It asks three times, with 20 s
+between."""
 
 PAUSE_S: Final = 0.5
 """The pause after the system could not accept a connection."""
@@ -85,7 +90,7 @@ class HttpServer:
             access_log=False,
             proxy_headers=False,
             timeout_keep_alive=IDLE_S,
-            limit_concurrency=self._most,
+            limit_concurrency=self._most + 1,  # uvicorn counts the connection of the request, too.
         )
         config.load()
         _redirect_logs(self._logger)
@@ -126,9 +131,11 @@ class HttpServer:
             except OSError:
                 await asyncio.sleep(PAUSE_S)  # There are no descriptors or no memory left.
                 continue
+            _notice_end(taken)
             task = loop.create_task(self._serve(taken, config), name="http connection")
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)
+            await asyncio.sleep(0)  # Otherwise many that wait would all be accepted before anybody else has a turn.
 
     async def _serve(self, taken: socket.socket, config: uvicorn.Config) -> None:
         context = self._tls() if self._tls is not None else None
@@ -137,6 +144,7 @@ class HttpServer:
                 lambda: ConnectionProtocol(config=config, server_state=self._state, app_state={}),
                 taken,
                 ssl=context,
+                ssl_handshake_timeout=None if context is None else HANDSHAKE_S,
                 ssl_shutdown_timeout=None if context is None else GOODBYE_S,
             )
         except OSError:
@@ -149,6 +157,14 @@ class HttpServer:
         while True:
             self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
             await asyncio.sleep(1)
+
+
+def _notice_end(connection: socket.socket) -> None:
+    """Has the system end *connection* when its client has vanished without closing it."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", GONE_S), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 class _Forward(logging.Handler):

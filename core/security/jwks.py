@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError
@@ -99,6 +101,8 @@ class KeySet:
         self._read_ns: int | None = None
         self._tried_ns: int | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._fetching = False
+        """Tells whether a thread waits for the issuer, as one does that was given up, too."""
         self._waiting = 0
 
     async def find_key(self, key_id: str | None, algorithm: str) -> SigningKey | None:
@@ -146,14 +150,15 @@ class KeySet:
         if self._reading is None:
             if self._tried_ns is not None and now_ns - self._tried_ns < LEAST_BETWEEN_NS:
                 return None
+            if self._fetching:
+                return None
             self._tried_ns = now_ns
             self._reading = asyncio.create_task(self._read_now(), name="read signing keys")
         return self._reading
 
     async def _read_now(self) -> None:
         try:
-            raw = await asyncio.wait_for(_run_in_thread(self._fetch, self._source), FETCH_TIMEOUT_S)
-            said = parse_keys(raw)
+            said = parse_keys(await self._fetch_in_thread())
             by_text = {json.dumps(key, sort_keys=True): key for key in said}
             self._keys = {text: self._keys.get(text) or SigningKey(key) for text, key in by_text.items()}
             self._current = frozenset(self._keys.values())
@@ -166,6 +171,35 @@ class KeySet:
             )
         finally:
             self._reading = None
+
+    async def _fetch_in_thread(self) -> bytes:
+        """Returns the document, read in a thread for which the process does not wait at its end."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[bytes] = loop.create_future()
+
+        def settle(raw: bytes, error: Exception | None) -> None:
+            self._fetching = False
+            if not done.done():
+                if error is None:
+                    done.set_result(raw)
+                else:
+                    done.set_exception(error)
+
+        def run() -> None:
+            raw, failure = b"", None
+            try:
+                raw = self._fetch(self._source)
+            except Exception as error:  # noqa: BLE001 - passed on to the waiting caller
+                failure = error
+            with suppress(RuntimeError):  # The event loop was closed in the meantime.
+                loop.call_soon_threadsafe(settle, raw, failure)
+
+        self._fetching = True
+        threading.Thread(target=run, name="signing keys", daemon=True).start()
+        try:
+            return await asyncio.wait_for(done, FETCH_TIMEOUT_S)
+        except TimeoutError as late:
+            raise TimeoutError("the answer took too long") from late
 
 
 def parse_keys(raw: bytes) -> list[dict[str, Any]]:
@@ -193,36 +227,22 @@ def _is_public(key: dict[str, Any]) -> bool:
     )
 
 
-async def _run_in_thread(work: Callable[[str], bytes], source: str) -> bytes:
-    """Returns the result of *work*, run in a thread for which the process does not wait at its end."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[bytes] = loop.create_future()
-
-    def settle(raw: bytes, error: Exception | None) -> None:
-        if not done.done():
-            if error is None:
-                done.set_result(raw)
-            else:
-                done.set_exception(error)
-
-    def run() -> None:
-        raw, failure = b"", None
-        try:
-            raw = work(source)
-        except Exception as error:  # noqa: BLE001 - passed on to the waiting caller
-            failure = error
-        with suppress(RuntimeError):  # The event loop was closed in the meantime.
-            loop.call_soon_threadsafe(settle, raw, failure)
-
-    threading.Thread(target=run, name="signing keys", daemon=True).start()
-    return await done
-
-
 class _NoRedirect(HTTPRedirectHandler):
     """Refuses redirects, because they could lead from HTTPS to anywhere."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
+
+
+def _read_promptly(answer: HTTPResponse) -> bytes:
+    """Returns the body of *answer*. The time-out of a socket begins again with each byte."""
+    deadline_s, parts, size = time.monotonic() + FETCH_TIMEOUT_S, [], 0
+    while size <= MOST_BYTES and (part := answer.read1(65_536)):
+        parts.append(part)
+        size += len(part)
+        if time.monotonic() > deadline_s:
+            raise TimeoutError("the answer took too long")
+    return b"".join(parts)
 
 
 def read_source(source: str) -> bytes:
@@ -231,7 +251,7 @@ def read_source(source: str) -> bytes:
         request = Request(source, headers={"Accept": "application/json"})  # noqa: S310 - the scheme was checked
         try:
             with build_opener(_NoRedirect).open(request, timeout=FETCH_TIMEOUT_S) as answer:
-                raw: bytes = answer.read(MOST_BYTES + 1)
+                raw = _read_promptly(answer)
         except HTTPError as error:
             error.close()
             raise

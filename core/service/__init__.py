@@ -5,11 +5,11 @@ effects go to the stream that was bound last (:mod:`.streams`). Behaviour on the
 
 ::
 
-    machine        clocks, memory, sockets, processes, turns of the event loop
+    machine        clocks, memory, processes, turns of the event loop
     metrics        counters, and the interfaces of observers
     logs           the logger and its filters
     wire           messages <-> values of the engine, errors -> statuses
-    connections    callers, addresses, and how far a connection is ahead
+    connections    callers, their addresses, and sizes of messages
     streams        responses, sessions, presence, streams that resume
     calls          how a call is admitted and its request read
     callbacks      questions and messages to the shim

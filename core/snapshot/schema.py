@@ -91,10 +91,9 @@ from kornel.core.model.claim_clocks import ClaimClock
 from kornel.core.model.claims import Claims
 from kornel.core.model.devices import Device, NodeDevices
 from kornel.core.model.domains import Counted, Domain, Topology
-from kornel.core.model.failures import Failure
 from kornel.core.model.gang_units import GangUnit, UnitId
 from kornel.core.model.nodes import ForeignLoad, Node
-from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.not_placed import Failure, NotPlaced
 from kornel.core.model.orders import group_order
 from kornel.core.model.orders.group_order import GroupOrder
 from kornel.core.model.orders.keyed_heap import KeyedHeap

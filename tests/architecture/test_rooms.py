@@ -94,7 +94,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "rules": set(),
         "search": {"rules"},
         "gangs": {"rules", "search"},
-        "attempts": {"gangs", "rules", "search"},
+        "attempts": {"gangs", "search"},
     },
     "core.service": {
         "machine": set(),

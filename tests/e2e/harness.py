@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 import grpc.aio
@@ -250,6 +250,36 @@ class Conversation:
 
     async def _read(self) -> Any:
         return await anext(self._responses, grpc.aio.EOF)
+
+
+class Streams(NamedTuple):
+    """The three streams of a shim."""
+
+    nodes: Conversation
+    applications: Conversation
+    allocations: Conversation
+
+
+@asynccontextmanager
+async def open_streams(core: Core) -> AsyncIterator[Streams]:
+    """Streams on which nothing has been said yet."""
+    async with (
+        Conversation.open(core.scheduler.UpdateNode()) as nodes,
+        Conversation.open(core.scheduler.UpdateApplication()) as applications,
+        Conversation.open(core.scheduler.UpdateAllocation()) as allocations,
+    ):
+        yield Streams(nodes, applications, allocations)
+
+
+@asynccontextmanager
+async def working_streams(core: Core) -> AsyncIterator[Streams]:
+    """Streams of a shim that has a node, n1, and an application, app."""
+    async with open_streams(core) as streams:
+        await streams.nodes.send(node_request(create("n1")))
+        await streams.nodes.receive()
+        await streams.applications.send(application_request("app"))
+        await streams.applications.receive()
+        yield streams
 
 
 def resource(**amounts: int) -> si.Resource:

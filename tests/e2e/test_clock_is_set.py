@@ -24,6 +24,7 @@ from tests.e2e.harness import (
     ask,
     create,
     node_request,
+    open_streams,
     resource,
     running_core,
 )
@@ -75,11 +76,7 @@ async def core(clock: MachineClock) -> AsyncIterator[Core]:
 async def test_placeholders_time_out_after_as_long_as_they_were_given(
     core: Core, clock: MachineClock, step_ns: int
 ) -> None:
-    async with (
-        Conversation.open(core.scheduler.UpdateNode()) as nodes,
-        Conversation.open(core.scheduler.UpdateApplication()) as applications,
-        Conversation.open(core.scheduler.UpdateAllocation()) as allocations,
-    ):
+    async with open_streams(core) as (nodes, applications, allocations):
         await nodes.send(node_request(create("n1")))
         await nodes.receive()
         gang = application_request("app")

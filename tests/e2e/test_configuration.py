@@ -26,9 +26,8 @@ from tests.e2e.harness import (
     allocation_request,
     application_request,
     ask,
-    create,
-    node_request,
     running_core,
+    working_streams,
 )
 from tests.patience import PATIENCE_S
 
@@ -191,15 +190,7 @@ async def test_a_manager_for_which_there_is_no_room_leaves_no_trace() -> None:
 
 async def test_preview(reg: Core) -> None:
     """What would change is told with what runs now, and nothing has changed afterwards."""
-    async with (
-        Conversation.open(reg.scheduler.UpdateNode()) as nodes,
-        Conversation.open(reg.scheduler.UpdateApplication()) as applications,
-        Conversation.open(reg.scheduler.UpdateAllocation()) as allocations,
-    ):
-        await nodes.send(node_request(create("n1")))
-        await nodes.receive()
-        await applications.send(application_request("app"))
-        await applications.receive()
+    async with working_streams(reg) as (_, _, allocations):
         await allocations.send(allocation_request(ask("k1"), ask("k2")))
         await allocations.entries(2)
         before = await status(reg)

@@ -14,11 +14,11 @@ from tests.e2e.harness import (
     Conversation,
     Core,
     allocation_request,
-    application_request,
     ask,
     create,
     node_request,
     resource,
+    working_streams,
 )
 
 Record = si.EventRecord
@@ -36,15 +36,7 @@ async def listening(core: Core) -> AsyncIterator[Conversation]:
 
 async def place(core: Core) -> None:
     """A node, an application, and an ask that is placed."""
-    async with (
-        Conversation.open(core.scheduler.UpdateNode()) as nodes,
-        Conversation.open(core.scheduler.UpdateApplication()) as applications,
-        Conversation.open(core.scheduler.UpdateAllocation()) as allocations,
-    ):
-        await nodes.send(node_request(create("n1")))
-        await nodes.receive()
-        await applications.send(application_request("app"))
-        await applications.receive()
+    async with working_streams(core) as (_, _, allocations):
         await allocations.send(allocation_request(ask("k")))
         await allocations.receive()
 

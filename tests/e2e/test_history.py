@@ -33,6 +33,7 @@ from tests.e2e.harness import (
     ask,
     create,
     node_request,
+    open_streams,
     running_core,
 )
 from tests.patience import PATIENCE_S
@@ -85,11 +86,7 @@ async def written(core: Core) -> pb.GetHistoryStatusResponse:
 async def preempt(core: Core) -> None:
     """Fill the only node from `root.b`, then have an ask of `root.a` take its share."""
     await core.register(config=PREEMPTING)
-    async with (
-        Conversation.open(core.scheduler.UpdateNode()) as nodes,
-        Conversation.open(core.scheduler.UpdateApplication()) as applications,
-        Conversation.open(core.scheduler.UpdateAllocation()) as allocations,
-    ):
+    async with open_streams(core) as (nodes, applications, allocations):
         await nodes.send(node_request(create("node-1")))
         await nodes.receive()
         await applications.send(application_request("filler", queue="root.b"), application_request("starved"))

@@ -37,6 +37,7 @@ from tests.e2e.harness import (
     ask,
     create,
     node_request,
+    open_streams,
 )
 from tests.e2e.rest.shim import PREFIX, P, rest_cluster
 from tests.patience import PATIENCE_S
@@ -328,11 +329,7 @@ async def unregister_as(core: Core, rm_id: str) -> None:
 
 
 async def test_work_waits_for_a_drained_node_and_is_told_by_whom(reg: Core) -> None:
-    async with (
-        Conversation.open(reg.scheduler.UpdateNode()) as nodes,
-        Conversation.open(reg.scheduler.UpdateApplication()) as applications,
-        Conversation.open(reg.scheduler.UpdateAllocation()) as allocations,
-    ):
+    async with open_streams(reg) as (nodes, applications, allocations):
         await nodes.send(node_request(create("n1")))
         await nodes.receive()
         await drain(reg)

@@ -22,13 +22,13 @@ from kornel.v1.status_pb2 import GetStatusRequest, GetStatusResponse
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 from tests.e2e.harness import (
     CONFIG,
-    Conversation,
     Core,
     allocation_request,
     application_request,
     ask,
     create,
     node_request,
+    open_streams,
     running_core,
 )
 from tests.patience import PATIENCE_S
@@ -103,11 +103,7 @@ async def status(core: Core) -> GetStatusResponse:
 
 async def test_what_comes_meanwhile_is_decided_under_the_new_configuration(core: Core, held: Held) -> None:
     """Asks and applications wait; scrapes and lists are answered; questions and status wait for the end."""
-    async with (
-        Conversation.open(core.scheduler.UpdateNode()) as nodes,
-        Conversation.open(core.scheduler.UpdateApplication()) as applications,
-        Conversation.open(core.scheduler.UpdateAllocation()) as allocations,
-    ):
+    async with open_streams(core) as (nodes, applications, allocations):
         await nodes.send(node_request(create("n1", vcore=10)))
         await nodes.receive()
         updating = asyncio.ensure_future(update(core, LIMITED))

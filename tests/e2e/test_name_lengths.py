@@ -21,6 +21,7 @@ from tests.e2e.harness import (
     ask,
     create,
     node_request,
+    open_streams,
 )
 from tests.patience import PATIENCE_S
 from tests.waiting import until
@@ -65,11 +66,7 @@ async def test_names_of_the_greatest_length_work(core: Core) -> None:
     """What the limits allow is taken, placed and told of as anything else."""
     manager, name = "m" * LONGEST_MANAGER, "n" * LONGEST_NAME
     await core.register(manager)
-    async with (
-        Conversation.open(core.scheduler.UpdateNode()) as nodes,
-        Conversation.open(core.scheduler.UpdateApplication()) as applications,
-        Conversation.open(core.scheduler.UpdateAllocation()) as allocations,
-    ):
+    async with open_streams(core) as (nodes, applications, allocations):
         await nodes.send(node_request(create(name), rm_id=manager))
         assert (await nodes.receive()).accepted[0].nodeID == name
         await applications.send(application_request(name, rm_id=manager))

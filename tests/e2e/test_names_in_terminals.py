@@ -29,7 +29,7 @@ from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shared.visible import is_visible
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import status_pb2, status_pb2_grpc
-from tests.e2e.harness import Conversation, Core, allocation_request, ask, create, node_request
+from tests.e2e.harness import Core, allocation_request, ask, create, node_request, open_streams
 from tests.e2e.test_history import core_with, written
 from tests.patience import PATIENCE_S
 from tests.unit.journal.made import decide, open_journal
@@ -162,11 +162,7 @@ async def fill(core: Core) -> None:
         rmID=MANAGER, config=CONFIG, version=BAD, policyGroup=BAD, buildInfo={BAD: BAD}, extraConfig={BAD: BAD}
     )
     await core.scheduler.RegisterResourceManager(request, timeout=PATIENCE_S)
-    async with (
-        Conversation.open(core.scheduler.UpdateNode()) as nodes,
-        Conversation.open(core.scheduler.UpdateApplication()) as applications,
-        Conversation.open(core.scheduler.UpdateAllocation()) as allocations,
-    ):
+    async with open_streams(core) as (nodes, applications, allocations):
         node = create(NODE, **{"vcore": 10_000, TYPE: 5})
         node.attributes[BAD] = BAD
         node.attributes["rack"] = BAD

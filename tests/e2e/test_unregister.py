@@ -27,6 +27,7 @@ from tests.e2e.harness import (
     ask,
     create,
     node_request,
+    working_streams,
 )
 from tests.e2e.test_command import environment, kornel, serving
 from tests.patience import PATIENCE_S
@@ -67,15 +68,7 @@ async def test_its_streams_end_and_say_why(reg: Core) -> None:
 async def test_another_one_may_register_and_hears_nothing_of_the_first(reg: Core) -> None:
     """Responses that waited for the first manager are dropped; one stream that belonged to nobody goes on."""
     async with Conversation.open(reg.scheduler.UpdateAllocation()) as early:
-        async with (
-            Conversation.open(reg.scheduler.UpdateNode()) as nodes,
-            Conversation.open(reg.scheduler.UpdateApplication()) as applications,
-            Conversation.open(reg.scheduler.UpdateAllocation()) as allocations,
-        ):
-            await nodes.send(node_request(create("n1")))
-            await nodes.receive()
-            await applications.send(application_request("app"))
-            await applications.receive()
+        async with working_streams(reg) as (_, _, allocations):
             await allocations.send(allocation_request(ask("k")))
             await allocations.receive()
         await until(lambda: reg.metrics.live_streams <= 1, "the streams of rm-1 to close")

@@ -11,7 +11,6 @@ from kornel.core.engine.gangs import pools
 from kornel.core.model.allocations import Allocation
 from kornel.core.state.asks import instances, moves
 from kornel.core.state.asks.answers import device_tags
-from kornel.core.state.books import spent
 from kornel.core.state.partition_state import PartitionState
 
 
@@ -22,7 +21,7 @@ def confirm_replacement(state: PartitionState, placeholder: Allocation, now_ns: 
 
 def swap_in(state: PartitionState, placeholder: Allocation, now_ns: int) -> Allocation:
     """Book the end of *placeholder* and the start of its replacement. Returns the replacement."""
-    spent.note_end(placeholder, now_ns)
+    placeholder.application.note_end(placeholder, now_ns)
     real = moves.confirm_replacement(state, placeholder)
     instances.forget_request(state, placeholder)
     pools.placeholder_replaced(state, placeholder)

@@ -13,7 +13,6 @@ from kornel.core.model.applications import Application
 from kornel.core.preemption import budgets, eviction
 from kornel.core.state.asks import instances, moves
 from kornel.core.state.asks.answers import answer_release
-from kornel.core.state.books import spent
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import pausing
 from kornel.core.state.waiting.rooms import stop_offering
@@ -30,7 +29,7 @@ def remove_allocation(state: PartitionState, allocation: Allocation, termination
     if allocation.replaced_by is not None:
         replacement.undo_replacement(state, allocation.replaced_by)
     node = allocation.node
-    spent.note_end(allocation, now_ns)
+    allocation.application.note_end(allocation, now_ns)
     moves.free_allocation(state, allocation)
     instances.forget_request(state, allocation)
     if allocation.spec.placeholder:

@@ -81,6 +81,8 @@ class Codec(Generic[RecordT]):
 
             return Part(write, lambda message: inner.read(getattr(message, name)) if message.HasField(name) else None)
         if optional:
+            if not field.has_presence:
+                raise TypeError(f"{name} may be absent, which its field cannot say")
 
             def write_given(value: Any, message: Any) -> None:
                 if value is not None:

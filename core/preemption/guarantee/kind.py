@@ -23,12 +23,6 @@ def _check(view: PartitionView, plan: PreemptionPlan | UnitPlan) -> tuple[Violat
     return gang_laws.check(view, plan) if isinstance(plan, UnitPlan) else laws.check(view, plan)
 
 
-def _end_slice(state: PartitionState, now_ns: int) -> None:
-    drive.end_slice(state, now_ns)
-    if state.gangs.attempts:
-        gang_drive.forget_attempts(state)
-
-
 def _count_work_left(state: PartitionState) -> int:
     return state.records[GuaranteeRecord].prospects.work_left() + gang_drive.count_steps_left(state)
 
@@ -52,7 +46,7 @@ GUARANTEE: Final = Kind(
         is_busy=gang_drive.any_broken,
         advance=gang_drive.mend_broken,
         work_left=_count_work_left,
-        end_slice=_end_slice,
+        end_slice=drive.end_slice,
     ),
     foresee=foresee_attempt,
     outcomes=MappingProxyType(

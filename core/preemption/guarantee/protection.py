@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.entitlement import find_entitlement
+from kornel.core.preemption.entitlement import fence_root, find_entitlement
 from kornel.core.preemption.foresight import LawTally
 from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.rules.candidates import leaves_below
-from kornel.core.preemption.guarantee.rules.fences import fence_root
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.plan import Refusal
 from kornel.core.state.partition_state import PartitionState

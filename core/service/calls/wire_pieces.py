@@ -187,8 +187,8 @@ async def _survey_message(layout: Layout, raw: bytes) -> _Survey:
     for steps, (path, start, content, stop) in enumerate(_walk_fields(layout, raw), 1):
         walked += 1
         if path in lists:
-            entries = _count_entries(raw, content, stop, layout)
-            walked += entries
+            entries, looked_at = _count_entries(raw, content, stop, layout)
+            walked += looked_at
             found.add(path, start, stop, entries)
         elif path == (layout.rm_id,):
             found.named[layout.rm_id] = raw[start:stop]
@@ -214,18 +214,20 @@ def _walk_fields(layout: Layout, raw: bytes) -> Iterator[tuple[tuple[int, ...], 
                 yield (number, inner), begun, held, ended
 
 
-def _count_entries(raw: bytes, start: int, end: int, layout: Layout) -> int:
-    """Returns as how many entries the one between *start* and *end* counts, with those within it."""
+def _count_entries(raw: bytes, start: int, end: int, layout: Layout) -> tuple[int, int]:
+    """Returns as how many entries the one between *start* and *end* counts, with those within it, and how many of its
+    fields were looked at."""
     if end - start > LONGEST_ENTRY:
         raise TooLarge(f"an entry of more than {LONGEST_ENTRY:,} bytes in one {layout.message.DESCRIPTOR.name}")
     if not layout.inner:
-        return 1
-    within = sum(number == layout.inner for number, *_ in read_fields(raw, start, end))
+        return 1, 0
+    numbers = [number for number, *_ in read_fields(raw, start, end)]
+    within = numbers.count(layout.inner)
     if within > MOST_WITHIN:
         raise TooLarge(
             f"a node with more than {MOST_WITHIN:,} allocations of its own in one {layout.message.DESCRIPTOR.name}"
         )
-    return 1 + within
+    return 1 + within, len(numbers)
 
 
 def _split_entries(layout: Layout, found: _Survey, raw: bytes) -> Iterator[tuple[tuple[int, ...], bytes]]:

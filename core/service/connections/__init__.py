@@ -1,1 +1,1 @@
-"""Knows who is connected: callers and their addresses; and bounds what one connection may send ahead."""
+"""Knows who is connected: callers, their addresses, and the sizes that both ends of a connection keep to."""

@@ -1,1 +1,1 @@
-"""Reaches the machine: its clock, memory, sockets and processes; and divides the turns of the event loop."""
+"""Reaches the machine: its clock, memory and processes; and divides the turns of the event loop."""

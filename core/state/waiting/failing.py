@@ -12,7 +12,7 @@ from typing import Final
 from kornel.core.domain.ask_places import WaitsFor
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation, AskGroup
-from kornel.core.model.failures import Failures, add_failure
+from kornel.core.model.not_placed import Failures, add_failure
 from kornel.core.model.orders.waiting_rooms import WaitingRoom
 
 _BY_LIMIT: Final[Mapping[Unschedulable, str]] = MappingProxyType(

@@ -13,7 +13,7 @@ import httpx
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc
-from tests.e2e.harness import CONFIG, Conversation, Core, resource, running_core
+from tests.e2e.harness import CONFIG, Conversation, Core, open_streams, resource, running_core
 from tests.patience import PATIENCE_S
 from tests.waiting import until
 
@@ -161,10 +161,7 @@ async def rest_cluster(**settings: Any) -> AsyncIterator[Cluster]:
         http = await stack.enter_async_context(
             httpx.AsyncClient(base_url=f"http://{core.server.rest_address}", timeout=PATIENCE_S, verify=TRUSTING_NOBODY)
         )
-        nodes = await stack.enter_async_context(Conversation.open(core.scheduler.UpdateNode()))
-        applications = await stack.enter_async_context(Conversation.open(core.scheduler.UpdateApplication()))
-        allocations = await stack.enter_async_context(Conversation.open(core.scheduler.UpdateAllocation()))
-        yield Cluster(core, http, nodes, applications, allocations)
+        yield Cluster(core, http, *await stack.enter_async_context(open_streams(core)))
 
 
 def _dotted(extra: Mapping[str, str]) -> dict[str, str]:

@@ -79,19 +79,28 @@ async def test_who_sends_too_much_reads_why(fresh: Cluster) -> None:
 
 async def test_requests_beyond_the_limit_of_connections_are_refused() -> None:
     """Who is connected is served on, and so are newcomers once there is room."""
-    async with rest_cluster(rest_connections=3) as cluster, AsyncExitStack() as stack:
+    async with rest_cluster(rest_connections=2) as cluster, AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(line(cluster)) for _ in range(2)]
         for reader, writer in streams:
             writer.write(b"GET /ws/v1/events/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-        refused = await told(cluster, GET + b"Connection: close\r\n\r\n")
-        assert refused.startswith(b"HTTP/1.1 503")
+        request = b"GET /ws/v1/clusters HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        assert (await told(cluster, request)).startswith(b"HTTP/1.1 503")
+        assert (await told(cluster, GET + b"Connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200"), "a probe"
         streams[0][1].close()
 
         async def answers() -> bool:
-            return (await told(cluster, GET + b"Connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            return (await told(cluster, request)).startswith(b"HTTP/1.1 200")
 
         await until(answers, "room for a newcomer")
+
+
+@pytest.mark.parametrize("request_", [b"", GET + b"\r\n"], ids=["before its first request", "after one"])
+async def test_who_asks_nothing_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, request_: bytes) -> None:
+    monkeypatch.setattr("kornel.core.rest.server.IDLE_S", 0.2)
+    async with rest_cluster() as cluster:
+        answer = await told(cluster, request_)
+        assert answer.count(b"HTTP/1.1 200") == bool(request_)
 
 
 @pytest.mark.parametrize(

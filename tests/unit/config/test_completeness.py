@@ -18,7 +18,7 @@ NAMED: Final = re.compile(r"(?<![\w-])([BT]\d+)(?!\w)")
 IN_A_NAME: Final = re.compile(r"(?<!j)_([bt]\d+)(?=_|$)")
 HEADING: Final = re.compile(r"^(?:=== |# ).*$", re.MULTILINE)
 OTHER_MEANINGS: Final = ("preemption", "conformance", "bench", "oracles")
-"""Where T and B with a number are something else: times, other lists."""
+"""Where T and B with a number are something else (times, other lists), unless a text names config.md."""
 
 
 def named_in_python(text: str) -> Iterable[str]:
@@ -37,10 +37,13 @@ def named_in_python(text: str) -> Iterable[str]:
 def cases_by_file() -> dict[Path, set[str]]:
     found: dict[Path, set[str]] = {}
     for path in sorted(TESTS.rglob("*")):
-        if path == Path(__file__) or any(part in OTHER_MEANINGS for part in path.relative_to(TESTS).parts):
-            continue
+        elsewhere = any(part in OTHER_MEANINGS for part in path.relative_to(TESTS).parts)
         if path.suffix == ".txt":
-            found[path] = set(NAMED.findall("\n".join(HEADING.findall(path.read_text(encoding="utf-8")))))
+            headings = "\n".join(HEADING.findall(path.read_text(encoding="utf-8")))
+            if not elsewhere or "config.md" in headings:
+                found[path] = set(NAMED.findall(headings))
+        elif path == Path(__file__) or elsewhere:
+            continue
         elif path.suffix == ".py" and path.name.startswith("test_"):
             found[path] = set(named_in_python(path.read_text(encoding="utf-8")))
     return found

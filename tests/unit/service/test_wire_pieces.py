@@ -147,6 +147,22 @@ def test_one_entry_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
         messages(Kind.NODE, si.NodeRequest(nodes=[si.NodeInfo(nodeID="x" * LONGEST_ENTRY)]).SerializeToString())
 
 
+async def test_others_get_their_turn_while_the_fields_of_nodes_are_counted() -> None:
+    """A node may have as many fields as fit into a MiB, in one request of up to 64."""
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    taking = asyncio.create_task(take_turns())
+    await read_request(Kind.NODE, encode_field(1, b"\x40\x00" * 100_000) * 3)
+    taking.cancel()
+    assert turns >= 3
+
+
 def test_allocations_that_nodes_bring_along_count_as_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     node = encode_field(1, b"\x32\x00" * (MOST_WITHIN - 1))
     taken = messages(Kind.NODE, node * 4)

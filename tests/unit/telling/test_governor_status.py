@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.preemption.foresight import PreemptionOutlook, PreemptionVerdict
 from kornel.core.telling.allocations.explanation import AskReport
@@ -85,32 +84,6 @@ def test_questions_leave_the_books_alone() -> None:
     assert digest(vars(stage.engine.partition("[rm-1]default"))) == before
 
 
-def test_explain_names_the_budget_that_is_spent_and_when_there_is_room() -> None:
-    found = outlook(spent(), "k2")
-    assert (found.verdict, found.blocked_by) == (PreemptionVerdict.FORBIDDEN, "governor: budget spent")
-    assert found.outcome == Outcome.BUDGET_SPENT
-    assert "1 of 1 taken within 60 s" in found.detail
-    assert [victim.key for victim in found.victims] == ["v2"]
-
-
-def test_explain_finds_the_detour_that_the_governor_leaves() -> None:
-    """Another queue has its budget left, so the next attempt takes from there."""
-    stage = spent()
-    stage.play(["node n3 f=1", "run w1 queue=root.w node=n3 f=1 created=1s"])
-    found = outlook(stage, "k2")
-    assert found.verdict is PreemptionVerdict.WOULD_HELP
-    assert [victim.key for victim in found.victims] == ["w1"]
-
-
-def test_explain_tells_of_the_pause_after_a_loss() -> None:
-    stage = Stage()
-    stage.play(['partition governor="{cooldown_ms: 60000}"', *THREE_NODES, "cycle at=30s"])
-    stage.play(["ask k2 queue=root.a f=1 other=yes created=0s", "cycle at=40s"])
-    found = outlook(stage, "k2")
-    assert (found.blocked_by, found.outcome) == ("governor: pause of the queue that would lose", Outcome.COOLING_DOWN)
-    assert outlook(stage, "k2", 90).verdict is PreemptionVerdict.WOULD_HELP
-
-
 def test_explain_and_status_tell_of_a_kind_that_only_watches() -> None:
     stage = Stage()
     stage.play(['partition governor="{shadow: [guarantee]}"', *THREE_NODES, "cycle at=30s"])
@@ -125,16 +98,6 @@ def held_back(more: str = "") -> Stage:
     stage = Stage()
     stage.play([f"partition limit=0.5 {more}", *THREE_NODES, "ask k2 queue=root.a f=1 other=yes", "cycle at=30s"])
     return stage
-
-
-def test_explain_tells_of_the_limit_of_one_interval_and_when_it_lets_go() -> None:
-    found = outlook(held_back(), "k2")
-    assert (found.verdict, found.outcome) == (PreemptionVerdict.FORBIDDEN, Outcome.ROUND_LIMIT)
-    assert found.blocked_by == "limit of one interval of the preemption cycle"
-    assert found.detail == "served 1 f within 1 s, preemption.cycle.limit is 0.5 of 2"
-    assert found.not_before_ns == 31 * SECOND_NS
-    assert [victim.key for victim in found.victims] == ["v2"]
-    assert outlook(held_back(), "k2", 31).verdict is PreemptionVerdict.WOULD_HELP
 
 
 def test_what_if_names_the_time_when_the_limit_has_room_for_a_gang() -> None:
@@ -168,37 +131,6 @@ def test_being_held_back_is_an_event_of_the_ask() -> None:
     told = stage.play(["cycle at=30s"])
     message = "Preemption is held back: served 1 f within 1 s, preemption.cycle.limit is 0.5 of 2"
     assert [line for line in told if "held back" in line and "k2" in line and message in line], told
-
-
-def test_explain_names_the_bound_for_one_ask() -> None:
-    stage = Stage()
-    stage.play(
-        [
-            'partition governor="{victims: {guarantee: {ask: 1}, required-node: {ask: 1}}}"',
-            *THREE_NODES,
-            "node n3 f=2",
-            "run w1 queue=root.w node=n3 f=1",
-            "run w2 queue=root.w node=n3 f=1",
-            "ask large queue=root.a f=2 other=yes",
-            "cycle at=30s",
-        ]
-    )
-    found = outlook(stage, "large")
-    assert (found.blocked_by, found.outcome) == ("governor: victims for one ask", Outcome.VICTIM_LIMIT)
-    assert found.detail == "2 victims on n3, at most 1 for one ask"
-    assert governor(status(stage)).denied > 0
-    stage.play(["ask d1 queue=root.w f=2 required=n3", "cycle"])
-    found = outlook(stage, "d1")
-    assert (found.blocked_by, found.outcome) == ("governor: victims for one ask", Outcome.VICTIM_LIMIT)
-
-
-def test_explain_names_the_list_of_policies() -> None:
-    stage = Stage()
-    stage.play(['partition policies="[quota]"', *THREE_NODES, "ask d1 queue=root.w f=1 required=n1", "cycle at=30s"])
-    for key, kind in (("k1", "guarantee"), ("d1", "required-node")):
-        found = outlook(stage, key)
-        assert (found.verdict, found.blocked_by) == (PreemptionVerdict.FORBIDDEN, "preemption.policies")
-        assert (found.outcome, found.detail) == (Outcome.POLICY_OFF, f"preemption.policies does not list {kind}")
 
 
 def test_status_names_victims_that_do_not_leave() -> None:

@@ -22,12 +22,11 @@ from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account
 from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.budgets import RETRY_NS, Ruling, set_due
-from kornel.core.preemption.entitlement import find_entitlement
+from kornel.core.preemption.entitlement import fence_root, find_entitlement
 from kornel.core.preemption.guarantee import laws
 from kornel.core.preemption.guarantee.attempts.changes import Changes
 from kornel.core.preemption.guarantee.attempts.consulting import MOST_ROUNDS, Dialogue
 from kornel.core.preemption.guarantee.guarantee_record import PASS_NS, GuaranteeRecord
-from kornel.core.preemption.guarantee.rules.fences import fence_root
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.planner import Within
 from kornel.core.preemption.guarantee.search.prospects import Unprepared
@@ -85,6 +84,10 @@ def end_slice(state: PartitionState, now_ns: int) -> None:
     while state.attempts_due and state.attempts_due[0][2].place >= AskPlace.PLACED:
         heappop(state.attempts_due)  # Nobody has to be woken for an ask that is placed or gone.
     _watch_for_changes(state, now_ns)
+    gangs = state.gangs
+    for unit_id in list(gangs.attempts):
+        if unit_id.find_unit() is None and unit_id not in gangs.holds:
+            del gangs.attempts[unit_id]  # The gang no longer waits, because it was placed or is gone.
 
 
 def _watch_for_changes(state: PartitionState, now_ns: int) -> None:

@@ -601,13 +601,6 @@ def count_steps_left(state: PartitionState) -> int:
     return sum(attempt.search.steps_left for attempt in attempts if attempt.search is not None)
 
 
-def forget_attempts(state: PartitionState) -> None:
-    """Drop the attempts of gangs that no longer wait because they were placed or are gone."""
-    attempts = state.gangs.attempts
-    for unit_id in [each for each in attempts if each.find_unit() is None and each not in state.gangs.holds]:
-        del attempts[unit_id]
-
-
 def _refused_nodes(members: Sequence[Allocation]) -> Refused:
     """Returns, by member, the nodes that the shim has refused for it, and those on which it has waited for victims in
     vain."""

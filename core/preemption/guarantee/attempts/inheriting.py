@@ -16,7 +16,7 @@ from kornel.core.model.shapes import Pairs, book_amounts
 from kornel.core.policies.claim_order import comes_before, owing_queues
 from kornel.core.preemption import eviction
 from kornel.core.preemption.budgets import may_ever_preempt
-from kornel.core.preemption.guarantee.rules.fences import fence_root
+from kornel.core.preemption.entitlement import fence_root
 from kornel.core.preemption.guarantee.search.planner import KIND
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.walk import Candidate, Effects, Walk

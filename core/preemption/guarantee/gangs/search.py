@@ -32,7 +32,7 @@ from kornel.core.model.shapes import Pairs, ResourceTypes, Shape
 from kornel.core.policies import gang_nodes
 from kornel.core.policies.gang_nodes import Candidates, Members, take_places
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.entitlement import Entitlement, find_entitlement
+from kornel.core.preemption.entitlement import Entitlement, fence_root, find_entitlement
 from kornel.core.preemption.gang_losses import find_whole_gangs, is_bound
 from kornel.core.preemption.guarantee.gangs.devices import DevicesBeside, assign_devices, want_devices
 from kornel.core.preemption.guarantee.gangs.domains import NO_DOMAINS, Bound, Way, WayFinder, bind_groups
@@ -43,7 +43,6 @@ from kornel.core.preemption.guarantee.rules.allowances import Terms
 from kornel.core.preemption.guarantee.rules.candidates import Candidates as VictimCandidates
 from kornel.core.preemption.guarantee.rules.candidates import full_order
 from kornel.core.preemption.guarantee.rules.cost import COSTS
-from kornel.core.preemption.guarantee.rules.fences import fence_root
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.guarantee.search.planner import KIND, Within, plan_preemption
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects

@@ -16,11 +16,10 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.entitlement import find_entitlement
+from kornel.core.preemption.entitlement import fence_root, find_entitlement
 from kornel.core.preemption.guarantee.rules.allowances import Terms
 from kornel.core.preemption.guarantee.rules.candidates import Candidates, Ranking, Solution
 from kornel.core.preemption.guarantee.rules.cost import COSTS
-from kornel.core.preemption.guarantee.rules.fences import fence_root
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.guarantee.search.device_predicate import DevicePredicate
 from kornel.core.preemption.guarantee.search.predicates import Approval

@@ -10,9 +10,8 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
-from kornel.core.preemption.entitlement import Entitlement, find_entitlement
+from kornel.core.preemption.entitlement import Entitlement, fence_root, find_entitlement
 from kornel.core.preemption.guarantee.rules.allowances import Terms
-from kornel.core.preemption.guarantee.rules.fences import fence_root
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.frontier import Solver
