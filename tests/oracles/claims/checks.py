@@ -87,18 +87,21 @@ def find_idle_room(scene: Scene) -> Iterator[Finding]:
             )
 
 
-def find_kept_room(scene: Scene, placed: Waiter, places: Mapping[str, str]) -> Iterator[Finding]:
+def find_kept_room(
+    scene: Scene, placed: Waiter, places: Mapping[str, str], moved: Collection[Claim] = ()
+) -> Iterator[Finding]:
     """Saved room counts as taken on its node for all but those who come before the holder or are owed (rule 3).
 
     These use it only where no room serves them that nobody has saved (placements). Holders on the same node, and equal
     asks of a holder's application, whatever else they say of themselves, have an order of their own. *scene* has the
-    claims that stand afterwards, too. Silent where it is not said which claims count for guarantees.
+    claims that stand afterwards, too; *moved*: those whose holders hold others then, because equal ones have swapped.
+    Silent where it is not said which claims count for guarantees.
     """
     task, node = placed.tasks[0], places[placed.name]
     here = [claim for claim in scene.claims if claim.node == node and claim.key in scene.waiting]
     if len(placed.tasks) > 1 or any(claim.key == task.key for claim in here):
         return
-    holders = [scene.waiting[claim.key] for claim in here]
+    holders = [scene.waiting[claim.key] for claim in (*here, *moved) if claim.node == node]
     if any((o.application, o.amounts, o.priority) == (task.application, task.amounts, task.priority) for o in holders):
         return
     if scene.claimants(doubt=True) != scene.claimants():

@@ -334,6 +334,8 @@ class Course:
         tasks = tuple(before.waiting[key] for key in places)
         after = read_claims(self.engine, PARTITION)
         kept = tuple(claim for claim in before.claims if claim in after or claim.key in places)
+        keys = {claim.key for claim in after}
+        moved = [claim for claim in before.claims if claim not in after and claim.key in keys & before.waiting.keys()]
         for group in [tasks] if tasks[0].group else [(task,) for task in tasks]:
             waiter = before.waiter(group[0].key)
             placed = Waiter(group, repairs=waiter is not None and waiter.repairs)
@@ -342,7 +344,7 @@ class Course:
             self._find(checks.find_limit_passed(replace(before, claims=kept), placed, allowed))
             theirs = {task.key: places[task.key] for task in group}
             self._find(checks.find_closed_node(before, placed, theirs))
-            self._find(checks.find_kept_room(replace(before, claims=kept), placed, theirs))
+            self._find(checks.find_kept_room(replace(before, claims=kept), placed, theirs, moved))
             self._find(checks.find_split_gang(before, placed))
             self.doubtful += (finding for check in PASSED_OVER for finding in check(before, placed, theirs))
             self.doubtful += checks.find_spent_limit(before, placed, self.quiet)
