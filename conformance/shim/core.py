@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final, TypeVar
 
 import grpc
@@ -73,10 +73,11 @@ class ScriptedCore:
         self.place_asks()
         self.news.set()
 
-    def drop_registration(self) -> None:
-        """Drop the RM: its streams end, and it has to register again."""
+    def drop_registration(self, known: Container[str]) -> None:
+        """Drop the RM: its streams end, and it has to register again. *known*: the keys of the allocations that it has
+        surely read."""
         self.judge.wants_registration = True
-        self.judge.to_recover = {run.key: run for run in self.books.real_allocations()}
+        self.judge.to_recover = {run.key: run for run in self.books.real_allocations() if run.key in known}
         for kind in Kind:
             self.lines.end_stream(kind, grpc.StatusCode.FAILED_PRECONDITION, "resync-required: register again")
 

@@ -10,11 +10,12 @@ async def expect_resync(stage: Stage) -> None:
     that it has."""
     await stage.wait_until_ready("S18", running=stage.known.runs)
     core = stage.core
-    # An allocation that the shim has not read yet does not run.
+    # An allocation that the shim has not read yet does not run, so those that are placed meanwhile do not count.
+    placed = set(core.books.running)
     await stage.watch_briefly()
     nodes = set(core.books.nodes)
     busy = {run.app for run in core.books.running.values()} | {ask.applicationID for ask in core.books.asks.values()}
-    core.drop_registration()
+    core.drop_registration(placed)
     ran = len(core.judge.to_recover)
     await stage.wait_until(lambda: core.judge.registrations > 1, stage.patience.start_s)
     if core.judge.registrations == 1 and stage.ended:

@@ -293,9 +293,8 @@ class Node:
 
     def take_claims_back(self, claims: Claims | None, version: int) -> None:
         """Restores the *claims* and the *version* that the node had before hypothetical ones were tried."""
-        self.claims = claims
+        self.claims, self.version = claims, version
         self._settle_claims()
-        self.version = version
 
     def widen_amounts(self, width: int) -> None:
         """Extend all amounts to *width* types."""
@@ -304,6 +303,7 @@ class Node:
         if self.claims is not None:
             self.claims.widen_amounts(width)
         self._settle_claims()
+        self.version += 1
 
     def _make_claims(self) -> Claims:
         if self.claims is None:

@@ -120,7 +120,7 @@ from kornel.core.preemption.guarantee.attempts.gang_drive import UnitAttempt, Un
 from kornel.core.preemption.guarantee.attempts.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.rules.allowances import Rules
-from kornel.core.preemption.guarantee.search.node_bounds import WatchedNodes
+from kornel.core.preemption.guarantee.search.outlooks import Outlook, WatchedNodes
 from kornel.core.preemption.guarantee.search.prospects import Band, KeptBounds, KnownProspects
 from kornel.core.preemption.monitor import drive as monitor_drive
 from kornel.core.preemption.monitor.plan import Place
@@ -249,6 +249,10 @@ def _no_text(_: object) -> str:
 
 def _no_map(_: object) -> dict[Any, Any]:
     return {}
+
+
+def _no_list(_: object) -> list[Any]:
+    return []
 
 
 def _no_missing_shares(_: object) -> MissingShares:
@@ -531,12 +535,13 @@ PREEMPTION: Final = (
     Kept(WatchedNodes, "slots nodes look _versions _free _changed_at", derived={"offers": _no_map}),
     Kept(Band, "cost slots is_sorted"),
     Kept(Rules, "highest adjusted declared bounded"),
-    Kept(KnownProspects, "_by_question _doubted _watched behind"),
+    Kept(KnownProspects, "_by_question _doubted _outlooks _watched behind"),
     Kept(
         KeptBounds,
-        "_demand _unowed _watched _seen _stale _doubted _leaves _blocked _stages _unrefined _bands _costs _band_of"
-        " _places _roomy",
+        "_demand _unowed _watched _outlook _seen _stale _doubted _leaves _blocked _stages _unrefined"
+        " _bands _costs _band_of _places _roomy",
     ),
+    Kept(Outlook, "_watched _seen _stale _counted", derived={"glimpses": _no_map, "in_order": _no_list}),
     Kept(Dialogue, "_answers _ask _now_ns _open _refused _state rounds"),
     Kept(Adjustment, "fixed offset"),
     Kept(UnitAttempt, "restarts dialogue", under_way="search"),

@@ -9,9 +9,9 @@ many equal asks in one queue, on average of some of the same sizes, because some
 others. Victims leave at once, time is simulated, and slices are bounded: an engine that stands still serves a part of
 the asks, and the table says so.
 
-Expected: all asks are served. A question asked for the first time costs 10 us for each node, so 10 ms for 1,000 nodes
-in steps of 2 to 4 ms. In the third wave each question is asked again only for nodes that have changed: 1 to 2 times
-the cost of equal asks. An answer that is kept takes 40 bytes for each node.
+Expected: all asks are served. The first question of all costs 10 us for each node, so 10 ms for 1,000 nodes in steps of
+2 to 4 ms; others use what it saw. In the third wave each question judges few of the nodes that have changed: 1 to 2
+times the cost of equal asks. An answer that is kept takes 40 bytes for each node, and what all share 400.
 """
 
 from __future__ import annotations

@@ -30,7 +30,19 @@ RUNS: Final = (9, 33, 46, 57)
 """Seeds of runs of the machine in which much happens."""
 
 DERIVED: Final = frozenset(
-    {"_hash", "_sign", "_listed", "_written", "_lack", "_named", "offers", "counted_rooms", "placement_rules"}
+    {
+        "_hash",
+        "_sign",
+        "_listed",
+        "_written",
+        "_lack",
+        "_named",
+        "offers",
+        "in_order",
+        "glimpses",
+        "counted_rooms",
+        "placement_rules",
+    }
     | {"in_line", "shares", "victim_index", "with_due"}
 )
 """Fields that a restored engine works out when it needs them, or has worked out in its own process."""

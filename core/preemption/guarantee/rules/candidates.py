@@ -148,13 +148,6 @@ class Candidates:
             self.dropped[laws[shape]] += count
         return True
 
-    def possible_shapes(self) -> set[Shape]:
-        """Returns all sizes that candidates can have."""
-        found: set[Shape] = set()
-        for _, _, ranked in self._leaves:
-            found |= ranked.shapes
-        return found
-
     def on_node(self, node: Node, level: int = CLASSES[-1]) -> list[list[Candidate]]:
         """Returns the candidates on *node* up to the class *level*, by class, in order."""
         pool: list[list[Candidate]] = [[] for _ in range(level + 1)]

@@ -1,14 +1,13 @@
 """Computes what a place for an ask on a node would cost at least (preemption.md B.6).
 
-There are two bounds. The rough one takes the sums of what the leaves run on the node, which are the same for all
-questions; it costs a glance. The fine one depends on the victims that the laws allow one by one, but not on how many of
-them may leave together, which is only determined for the nodes that an attempt looks at. It is found in two stages:
-where one victim is enough, nobody has to look for several.
+The bound depends on the victims that the laws allow one by one, but not on how many of them may leave together, which
+is only determined for the nodes that an attempt looks at. It is found in two stages: where one victim is enough, nobody
+has to look for several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import Final
 
@@ -16,7 +15,6 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.priorities import PRIORITY_MAX
 from kornel.core.model.allocations import BOUND
 from kornel.core.model.nodes import Node
-from kornel.core.model.orders.numbered_nodes import NumberedNodes
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.rules.allowances import Terms
@@ -34,10 +32,10 @@ Bound = tuple[Cost, int]
 """A lower bound of the keys of all solutions on a node, without depth and node ID: (cost, age of the oldest victim)."""
 
 GLANCES: Final = 5
-"""The number of rough bounds that can be found in the time of one fine bound."""
+"""The number of nodes that can be looked at for all questions in the time of one fine bound."""
 
 SINGLE: Final = 2
-"""The effort for a node on which a single ordinary victim is enough, where a glance is 1."""
+"""The effort to find out whether a single ordinary victim is enough on a node, where a glance is 1."""
 
 _CLASS: Final = 7
 """The bits of ``Allocation.standing`` that hold the class, below the priority."""
@@ -50,9 +48,6 @@ MOST_PAIRED: Final = 24
 
 ALONE: Final = (*MILDEST[0], 1)
 """The beginning of the cost of one ordinary victim."""
-
-NO_VICTIMS: Final[Bound] = ((*MILDEST[0], 0, HIGHEST), 0)
-"""The rough bound of a node that has room for the ask, or will have it once present victims have left."""
 
 Place = tuple[int, str]
 """The place of a node among those of equal cost: (age of the oldest victim, node ID)."""
@@ -177,37 +172,6 @@ class NodeJudge:
         room = offer.room
         return [(t, amount - room[t]) for t, amount in self._demand if amount > room[t]]
 
-    def find_rough(self, offer: NodeOffer) -> Bound | None:
-        """Returns the rough bound of the node of *offer*; ``None``: it would lack room even without all shares of
-        leaves that may give anything up."""
-        leaves, room = self._leaves, offer.room
-        allowed: list[LeafShare] = []
-        level, lowest, first = CLASSES[-1], HIGHEST, 0
-        for share in offer.shares:
-            terms = leaves.get(share.leaf)
-            if terms is None or (terms.highest is not None and share.lowest > terms.highest):
-                continue
-            allowed.append(share)
-            if share.mildest < level:
-                level = share.mildest
-            adjusted = terms.adjusted.of(share.lowest)
-            if adjusted < lowest:
-                lowest = adjusted
-            if share.age < first:
-                first = share.age
-        total, largest = (allowed[0].total, allowed[0].largest) if len(allowed) == 1 else _join_shares(allowed)
-        least = 0
-        for t, amount in self._demand:
-            lacking = amount - room[t]
-            if lacking <= 0:
-                continue
-            if t not in total or total[t] < lacking:
-                return None
-            peak = largest[t]
-            if peak * least < lacking:
-                least = -(-lacking // peak)
-        return ((*MILDEST[level], least, lowest), first) if least else NO_VICTIMS
-
     def find_single(self, offer: NodeOffer) -> Bound | None:
         """Returns the fine bound of the node of *offer*, which lacks room, if one ordinary victim is enough there;
         otherwise ``None``."""
@@ -238,9 +202,9 @@ class NodeJudge:
     def find_several(self, offer: NodeOffer) -> Bound | None:
         """Returns the fine bound of the node of *offer*, on which one ordinary victim is not enough; ``None``: those
         who may leave do not make enough room."""
-        self.effort += GLANCES
         short = self.find_short(offer)
         by_class = self._victims_of(offer, self._sought_types(short))
+        self.effort += GLANCES if any(by_class) else 1
         pool: list[_Victim] = []
         for level in CLASSES:
             if not by_class[level]:
@@ -292,17 +256,6 @@ class NodeJudge:
         return found
 
 
-def _join_shares(shares: list[LeafShare]) -> tuple[dict[int, int], dict[int, int]]:
-    """Returns the total amounts of all *shares*, and the largest of one allocation, by type."""
-    total: dict[int, int] = {}
-    largest: dict[int, int] = {}
-    for share in shares:
-        for t, amount in share.total.items():
-            total[t] = total.get(t, 0) + amount
-            largest[t] = max(largest.get(t, 0), share.largest[t])
-    return total, largest
-
-
 def _best_pair(short: list[tuple[int, int]], pool: list[_Victim]) -> tuple[int, int] | None:
     """Returns the highest priority and the age of the oldest of the best two of *pool*, which is sorted, that cover
     what is *short*; ``None``: no two do."""
@@ -340,30 +293,3 @@ def _fewest_victims(short: list[tuple[int, int]], pool: list[_Victim]) -> int:
     if any(all(amounts.get(t, 0) >= amount for t, amount in short) for _, _, amounts in pool):
         return fewest
     return 2 if len(pool) > 1 else 0
-
-
-class WatchedNodes(NumberedNodes):
-    """The nodes of the last look by slot, with what they offer."""
-
-    __slots__ = ("offers",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.offers: dict[int, NodeOffer] = {}
-        """The offers of nodes by slot, for those that were judged since they changed."""
-
-    def compare_nodes(self, nodes: Mapping[str, Node]) -> list[int]:
-        """Looks at all *nodes*. Returns the slots of those that have gone, which are free from now on."""
-        gone = super().compare_nodes(nodes)
-        for slot in (*gone, *self.changed_since(self.look - 1)):
-            self.offers.pop(slot, None)
-        return gone
-
-    def offer_of(self, slot: int) -> NodeOffer:
-        """Returns what the node in *slot* has to offer."""
-        offer = self.offers.get(slot)
-        if offer is None:
-            node = self.nodes[slot]
-            assert node is not None, "only nodes are judged"
-            offer = self.offers[slot] = NodeOffer(node)
-        return offer

@@ -2,10 +2,11 @@
 best few nodes.
 
 Most asks are equal to many others, and little changes between two attempts. So the nodes are kept in the order of a
-lower bound of the key of their solution (:mod:`.node_bounds`), and only those that have changed are judged again. Their
-bound is a rough one at first; it is made a fine one when the walk over the nodes reaches it. A question that is new
-takes several steps, one in each slice. While it does, no other ask searches in that slice: the first ask in order goes
-on until its question is answered, however many questions wait (preemption.md B.1).
+lower bound of the key of their solution (:mod:`.node_bounds`), and only those that have changed are judged again. Few
+of these matter to a question. So each is looked at once for all questions (:mod:`.outlooks`), and a question
+only judges those that the walk over the nodes reaches. A question that is new may take several steps, one in each
+slice. While it does, no other ask searches in that slice: the first ask in order goes on until its question is
+answered, however many questions wait (preemption.md B.1).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from itertools import islice
-from operator import attrgetter
+from heapq import merge
+from itertools import compress, filterfalse, islice
 from typing import Final
 
 from kornel.core.model.allocations import Allocation
@@ -24,16 +25,8 @@ from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.rules.allowances import Rules, Terms
 from kornel.core.preemption.guarantee.rules.candidates import SolutionKey
 from kornel.core.preemption.guarantee.rules.needs import Needs
-from kornel.core.preemption.guarantee.search.node_bounds import (
-    ALONE,
-    GLANCES,
-    NO_VICTIMS,
-    Bound,
-    Cost,
-    NodeJudge,
-    Place,
-    WatchedNodes,
-)
+from kornel.core.preemption.guarantee.search.node_bounds import GLANCES, Bound, Cost, NodeJudge, Place
+from kornel.core.preemption.guarantee.search.outlooks import PEAK, REACH, ROOM, Outlook, WatchedNodes
 from kornel.core.preemption.priorities import Adjustment, adjustment_of
 from kornel.core.state.records.victim_index import MILDEST
 
@@ -46,8 +39,11 @@ every other change of the rules for a leaf.
 """
 
 NODES_AT_ONCE: Final = 100
-"""The number of fine bounds that are found in one step, which takes two or three milliseconds; a rough one counts as a
-fifth."""
+"""The number of fine bounds that are found in one step, which takes two or three milliseconds; a look for all questions
+counts as a fifth."""
+
+SORTED_AT_A_GLANCE: Final = 20
+"""The number of nodes that one question sorts in the time of such a look."""
 
 MOST_BYTES: Final = 64 << 20
 """About the most memory that the bounds in one partition take. The question that was asked least recently is forgotten
@@ -59,9 +55,12 @@ _NODE_BYTES: Final = 40
 _LEAF_BYTES: Final = 108
 """The most memory that a leaf takes in a set."""
 
-FINE, SEVERAL, ROUGH, STALE = 0, 1, 2, 3
-"""The stages of a bound, each with the number of judgements left: it is a fine one, or there is none; it is known that
-one ordinary victim is not enough; only sums were compared; nothing is known any more."""
+FINE, SEVERAL, UNJUDGED_SEVERAL, UNJUDGED, STALE = 0, 1, 2, 3, 4
+"""The stages of a bound, each with the number of steps left: it is a fine one, or there is none; it is known that one
+ordinary victim is not enough; there is only a glimpse, which says the same, or says no such thing; nothing is known."""
+
+_LAST: Final[Place] = (2**80, "")
+"""A place behind every other."""
 
 SEVERAL_ORDINARY: Final = (*MILDEST[0], 2)
 """The beginning of the cost of two ordinary victims, the least where one is not enough."""
@@ -78,6 +77,8 @@ class KnownProspects:
         self._by_question: dict[Question, KeptBounds] = {}
         """The question that was asked least recently comes first."""
         self._watched: WatchedNodes | None = None
+        self._outlooks: dict[Queue, Outlook] = {}
+        """The outlooks of all questions by their fences."""
         self._doubted = 0
         """The number of nodes that were doubted since the last attempt."""
         self.behind = False
@@ -104,7 +105,8 @@ class KnownProspects:
         bounds = self._by_question.pop(question, None)
         is_new = bounds is None
         if bounds is None:
-            bounds = KeptBounds(ask.shape.pairs, unowed, watched)
+            outlook = self._outlooks.get(fence) or self._outlooks.setdefault(fence, Outlook(watched))
+            bounds = KeptBounds(ask.shape.pairs, unowed, watched, outlook)
         self._by_question[question] = bounds
         # What a gang has on paper changes with every step, so it must not use up what a step may judge.
         most_effort = (NODES_AT_ONCE + self._doubted) * GLANCES
@@ -127,33 +129,49 @@ class KnownProspects:
         """Drops the bounds for asks of all other queues; to be called now and then."""
         parents = {leaf.parent for leaf in leaves}
         self._by_question = {question: known for question, known in self._by_question.items() if question[1] in parents}
+        self._drop_outlooks()
+        for outlook in self._outlooks.values():
+            outlook.forget_closed(leaves)
         if not self._by_question:
             self._watched = None
 
     def work_left(self) -> int:
         """Returns an upper bound for the number of judgements of nodes that are left, for all questions."""
-        return sum(known.work_left for known in self._by_question.values())
+        return sum(known.work_left for known in self._kept)
 
     def _watch(self, nodes: Mapping[str, Node]) -> WatchedNodes:
         """Finds the *nodes* that have changed or gone since the last attempt."""
         if self._watched is None:
             self._watched = WatchedNodes()
         for slot in self._watched.compare_nodes(nodes):
-            for bounds in self._by_question.values():
-                bounds.drop_slot(slot)
+            for known in self._kept:
+                known.drop_slot(slot)
         return self._watched
 
     def _forget_oldest(self, newest: KeptBounds) -> None:
         """Forgets questions until the rest does not take too much memory, but never *newest*."""
-        held = sum(known.bytes_held for known in self._by_question.values())
-        if held <= MOST_BYTES:
+        if self.bytes_held <= MOST_BYTES:
             return
         for question, known in sorted(self._by_question.items(), key=lambda item: item[1].is_behind):
-            if held <= MOST_BYTES:
+            if self.bytes_held <= MOST_BYTES:
                 return
             if known is not newest:
                 del self._by_question[question]
-                held -= known.bytes_held
+                self._drop_outlooks()
+
+    @property
+    def _kept(self) -> list[Outlook | KeptBounds]:
+        return [*self._outlooks.values(), *self._by_question.values()]
+
+    @property
+    def bytes_held(self) -> int:
+        """About the memory that all bounds and outlooks take."""
+        return sum(known.bytes_held for known in self._kept)
+
+    def _drop_outlooks(self) -> None:
+        """Drops the outlooks that no question uses any more."""
+        fences = {question[0] for question in self._by_question}
+        self._outlooks = {fence: outlook for fence, outlook in self._outlooks.items() if fence in fences}
 
 
 class NoProspects(KnownProspects):
@@ -177,14 +195,15 @@ class Band:
 class KeptBounds:
     """The bounds of all nodes for one question, kept from one attempt to the next."""
 
-    def __init__(self, demand: Pairs, unowed: frozenset[int], watched: WatchedNodes) -> None:
+    def __init__(self, demand: Pairs, unowed: frozenset[int], watched: WatchedNodes, outlook: Outlook) -> None:
         self._demand = demand
         self._unowed = unowed
         self._watched = watched
+        self._outlook = outlook
         self._seen = 0
         """The number of the last look whose changes are noted."""
         self._stale: dict[int, None] = {}
-        """The slots of the nodes that still have to be judged."""
+        """The slots of the nodes that have changed and still have to be sorted."""
         self._doubted: dict[int, None] = {}
         """The slots of the nodes that were looked at in vain, because their bounds promised too much."""
         self._leaves: dict[Rules, set[Queue]] = {}
@@ -217,8 +236,8 @@ class KeptBounds:
 
     @property
     def is_behind(self) -> bool:
-        """Tells whether nodes have changed that were not judged since."""
-        return bool(self._stale)
+        """Tells whether nodes have changed that were not sorted since."""
+        return bool(self._stale or self._outlook.work_left)
 
     @property
     def bytes_held(self) -> int:
@@ -226,17 +245,19 @@ class KeptBounds:
         return _QUESTION_BYTES + _NODE_BYTES * len(self._places) + _LEAF_BYTES * sum(map(len, self._leaves.values()))
 
     def begin_attempt(self, laws: Terms, most_effort: int) -> NodeJudge:
-        """Gives nodes that have changed their rough bounds, and returns the judge of this attempt, which may spend
-        *most_effort* in all."""
+        """Sorts the nodes that have changed, and returns the judge of this attempt, which may spend *most_effort* in
+        all."""
+        judge = NodeJudge(self._demand, self._unowed, laws, self._blocked, most_effort)
+        judge.effort += self._outlook.look_again(laws, most_effort)
         # Changes are only noted when all nodes that are known to have changed are done.
         if not self._stale:
             self._note_changes()
         self._note_leaves(laws)
-        judge = NodeJudge(self._demand, self._unowed, laws, self._blocked, most_effort)
-        self._judge_stale(judge)
-        if not self._stale:
-            self._note_changes()
-            self._judge_stale(judge)
+        if not self._outlook.work_left:
+            self._sort_stale(judge)
+            if not self._stale:
+                self._note_changes()
+                self._sort_stale(judge)
         self._judge_doubted(judge)
         return judge
 
@@ -245,25 +266,59 @@ class KeptBounds:
 
         Raises :class:`Unprepared` if *judge* would have to spend more effort than it may.
         """
-        # A fine bound is never less than the rough one, so a node only moves on, to where the walk has not been yet.
-        at = 0
-        while at < len(self._costs):
-            cost = self._costs[at]
-            slots = self._read_band(self._bands[cost])
-            place = 0
-            while place < len(slots):
-                slot = slots[place]
-                if self._stages[slot] is not FINE:
-                    self._refine(slot, judge)
-                    continue
-                yield cost, self._places[slot][0], self._node_in(slot)
-                # Its bound may have been raised meanwhile, so that it stands further on.
-                if place < len(slots) and slots[place] == slot:
-                    place += 1
-            if slots:
-                at += 1
-            else:
-                self._drop_band(cost)
+        # A bound is never less than a glimpse, nor a fine bound less than one before it, so a node only moves on, to
+        # where the walk has not been yet.
+        ahead = merge(self._unjudged(UNJUDGED, 1), self._unjudged(UNJUDGED_SEVERAL, 2))
+        following = next(ahead, None)
+        at = place = 0
+        while following is not None or at < len(self._costs):
+            cost = self._costs[at] if at < len(self._costs) else None
+            slots = [] if cost is None else self._read_band(self._bands[cost])
+            is_end = place >= len(slots)
+            if following is not None and (
+                cost is None or following[0] <= (cost, _LAST if is_end else self._places[slots[place]])
+            ):
+                self._judge_first(following[1], judge)
+                following = next(ahead, None)
+                continue
+            assert cost is not None, "one of both is ahead"
+            if is_end:
+                if slots:
+                    at += 1
+                else:
+                    self._drop_band(cost)
+                place = 0
+                continue
+            slot = slots[place]
+            if self._stages[slot] is not FINE:
+                self._refine(slot, judge)
+                continue
+            yield cost, self._places[slot][0], self._node_in(slot)
+            # Its bound may have been raised meanwhile, so that it stands further on.
+            if place < len(slots) and slots[place] == slot:
+                place += 1
+
+    def _unjudged(self, stage: int, least: int) -> Iterator[tuple[tuple[Cost, Place], int]]:
+        """Yields the slots of the nodes of *stage*, where *least* victims are needed, in the order of what their
+        glimpses promise."""
+        in_order, glimpses = self._outlook.in_order, self._outlook.glimpses
+        for slot in compress(in_order, map(stage.__eq__, map(self._stages.__getitem__, in_order))):
+            glimpse = glimpses[slot]
+            yield (glimpse.cost_of(least), glimpse.place), slot
+
+    def _judge_first(self, slot: int, judge: NodeJudge) -> None:
+        """Finds the first bound of the node in *slot*: a fine one, if one ordinary victim is enough."""
+        if not judge.effort_left:
+            raise Unprepared
+        offer = self._watched.offer_of(slot)
+        bound = judge.find_single(offer) if self._stages[slot] is UNJUDGED else None
+        if bound is not None:
+            self._replace_bound(slot, bound, FINE)
+            return
+        glimpse = self._outlook.glimpses[slot]
+        cost = glimpse.cost_of(glimpse.count_victims(self._demand))
+        # The lowest priority and the first age are not less for several.
+        self._replace_bound(slot, (max(cost, (*SEVERAL_ORDINARY, cost[3])), glimpse.place[0]), SEVERAL)
 
     def _read_band(self, band: Band) -> list[int]:
         if not band.is_sorted:
@@ -272,19 +327,10 @@ class KeptBounds:
         return band.slots
 
     def _refine(self, slot: int, judge: NodeJudge) -> None:
-        """Replaces the rough bound of the node in *slot*, which is the next one in order, by a finer one."""
+        """Replaces the bound of the node in *slot*, which is the next one in order, by a fine one."""
         if not judge.effort_left:
             raise Unprepared
-        offer, band = self._watched.offer_of(slot), self._band_of[slot]
-        assert band is not None, "a rough bound is a bound"
-        several = self._stages[slot] is SEVERAL
-        bound = None if several else judge.find_single(offer)
-        if bound is None and not several:
-            # The lowest priority and the first age are not less for several.
-            bound, stage = (max(band.cost, (*SEVERAL_ORDINARY, band.cost[3])), self._places[slot][0]), SEVERAL
-        else:
-            bound, stage = bound or judge.find_several(offer), FINE
-        self._replace_bound(slot, bound, stage)
+        self._replace_bound(slot, judge.find_several(self._watched.offer_of(slot)), FINE)
 
     def raise_bound(self, node: Node, bound: Bound, judge: NodeJudge) -> None:
         """Replaces the fine bound of *node* by *bound*, the cost of its solution, unless a guarantee bounds what some
@@ -306,10 +352,8 @@ class KeptBounds:
         self._stale.pop(slot, None)
         self._doubted.pop(slot, None)
         self._roomy.pop(slot, None)
-        if slot < len(self._band_of) and (band := self._band_of[slot]) is not None:
-            self._band_of[slot] = None
-            self._set_stage(slot, FINE)
-            band.slots.remove(slot)
+        if slot < len(self._band_of):
+            self._replace_bound(slot, None, FINE)
 
     def count_verdicts(self) -> Counter[str]:
         """Returns how many nodes cannot be used, by reason."""
@@ -340,35 +384,36 @@ class KeptBounds:
                 outdated.add(leaf)
                 del self._blocked[leaf]
         self._leaves = known
-        slots = self._watched.slots
-        in_order = sorted(outdated, key=attrgetter("path"))  # A set has another order in each process.
-        applications = [application for leaf in in_order for application in leaf.applications.values()]
-        if sum(len(application.allocations) for application in applications) > len(slots):
-            self._stale.update(dict.fromkeys(slots.values()))
-            return
-        for application in applications:
-            for allocation in application.allocations.values():
-                if allocation.node is not None and (slot := slots.get(allocation.node)) is not None:
-                    self._stale[slot] = None
+        self._stale.update(dict.fromkeys(self._watched.slots_with(outdated)))
 
-    def _judge_stale(self, judge: NodeJudge) -> None:
-        """Finds the rough bounds of nodes that have changed, until *judge* is tired."""
-        watched, roomy = self._watched, self._roomy
-        missing = len(watched.nodes) - len(self._band_of)
-        self._band_of.extend([None] * missing)
+    def _sort_stale(self, judge: NodeJudge) -> None:
+        """Sorts nodes that have changed by their glimpses, until *judge* is tired."""
+        band_of, roomy, stages = self._band_of, self._roomy, self._stages
+        missing = len(self._watched.nodes) - len(band_of)
+        band_of.extend([None] * missing)
         self._places.extend([(0, "")] * missing)
-        self._stages.extend([FINE] * missing)
-        done = list(islice(self._stale, judge.effort_left))
-        judge.effort += len(done)
-        for slot in done:
-            bound = judge.find_rough(watched.offers.get(slot) or watched.offer_of(slot))
-            if bound is NO_VICTIMS:
-                roomy[slot] = None
-                bound = None
-            elif slot in roomy:
-                del roomy[slot]
-            self._replace_bound(slot, bound, FINE if bound is None else SEVERAL if bound[0][:3] > ALONE else ROUGH)
+        stages.extend([FINE] * missing)
+        changed = list(islice(self._stale, SORTED_AT_A_GLANCE * judge.effort_left))
+        if not changed:
+            return
+        judge.effort += len(changed) // SORTED_AT_A_GLANCE
+        for slot in compress(changed, map(band_of.__getitem__, changed)):
+            self._replace_bound(slot, None, FINE)
+        for slot in roomy.keys() & set(changed):
+            del roomy[slot]
+        holding, demand = self._outlook.filter_slots, self._demand
+        single = holding(changed, PEAK, demand)
+        several = holding(filterfalse(set(single).__contains__, changed), REACH, demand)
+        roomy.update(dict.fromkeys(holding(single, ROOM, demand)))
+        self._unrefined -= sum(map(stages.__getitem__, changed))
+        for slot in changed:
+            stages[slot] = FINE
             del self._stale[slot]
+        for slot in filterfalse(roomy.__contains__, single):
+            stages[slot] = UNJUDGED
+        for slot in several:
+            stages[slot] = UNJUDGED_SEVERAL
+        self._unrefined += sum(map(stages.__getitem__, changed))
 
     def _judge_doubted(self, judge: NodeJudge) -> None:
         """Finds the fine bounds of doubted nodes. The same ones may be doubted in every attempt, so this costs no

@@ -10,7 +10,13 @@ import pytest
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search import prospects
 from kornel.core.preemption.guarantee.search.node_bounds import ALONE, GLANCES, Bound, NodeJudge, NodeOffer
-from kornel.core.preemption.guarantee.search.prospects import NODES_AT_ONCE, KnownProspects, Unprepared
+from kornel.core.preemption.guarantee.search.outlooks import Outlook
+from kornel.core.preemption.guarantee.search.prospects import (
+    NODES_AT_ONCE,
+    SORTED_AT_A_GLANCE,
+    KnownProspects,
+    Unprepared,
+)
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from tests.preemption_notation import QueueCase, TaskCase
 from tests.properties.test_preemption_plan import random_case
@@ -35,7 +41,7 @@ def chosen(world: World, known: KnownProspects) -> str:
 
 
 A_STEP = NODES_AT_ONCE * GLANCES
-"""As many nodes get their rough bounds in one step."""
+"""As many nodes are looked at in one step for all questions."""
 
 
 def test_many_nodes_take_several_steps() -> None:
@@ -127,13 +133,47 @@ def test_where_two_have_to_go_only_the_first_nodes_are_searched_for_pairs(monkey
     assert seen == ["n00", "n02"], "the best, and the next best for the record"
 
 
+def test_of_many_sizes_each_looks_at_few_of_the_nodes_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that changes is looked at once for all sizes. A size judges it only if its victims could be the best."""
+    world, known = World(["f"]), KnownProspects()
+    world.queue(QueueCase("v"))
+    world.queue(QueueCase("a", guaranteed={"f": 5_000}))
+    for at in range(100):
+        world.node(f"n{at:02}", {"f": 40})
+        world.run(TaskCase("v", f"v{at:02}", {"f": 30}, f"n{at:02}", tick=at))
+        world.run(TaskCase("v", f"w{at:02}", {"f": 10}, f"n{at:02}", tick=at))
+    judged: Counter[str] = Counter()
+    looked: Counter[int] = Counter()
+    look_at, single = Outlook._look_at, NodeJudge.find_single
+
+    def note_look(self: Outlook, slot: int) -> None:
+        looked[slot] += 1
+        look_at(self, slot)
+
+    def note(self: NodeJudge, offer: NodeOffer) -> Bound | None:
+        judged[offer.node.node_id] += 1
+        return single(self, offer)
+
+    monkeypatch.setattr(Outlook, "_look_at", note_look)
+    monkeypatch.setattr(NodeJudge, "find_single", note)
+    for number, size in enumerate(range(30, 19, -1)):
+        ask = world.ask(TaskCase("a", f"ask{size}", {"f": size}, tick=900))
+        plan = guarantee.plan_preemption(world, ask, known=known, now_ns=NOW_NS)
+        assert isinstance(plan, PreemptionPlan)
+        assert [victim.key for victim in plan.victims] == [f"v{99 - number:02}"]
+        world.apply(plan)
+    assert judged.total() <= 3 * 11
+    assert looked.total() <= 100 + 2 * 11
+
+
 def test_nodes_that_cannot_give_enough_take_a_glance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody tells victims apart where all of them together are too few, so many such nodes fit into one step."""
+    nodes = A_STEP - A_STEP // SORTED_AT_A_GLANCE
     world, known = World(["f"]), KnownProspects()
     world.queue(QueueCase("v"))
     world.queue(QueueCase("kept", guaranteed={"f": 5_000}))
     world.queue(QueueCase("a", guaranteed={"f": 9}))
-    for at in range(NODES_AT_ONCE * GLANCES):
+    for at in range(nodes):
         world.node(f"n{at:04}", {"f": 4})
         world.run(TaskCase("v", f"v{at:04}", {"f": 2}, f"n{at:04}", tick=at))
         world.run(TaskCase("kept", f"k{at:04}", {"f": 2}, f"n{at:04}", tick=at))
@@ -143,7 +183,7 @@ def test_nodes_that_cannot_give_enough_take_a_glance(monkeypatch: pytest.MonkeyP
             world, world.ask(TaskCase("a", "ask", {"f": 3})), known=known, now_ns=NOW_NS
         )
     assert isinstance(refusal, Refusal)
-    assert refusal.detail == f"nodes: need left {NODES_AT_ONCE * GLANCES}; kept back: law 2 {NODES_AT_ONCE * GLANCES}"
+    assert refusal.detail == f"nodes: need left {nodes}; kept back: law 2 {nodes}"
 
 
 def test_what_a_glance_ruled_out_is_seen_once_another_leaf_gives() -> None:
@@ -212,7 +252,7 @@ def test_a_leaf_that_is_protected_no_more_is_seen() -> None:
 def test_what_is_kept_has_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the bound, the question that was asked least recently is forgotten first, and one that is being worked on only
     after all that have their answers."""
-    world, known = full(A_STEP - 10), KnownProspects()
+    world, known = full(A_STEP - A_STEP // 10), KnownProspects()
     world.queues["a"].set_limits({0: 10 * A_STEP}, {})
     sizes = [world.ask(TaskCase("a", f"ask{at}", {"f": 1}, tick=9, priority=at)) for at in range(5)]
 
@@ -224,7 +264,8 @@ def test_what_is_kept_has_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch) -> N
 
     def allow(questions: float) -> None:
         newest = list(known._by_question.values())[-1]
-        monkeypatch.setattr(prospects, "MOST_BYTES", int(questions * newest.bytes_held))
+        shared = sum(outlook.bytes_held for outlook in known._outlooks.values())
+        monkeypatch.setattr(prospects, "MOST_BYTES", int(shared + questions * newest.bytes_held))
 
     asked(0)
     allow(3.5)
