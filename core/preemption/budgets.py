@@ -21,7 +21,7 @@ from kornel.core.domain.settings import GovernorSettings
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.shapes import Pairs
-from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared, UnitPlan
+from kornel.core.preemption.plan import GangPlan, PreemptionPlan, Refusal, Spared
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.governor_books import CLUSTER, VICTIMS, GovernorBooks, Loss, Scope, Taken, Window
 from kornel.core.state.waiting import failing
@@ -102,20 +102,20 @@ def _spare_more(spared: Spared, denied: Denial) -> Spared:
     return replace(spared, applications=spared.applications | {denied.scope.name})
 
 
-def judge_plan(state: PartitionState, plan: PreemptionPlan | UnitPlan, now_ns: int) -> Denial | None:
+def judge_plan(state: PartitionState, plan: PreemptionPlan | GangPlan, now_ns: int) -> Denial | None:
     """Returns why the victims of *plan* may not be taken now; ``None``: they may."""
-    ask = plan.members[0] if isinstance(plan, UnitPlan) else plan.ask
+    ask = plan.members[0] if isinstance(plan, GangPlan) else plan.ask
     return too_many(state, plan) or judge_victims(state, plan.victims, ask.queue.path, now_ns)
 
 
-def too_many(state: PartitionState, plan: PreemptionPlan | UnitPlan) -> Denial | None:
+def too_many(state: PartitionState, plan: PreemptionPlan | GangPlan) -> Denial | None:
     """Returns why *plan* takes too many victims for its asks; ``None``: it does not."""
-    asks = len(plan.places) if isinstance(plan, UnitPlan) else 1
+    asks = len(plan.places) if isinstance(plan, GangPlan) else 1
     most = state.preemption.governor.bound_of(plan.kind).ask * asks
     if not most or len(plan.victims) <= most:
         return None
     victims = format_count(len(plan.victims), "victim")
-    if isinstance(plan, UnitPlan):
+    if isinstance(plan, GangPlan):
         return Denial(Outcome.VICTIM_LIMIT, CLUSTER, f"{victims}, {most} may go for {asks} asks")
     node_id = plan.node.node_id
     return Denial(Outcome.VICTIM_LIMIT, Scope("node", node_id), f"{victims} on {node_id}, at most {most} for one ask")
@@ -367,12 +367,12 @@ def note_ruling(state: PartitionState, ruling: Ruling, ask: Allocation, now_ns: 
     return result
 
 
-def refuse_too_many(state: PartitionState, plan: PreemptionPlan | UnitPlan) -> Refusal | None:
+def refuse_too_many(state: PartitionState, plan: PreemptionPlan | GangPlan) -> Refusal | None:
     """Returns and records why *plan* takes too many victims for its asks; ``None``: it does not."""
     denied = too_many(state, plan)
     if denied is None:
         return None
-    _note_too_many(state, plan.members[0] if isinstance(plan, UnitPlan) else plan.ask, denied.detail)
+    _note_too_many(state, plan.members[0] if isinstance(plan, GangPlan) else plan.ask, denied.detail)
     return Refusal(denied.outcome, denied.detail)
 
 

@@ -104,7 +104,7 @@ class PreemptionPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitPlan:
+class GangPlan:
     """The plan, as one decision, to hold a place for every member of a gang that asks as a unit, and to mark the
     victims of all places.
 

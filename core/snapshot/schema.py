@@ -115,8 +115,8 @@ from kornel.core.preemption.guarantee.attempts import consulting, gang_consultin
 from kornel.core.preemption.guarantee.attempts import drive as guarantee_drive
 from kornel.core.preemption.guarantee.attempts.changes import ChangeWatch
 from kornel.core.preemption.guarantee.attempts.consulting import Dialogue
-from kornel.core.preemption.guarantee.attempts.gang_consulting import UnitDialogue
-from kornel.core.preemption.guarantee.attempts.gang_drive import UnitAttempt, UnitProposal
+from kornel.core.preemption.guarantee.attempts.gang_consulting import GangDialogue
+from kornel.core.preemption.guarantee.attempts.gang_drive import GangAttempt, GangProposal
 from kornel.core.preemption.guarantee.attempts.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.rules.allowances import Rules
@@ -125,7 +125,7 @@ from kornel.core.preemption.guarantee.search.prospects import Band, KeptBounds, 
 from kornel.core.preemption.monitor import drive as monitor_drive
 from kornel.core.preemption.monitor.plan import Place
 from kornel.core.preemption.monitor.selection.settings import MonitorSettings
-from kornel.core.preemption.plan import NOBODY_SPARED, FreedAmounts, PreemptionPlan, Refusal, Spared, UnitPlan
+from kornel.core.preemption.plan import NOBODY_SPARED, FreedAmounts, GangPlan, PreemptionPlan, Refusal, Spared
 from kornel.core.preemption.priorities import Adjustment
 from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.timer_rules import Terms
@@ -544,10 +544,10 @@ PREEMPTION: Final = (
     Kept(Outlook, "_watched _seen _stale _counted", derived={"glimpses": _no_map, "in_order": _no_list}),
     Kept(Dialogue, "_answers _ask _now_ns _open _refused _state rounds"),
     Kept(Adjustment, "fixed offset"),
-    Kept(UnitAttempt, "restarts dialogue", under_way="search"),
-    Kept(UnitDialogue, "_open _passed _rounds _state _unit_id"),
-    Kept(UnitProposal, "plan"),
-    Kept(UnitPlan, "kind application places fence mends cut_short"),
+    Kept(GangAttempt, "restarts dialogue", under_way="search"),
+    Kept(GangDialogue, "_open _passed _rounds _state _unit_id"),
+    Kept(GangProposal, "plan"),
+    Kept(GangPlan, "kind application places fence mends cut_short"),
     Kept(
         PreemptionPlan,
         "kind ask node victims fence needs adjusted extended weighed devices spared",

@@ -39,12 +39,12 @@ from kornel.core.preemption.guarantee.laws import (
     may_be_taken_for,
     victim_order,
 )
-from kornel.core.preemption.plan import UnitPlan
+from kornel.core.preemption.plan import GangPlan
 
 
-def check(view: PartitionView, plan: UnitPlan) -> tuple[Violation, ...]:
+def check(view: PartitionView, plan: GangPlan) -> tuple[Violation, ...]:
     """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
-    case = _UnitCase(view, plan)
+    case = _GangCase(view, plan)
     return tuple(
         violation
         for rule in (
@@ -56,10 +56,10 @@ def check(view: PartitionView, plan: UnitPlan) -> tuple[Violation, ...]:
     ) + tuple(check_limits([place.ask for place in plan.places], view.types.names))  # fmt: skip
 
 
-class _UnitCase(Case):
+class _GangCase(Case):
     """A plan for a unit, judged as one ask with the size of all members and the priority of the least important one."""
 
-    def __init__(self, view: PartitionView, plan: UnitPlan) -> None:
+    def __init__(self, view: PartitionView, plan: GangPlan) -> None:
         super().__init__(view, _as_one_ask(plan), plan.victims)
         self.mode = GuaranteeMode.STRICT
         self.plan = plan
@@ -91,7 +91,7 @@ class _UnitCase(Case):
         return {v.key: v.shape.amounts.get(t, 0) for v in self.victims if v.node is node}
 
 
-def _as_one_ask(plan: UnitPlan) -> Allocation:
+def _as_one_ask(plan: GangPlan) -> Allocation:
     """Returns an ask that represents all members of *plan*; it belongs to no partition."""
     total: dict[int, int] = {}
     for ask in plan.members:
@@ -102,7 +102,7 @@ def _as_one_ask(plan: UnitPlan) -> Allocation:
     return Allocation(spec, plan.application, Shape(NOTHING, tuple(sorted(total.items()))), 0, 0)
 
 
-def _check_whole(case: _UnitCase) -> Iterator[Violation]:
+def _check_whole(case: _GangCase) -> Iterator[Violation]:
     """Yields task groups for whose minimum the places of the plan, together with those that the gang has already, are
     too few.
 
@@ -128,7 +128,7 @@ def _check_whole(case: _UnitCase) -> Iterator[Violation]:
             yield Violation(Law.UNIT_WHOLE, f"places for {there} of {least} members of {name}")
 
 
-def _check_places(case: _UnitCase) -> Iterator[Violation]:
+def _check_places(case: _GangCase) -> Iterator[Violation]:
     """Yields nodes that do not accept the members that are to run there, or will not have room for all of them."""
     for place in case.plan.places:
         ask, node = place.ask, place.node
@@ -149,7 +149,7 @@ def _check_places(case: _UnitCase) -> Iterator[Violation]:
                 yield Violation(Law.SUFFICIENT, f"{node.node_id} would have {case.names[t]}={there} for {amount}")
 
 
-def _check_devices(case: _UnitCase) -> Iterator[Violation]:
+def _check_devices(case: _GangCase) -> Iterator[Violation]:
     """Yields devices that the plan gives to members and that will not be left for all of them."""
     for node, members in _devices_by_node(case).items():
         named = {place.ask: place.devices for place in case.plan.places if place.ask in members}
@@ -157,7 +157,7 @@ def _check_devices(case: _UnitCase) -> Iterator[Violation]:
             yield Violation(Law.SUFFICIENT, fault)
 
 
-def _devices_by_node(case: _UnitCase) -> dict[Node, list[Allocation]]:
+def _devices_by_node(case: _GangCase) -> dict[Node, list[Allocation]]:
     """Returns the members that want devices, by the node on which they are to run."""
     found: dict[Node, list[Allocation]] = {}
     for place in case.plan.places:
@@ -166,7 +166,7 @@ def _devices_by_node(case: _UnitCase) -> dict[Node, list[Allocation]]:
     return found
 
 
-def _needed_for_devices(case: _UnitCase) -> set[str]:
+def _needed_for_devices(case: _GangCase) -> set[str]:
     """Returns the keys of victims without which the members would not find devices, each victim together with its gang
     if that leaves as a whole. Victims on nodes with too many ways to share devices are given the benefit of the
     doubt."""
@@ -186,7 +186,7 @@ def _needed_for_devices(case: _UnitCase) -> set[str]:
     return needed
 
 
-def _check_domains(case: _UnitCase) -> Iterator[Violation]:
+def _check_domains(case: _GangCase) -> Iterator[Violation]:
     """Yields task groups that require a domain and would run in more domains than their slices need."""
     places = {place.ask: place.node for place in case.plan.places}
     groups = {(ask.spec.task_group, ask.spec.topology) for ask in places}
@@ -215,7 +215,7 @@ def _check_domains(case: _UnitCase) -> Iterator[Violation]:
             )
 
 
-def _check_minimal(case: _UnitCase) -> Iterator[Violation]:
+def _check_minimal(case: _GangCase) -> Iterator[Violation]:
     """Yields victims without which all members would still have their places."""
     everywhere = [need for node in case.on_node for need in _list_node_needs(case, node, case.victims)]
     needs, keys = whole_gangs.merge_gangs([*everywhere, *list_queue_needs(case)], case.victims)
@@ -226,7 +226,7 @@ def _check_minimal(case: _UnitCase) -> Iterator[Violation]:
     yield from overkill.check(needs, keys)
 
 
-def _check_mildest(case: _UnitCase) -> Iterator[Violation]:
+def _check_mildest(case: _GangCase) -> Iterator[Violation]:
     """Yields nodes on which the plain walk for the members there ends with milder victims.
 
     Not judged: victims that leave for a queue or a guarantee, for devices or with their gangs, and those in the order
@@ -247,7 +247,7 @@ def _check_mildest(case: _UnitCase) -> Iterator[Violation]:
             yield from plain_walk.check(needs, orders, admission_of(case.view, case.ask, tasks, others), victims)
 
 
-def _list_node_needs(case: _UnitCase, node: Node, victims: Collection[Allocation]) -> list[overkill.Need]:
+def _list_node_needs(case: _GangCase, node: Node, victims: Collection[Allocation]) -> list[overkill.Need]:
     """Returns the amounts that have to be freed on *node* for the members there, with what each of *victims* frees."""
     found: list[overkill.Need] = []
     for t in case.demand:

@@ -15,12 +15,12 @@ from kornel.core.preemption.guarantee.foresight import foresee_attempt
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.kind import BOUNDS, Colour, Driver, Ending, Kind, Level, Tone
-from kornel.core.preemption.plan import PreemptionPlan, UnitPlan
+from kornel.core.preemption.plan import GangPlan, PreemptionPlan
 from kornel.core.state.partition_state import PartitionState
 
 
-def _check(view: PartitionView, plan: PreemptionPlan | UnitPlan) -> tuple[Violation, ...]:
-    return gang_laws.check(view, plan) if isinstance(plan, UnitPlan) else laws.check(view, plan)
+def _check(view: PartitionView, plan: PreemptionPlan | GangPlan) -> tuple[Violation, ...]:
+    return gang_laws.check(view, plan) if isinstance(plan, GangPlan) else laws.check(view, plan)
 
 
 def _count_work_left(state: PartitionState) -> int:
@@ -69,5 +69,5 @@ GUARANTEE: Final = Kind(
         }
     ),
     colour=Colour.BLUE,
-    records=(GuaranteeRecord, Refusals, RefusedQuestion, gang_drive.UnitAttempt),
+    records=(GuaranteeRecord, Refusals, RefusedQuestion, gang_drive.GangAttempt),
 )

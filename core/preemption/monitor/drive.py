@@ -24,11 +24,11 @@ from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.gang_losses import SpareMembers, can_leave_whole, find_whole_gangs
 from kornel.core.preemption.monitor import consulting, noticing
 from kornel.core.preemption.monitor import laws as monitor_laws
-from kornel.core.preemption.monitor.plan import KIND, DuePlace, DueVictim, MonitorPlan, Place, ProposedUnit, Selection
+from kornel.core.preemption.monitor.plan import KIND, DuePlace, DueVictim, MonitorPlan, Place, ProposedGang, Selection
 from kornel.core.preemption.monitor.selection.round import Memory
 from kornel.core.preemption.monitor.selection.selection import select_victims
 from kornel.core.preemption.monitor.selection.settings import MonitorSettings, settings_of
-from kornel.core.preemption.plan import UnitPlan
+from kornel.core.preemption.plan import GangPlan
 from kornel.core.preemption.priorities import adjustment_of
 from kornel.core.state.asks import reservations
 from kornel.core.state.books import device_books, ledger
@@ -246,7 +246,7 @@ def _drop_fallen(state: PartitionState, selection: Selection, now_ns: int) -> No
         unit.withdraw(state, now_ns)
 
 
-def _take_units(state: PartitionState, units: Sequence[tuple[ProposedUnit, UnitPlan]]) -> None:
+def _take_units(state: PartitionState, units: Sequence[tuple[ProposedGang, GangPlan]]) -> None:
     """Makes the victims of *units*, all of which are due, leave, as far as the laws and the governor allow it now."""
     notices = state.notices
     for unit, turn in units:
@@ -259,7 +259,7 @@ def _take_units(state: PartitionState, units: Sequence[tuple[ProposedUnit, UnitP
             unit.carry_out(state, turn, KIND, notices.now_ns)
 
 
-def _is_denied(state: PartitionState, turn: UnitPlan) -> bool:
+def _is_denied(state: PartitionState, turn: GangPlan) -> bool:
     """Tells whether the governor lets the victims of *turn* stay for now; their notices stay, too."""
     notices, preemptor = state.notices, turn.application.queue.path
     return bool(turn.victims) and (

@@ -13,7 +13,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.plan import UnitPlan
+from kornel.core.preemption.plan import GangPlan
 
 KIND: Final = MONITOR.name
 
@@ -27,21 +27,21 @@ class Place(NamedTuple):
     victims: tuple[Allocation, ...]
 
 
-class ProposedUnit(Protocol):
+class ProposedGang(Protocol):
     """A plan for a gang that the monitor carries out, some victims in each turn (preemption.md B.11)."""
 
     @property
-    def plan(self) -> UnitPlan:
+    def plan(self) -> GangPlan:
         """The part of the plan that is still to be carried out."""
 
-    def choose_turn(self, view: PartitionView, admits: Callable[[Sequence[Allocation]], bool]) -> UnitPlan | None:
+    def choose_turn(self, view: PartitionView, admits: Callable[[Sequence[Allocation]], bool]) -> GangPlan | None:
         """Returns the part of the plan that comes next, with as many victims as *admits* allows; ``None``: the plan
         does not stand any more."""
 
-    def stands(self, view: PartitionView, turn: UnitPlan) -> bool:
+    def stands(self, view: PartitionView, turn: GangPlan) -> bool:
         """Tells whether the laws allow *turn*, a part of the plan, by itself."""
 
-    def carry_out(self, state: Any, turn: UnitPlan, kind: str, now_ns: int) -> None:
+    def carry_out(self, state: Any, turn: GangPlan, kind: str, now_ns: int) -> None:
         """Makes the victims of *turn*, a part of the plan, leave as a decision of *kind*."""
 
     def withdraw(self, state: Any, now_ns: int) -> None:
@@ -90,10 +90,10 @@ class Selection:
         """The amounts that each leaf should give up in this turn, by type."""
         self.lacking: Final[dict[str, dict[int, int]]] = {}
         """The amounts that leaves should hold more, by path and type."""
-        self.units: Final[list[tuple[ProposedUnit, UnitPlan]]] = []
+        self.units: Final[list[tuple[ProposedGang, GangPlan]]] = []
         """The gangs that have a turn, each with the part of its plan that comes next; its places are in ``places``,
         before all others."""
-        self.fallen: Final[list[ProposedUnit]] = []
+        self.fallen: Final[list[ProposedGang]] = []
         """The plans for gangs that do not stand any more."""
         self.reservations: Final[list[Reservation]] = []
         """The reservations to be given back, because the round plans room for their asks elsewhere."""

@@ -13,7 +13,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.plan import Refusal, UnitPlan
+from kornel.core.preemption.plan import GangPlan, Refusal
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.blockers import find_gang_lack
 from kornel.core.telling.allocations.explanation import BlockerKind
@@ -44,7 +44,7 @@ def forecast_gang(state: PartitionState, index: ReadingIndex, members: Sequence[
         limited = NotPlaced(Unschedulable.GANG_INCOMPLETE)
     found = find_unit_plan(state, index, members, limited, now_ns)
     due_ns = now_ns + application.queue.properties.preemption_delay_ns
-    if isinstance(found, UnitPlan):
+    if isinstance(found, GangPlan):
         found, due_ns = find_moment(state, found, due_ns)
     if isinstance(found, Refusal):
         why = f"{found.outcome}: {found.detail}" if found.detail else str(found.outcome)

@@ -42,10 +42,10 @@ from kornel.core.model.queues import Queue
 from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.guarantee import gang_laws
 from kornel.core.preemption.guarantee.attempts import drive as guarantee
-from kornel.core.preemption.guarantee.gangs.search import Tools, UnitSearch
+from kornel.core.preemption.guarantee.gangs.search import GangSearch, Tools
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.search.prospects import NoProspects
-from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
+from kornel.core.preemption.plan import GangPlan, PreemptionPlan, Refusal
 from kornel.core.preemption.required_node import drive as required_node
 from kornel.core.state.asks import finding, moves, savings
 from kornel.core.state.asks.reservations import end_reservation, reserve_node
@@ -494,7 +494,7 @@ _CUT_SHORT: Final = Refusal(Outcome.GANG_INCOMPLETE, "the search for victims was
 
 def find_unit_plan(
     state: PartitionState, index: ReadingIndex, members: Sequence[Allocation], limited: NotPlaced, now_ns: int
-) -> UnitPlan | Refusal:
+) -> GangPlan | Refusal:
     """Returns the places and victims for *members*, a supposed gang that *limited* keeps back, or the reason why no
     victims would leave. Changes nothing."""
     if not limited.preemption_may_help:
@@ -505,11 +505,11 @@ def find_unit_plan(
         return Refusal(Outcome.ASK_MAY_NOT_PREEMPT)
     if members[0].spec.required_node:
         return Refusal(Outcome.REQUIRED_NODE)
-    search = UnitSearch(members, state.marks, mends=False, refused={})
+    search = GangSearch(members, state.marks, mends=False, refused={})
     tools = Tools(state.node_order, index, None)
     for _ in range(min(MOST_STEPS, max(2, MOST_LOOKS // max(1, len(state.nodes))))):
         found = search.take_step(state, tools, now_ns)
-        if isinstance(found, UnitPlan):
+        if isinstance(found, GangPlan):
             broken = gang_laws.check(state, found)
             return Refusal(Outcome.LAW_BROKEN, "; ".join(v.detail for v in broken)) if broken else found
         if found is not None:
@@ -517,7 +517,7 @@ def find_unit_plan(
     return _CUT_SHORT
 
 
-def find_moment(state: PartitionState, plan: UnitPlan, due_ns: int) -> tuple[UnitPlan | Refusal, int]:
+def find_moment(state: PartitionState, plan: GangPlan, due_ns: int) -> tuple[GangPlan | Refusal, int]:
     """Returns *plan* and the first time, from *due_ns* on, at which the limit of one interval has room for it, or the
     bound that forbids it then."""
     for _ in range(MOST_PAUSES):

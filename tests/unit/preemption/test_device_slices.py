@@ -101,9 +101,9 @@ def test_a_step_of_a_search_among_devices_is_small(monkeypatch: pytest.MonkeyPat
     rng = random.Random(1)
     engine = full_cluster(rng)
     done, steps = 0, []
-    take_step, copy, put = gang_search.UnitSearch.take_step, NodeDevices.copy, NodeDevices.put_on_paper
+    take_step, copy, put = gang_search.GangSearch.take_step, NodeDevices.copy, NodeDevices.put_on_paper
 
-    def measured(search: gang_search.UnitSearch, *given: Any) -> Any:
+    def measured(search: gang_search.GangSearch, *given: Any) -> Any:
         nonlocal done
         done = 0
         try:
@@ -121,7 +121,7 @@ def test_a_step_of_a_search_among_devices_is_small(monkeypatch: pytest.MonkeyPat
         done += 1
         put(devices, taken)
 
-    monkeypatch.setattr(gang_search.UnitSearch, "take_step", measured)
+    monkeypatch.setattr(gang_search.GangSearch, "take_step", measured)
     monkeypatch.setattr(NodeDevices, "copy", counted_copy)
     monkeypatch.setattr(NodeDevices, "put_on_paper", counted_put)
     asks = (

@@ -18,14 +18,14 @@ def test_a_rack_with_the_fewest_victims_is_not_sought_in_all_ways(monkeypatch: p
     """Eight of twelve members lack room in the last rack, and more in each of the others. Free room there is of no use,
     so no set of fewer victims need be tried."""
     steps = 0
-    take_step = gang_search.UnitSearch.take_step
+    take_step = gang_search.GangSearch.take_step
 
-    def counted(search: gang_search.UnitSearch, *given: Any) -> Any:
+    def counted(search: gang_search.GangSearch, *given: Any) -> Any:
         nonlocal steps
         steps += 1
         return take_step(search, *given)
 
-    monkeypatch.setattr(gang_search.UnitSearch, "take_step", counted)
+    monkeypatch.setattr(gang_search.GangSearch, "take_step", counted)
     stage = Stage()
     setting = ["partition default topology=rack", "queue root.a guaranteed={f=40} preemption.delay=1s", "queue root.v"]
     setting += [f"node r{r}n{n} f=4 attr.rack=r{r}" for r in range(RACKS) for n in range(NODES)]
@@ -51,15 +51,15 @@ def test_room_saved_during_a_search_is_no_room_for_the_gang(monkeypatch: pytest.
     stage.play(setting)
     state = stage.engine.partition(next(iter(stage.engine.partition_names())))
     assert state is not None
-    take_step = gang_search.UnitSearch.take_step
+    take_step = gang_search.GangSearch.take_step
 
-    def interrupted(search: gang_search.UnitSearch, *given: Any) -> Any:
+    def interrupted(search: gang_search.GangSearch, *given: Any) -> Any:
         found = take_step(search, *given)
         large = state.requests["large"]
         if search._found and large.reservation is None:
             reserve_node(state, large, state.nodes["n0"], stage.now_ns, by_age=True)
         return found
 
-    monkeypatch.setattr(gang_search.UnitSearch, "take_step", interrupted)
+    monkeypatch.setattr(gang_search.GangSearch, "take_step", interrupted)
     answers = stage.play(["cycle at=1500ms"])
     assert sum(answer.startswith("release v") for answer in answers) == 4, answers

@@ -12,7 +12,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.callbacks import Inquiry
 from kornel.core.model.gang_units import UnitId
 from kornel.core.preemption.guarantee.attempts.consulting import MOST_ROUNDS
-from kornel.core.preemption.plan import Refusal, UnitPlan
+from kornel.core.preemption.plan import GangPlan, Refusal
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import inquiries, pausing
 from kornel.core.state.waiting.places import offer_attempt
@@ -22,7 +22,7 @@ _Question = tuple[str, str, tuple[str, ...]]
 """The key of a member, the ID of a node, and the keys of the victims on that node."""
 
 
-class UnitDialogue:
+class GangDialogue:
     """The answers of the shim so far about the members of the gang *unit_id*."""
 
     __slots__ = ("_open", "_passed", "_rounds", "_state", "_unit_id")
@@ -51,7 +51,7 @@ class UnitDialogue:
         others = f", and {format_count(len(nodes) - 1, 'other member')}" if len(nodes) > 1 else ""
         return f"the shim refuses {key} on {name_some(there)}{others}"
 
-    def ask_about(self, plan: UnitPlan, now_ns: int) -> Refusal | bool | None:
+    def ask_about(self, plan: GangPlan, now_ns: int) -> Refusal | bool | None:
         """Asks about all members of *plan* at once, except those that the shim has approved already.
 
         Returns ``None`` if the shim has approved all of them, a refusal if there was no agreement in the permitted
@@ -119,15 +119,15 @@ class UnitDialogue:
             offer_attempt(self._state, unit.first_ask())
 
 
-def _note_last_victim(dialogue: UnitDialogue, question: _Question, last: int | None, now_ns: int) -> None:
+def _note_last_victim(dialogue: GangDialogue, question: _Question, last: int | None, now_ns: int) -> None:
     """Notes the answer to *question*. If the shim wants further victims to leave, the member counts as refused."""
     passed = last is not None and 0 <= last < len(question[2])
     dialogue.note_answer(question, now_ns, reason="" if passed else inquiries.describe_refusal(last))
 
 
-def _note_refused_nodes(dialogue: UnitDialogue, question: _Question, refused: Mapping[str, str], now_ns: int) -> None:
+def _note_refused_nodes(dialogue: GangDialogue, question: _Question, refused: Mapping[str, str], now_ns: int) -> None:
     dialogue.note_answer(question, now_ns, reason=refused.get(question[1], ""))
 
 
-def _allow_open_questions(dialogue: UnitDialogue) -> None:
+def _allow_open_questions(dialogue: GangDialogue) -> None:
     dialogue.allow_open_questions()

@@ -32,13 +32,13 @@ from kornel.core.preemption.budgets import RETRY_NS, set_due
 from kornel.core.preemption.gang_losses import describe_whole
 from kornel.core.preemption.guarantee import gang_laws
 from kornel.core.preemption.guarantee.attempts import drive
-from kornel.core.preemption.guarantee.attempts.gang_consulting import UnitDialogue
+from kornel.core.preemption.guarantee.attempts.gang_consulting import GangDialogue
 from kornel.core.preemption.guarantee.gangs.domains import bind_groups, name_domains
-from kornel.core.preemption.guarantee.gangs.search import Refused, Tools, UnitSearch
+from kornel.core.preemption.guarantee.gangs.search import GangSearch, Refused, Tools
 from kornel.core.preemption.guarantee.guarantee_record import PASS_NS, GuaranteeRecord
 from kornel.core.preemption.guarantee.search.planner import KIND
 from kornel.core.preemption.guarantee.search.prospects import Unprepared
-from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
+from kornel.core.preemption.plan import GangPlan, PreemptionPlan, Refusal
 from kornel.core.state.asks import moves, questions, reservations
 from kornel.core.state.asks.savings import give_back, lift_saved
 from kornel.core.state.books import ledger
@@ -58,27 +58,27 @@ MOST_NAMED: Final = 3
 """The most lost places that a decision describes."""
 
 
-class UnitAttempt:
+class GangAttempt:
     """The progress of an attempt of one gang, which continues from slice to slice."""
 
     __slots__ = ("dialogue", "restarts", "search")
 
-    def __init__(self, dialogue: UnitDialogue) -> None:
-        self.search: UnitSearch | None = None
+    def __init__(self, dialogue: GangDialogue) -> None:
+        self.search: GangSearch | None = None
         self.restarts = 0
         self.dialogue: Final = dialogue
 
 
 @dataclass(frozen=True, slots=True)
-class UnitProposal:
+class GangProposal:
     """A plan for a gang that the periodic policy carries out, some victims in each of its turns (preemption.md B.11).
 
     *plan* is what is still to be done: the members without a place, all of them at first.
     """
 
-    plan: UnitPlan
+    plan: GangPlan
 
-    def choose_turn(self, view: PartitionView, admits: Callable[[Sequence[Allocation]], bool]) -> UnitPlan | None:
+    def choose_turn(self, view: PartitionView, admits: Callable[[Sequence[Allocation]], bool]) -> GangPlan | None:
         """Returns the part of the plan that comes next; ``None``: the plan does not stand any more.
 
         That are all places for which nobody leaves, the first node where somebody does, and further nodes while
@@ -97,11 +97,11 @@ class UnitProposal:
             turn = larger
         return turn
 
-    def stands(self, view: PartitionView, turn: UnitPlan) -> bool:
+    def stands(self, view: PartitionView, turn: GangPlan) -> bool:
         """Tells whether the laws allow *turn*, a part of the plan, by itself."""
         return _all_wait(turn) and all(broken.law is Law.UNIT_WHOLE for broken in gang_laws.check(view, turn))
 
-    def carry_out(self, state: PartitionState, turn: UnitPlan, kind: str, now_ns: int) -> None:
+    def carry_out(self, state: PartitionState, turn: GangPlan, kind: str, now_ns: int) -> None:
         """Makes the victims of *turn*, a part of the plan, leave as a decision of *kind*. What is left of the plan
         comes in later turns."""
         unit_id, served = unit_of(turn.places[0].ask), set(turn.members)
@@ -109,7 +109,7 @@ class UnitProposal:
         places = tuple(replace(place, kind=kind) for place in turn.places)
         apply_plan(state, replace(turn, kind=kind, places=places), now_ns)
         if rest:
-            state.gangs.proposed[unit_id] = UnitProposal(replace(self.plan, places=rest, mends=True))
+            state.gangs.proposed[unit_id] = GangProposal(replace(self.plan, places=rest, mends=True))
         else:
             del state.gangs.proposed[unit_id]
 
@@ -123,11 +123,11 @@ class UnitProposal:
             set_due(state, self.plan.places[0].ask, now_ns)
 
 
-def _can_carry_out(view: PartitionView, plan: UnitPlan) -> bool:
+def _can_carry_out(view: PartitionView, plan: GangPlan) -> bool:
     return _all_wait(plan) and not gang_laws.check(view, plan)
 
 
-def _all_wait(plan: UnitPlan) -> bool:
+def _all_wait(plan: GangPlan) -> bool:
     """Tells whether the members of *plan* still wait, and the shim is not being asked about them."""
     return plan.application.state not in UNSERVED and all(ask.place is AskPlace.WAITING for ask in plan.members)
 
@@ -173,7 +173,7 @@ def serve_unit(
     if attempt is None:
         if not _may_begin(state, unit, members, now_ns):
             return 0, False
-        attempt = state.gangs.attempts[unit.id] = UnitAttempt(UnitDialogue(state, unit.id))
+        attempt = state.gangs.attempts[unit.id] = GangAttempt(GangDialogue(state, unit.id))
         record.note_attempt(first.queue)
     found = _advance_search(state, attempt, members, now_ns, mends=False)
     if found is None:
@@ -189,12 +189,12 @@ def serve_unit(
     del state.gangs.attempts[unit.id]
     state.preemption_attempts += 1
     unit.no_attempt_is_due()
-    if isinstance(found, UnitPlan):
+    if isinstance(found, GangPlan):
         unit.refusal = None
         if unit.id in state.gangs.holds:
             give_back(state, unit.id)
         if proposing:
-            state.gangs.proposed[unit.id] = UnitProposal(found)
+            state.gangs.proposed[unit.id] = GangProposal(found)
             return drive.ATTEMPT_COST, False
         apply_plan(state, found, now_ns)
         # A result ends the pass, so the next one starts with a full budget (B.1).
@@ -241,8 +241,8 @@ def _may_begin(state: PartitionState, unit: GangUnit | GangHold, members: Sequen
 
 
 def _advance_search(
-    state: PartitionState, attempt: UnitAttempt, members: Sequence[Allocation], now_ns: int, *, mends: bool
-) -> UnitPlan | Refusal | None:
+    state: PartitionState, attempt: GangAttempt, members: Sequence[Allocation], now_ns: int, *, mends: bool
+) -> GangPlan | Refusal | None:
     """Takes one step of *attempt*, as if *members* held nothing. Returns a plan that may be carried out now, the
     refusal if there is none, or ``None`` if further steps are needed or the shim is being asked."""
     with lift_saved(state, [ask.reservation for ask in members if ask.reservation is not None]) as nodes:
@@ -252,22 +252,22 @@ def _advance_search(
 
 
 def _take_step(
-    state: PartitionState, attempt: UnitAttempt, members: Sequence[Allocation], now_ns: int, *, mends: bool
-) -> UnitPlan | Refusal | None:
+    state: PartitionState, attempt: GangAttempt, members: Sequence[Allocation], now_ns: int, *, mends: bool
+) -> GangPlan | Refusal | None:
     record = state.records[GuaranteeRecord]
     search, refused = attempt.search, _refused_nodes(members)
     if search is None or not search.is_about(members, refused):
-        search = attempt.search = UnitSearch(members, state.marks, mends=mends, refused=refused)
+        search = attempt.search = GangSearch(members, state.marks, mends=mends, refused=refused)
     elif search.marks != state.marks and attempt.restarts < MOST_RESTARTS:
         attempt.restarts += 1
-        search = attempt.search = UnitSearch(members, state.marks, mends=mends, refused=refused)
+        search = attempt.search = GangSearch(members, state.marks, mends=mends, refused=refused)
     tools = Tools(state.node_order, state.victim_index, record.prospects)
     try:
         found = search.take_step(state, tools, now_ns)
     except Unprepared:
         record.prospects.behind = True
         return None
-    if not isinstance(found, UnitPlan):
+    if not isinstance(found, GangPlan):
         return found
     attempt.search = None
     if search.marks != state.marks and gang_laws.check(state, found) and attempt.restarts < 2 * MOST_RESTARTS:
@@ -281,7 +281,7 @@ def _take_step(
     return _approve_plan(state, found, now_ns)
 
 
-def _approve_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> UnitPlan | Refusal:
+def _approve_plan(state: PartitionState, plan: GangPlan, now_ns: int) -> GangPlan | Refusal:
     """Returns *plan* if the laws and the governor permit it now, otherwise the refusal."""
     if any(victim.released or victim.preempted for victim in plan.victims):
         return Refusal(Outcome.VICTIM_RELEASED)
@@ -305,7 +305,7 @@ def _approve_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> UnitPla
     return plan
 
 
-def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
+def apply_plan(state: PartitionState, plan: GangPlan, now_ns: int) -> None:
     """Makes the victims of *plan* leave, and holds a place for every member, in one decision (B.7)."""
     application, number = plan.application, len(plan.places)
     unit_id = unit_of(plan.places[0].ask)
@@ -360,13 +360,13 @@ def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
         _watch_hold(state, unit_id, hold, now_ns)
 
 
-def _watch_victims(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
+def _watch_victims(state: PartitionState, plan: GangPlan, now_ns: int) -> None:
     """Check after the timeout whether the victims of *plan* have left (K14). A member that waits for a victim that has
     not left loses its place."""
     state.run_at(now_ns + state.preemption.victim_timeout_ns, partial(_look_at_victims, state, plan))
 
 
-def _look_at_victims(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
+def _look_at_victims(state: PartitionState, plan: GangPlan, now_ns: int) -> None:
     for place in plan.places:
         stuck = tuple(victim for victim in place.victims if victim.preempted and victim not in state.stuck)
         if stuck:
@@ -454,7 +454,7 @@ def _mend_hold(state: PartitionState, unit_id: UnitId, now_ns: int) -> None:
         return
     attempt = state.gangs.attempts.get(unit_id)
     if attempt is None:
-        attempt = state.gangs.attempts[unit_id] = UnitAttempt(UnitDialogue(state, unit_id))
+        attempt = state.gangs.attempts[unit_id] = GangAttempt(GangDialogue(state, unit_id))
     found = _advance_search(state, attempt, lost, now_ns, mends=True)
     if found is None:
         if attempt.dialogue.waits:
@@ -462,10 +462,10 @@ def _mend_hold(state: PartitionState, unit_id: UnitId, now_ns: int) -> None:
         return
     del state.gangs.attempts[unit_id]
     state.preemption_attempts += 1
-    if isinstance(found, UnitPlan) and _is_proposing(state) and found.victims:
-        state.gangs.proposed[unit_id] = UnitProposal(found)
+    if isinstance(found, GangPlan) and _is_proposing(state) and found.victims:
+        state.gangs.proposed[unit_id] = GangProposal(found)
         del state.gangs.broken[unit_id]
-    elif isinstance(found, UnitPlan):
+    elif isinstance(found, GangPlan):
         state.gangs.proposed.pop(unit_id, None)
         apply_plan(state, replace(found, kind=hold.kind), now_ns)
     else:

@@ -27,7 +27,7 @@ from kornel.core.preemption.guarantee.rules.allowances import Terms
 from kornel.core.preemption.guarantee.rules.candidates import Candidates
 from kornel.core.preemption.guarantee.rules.needs import Needs, can_take_claim
 from kornel.core.preemption.guarantee.search.planner import KIND
-from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, UnitPlan
+from kornel.core.preemption.plan import FreedAmounts, GangPlan, Need, PreemptionPlan
 from kornel.core.preemption.walk import Candidate, Effects, Walk, list_firsts
 from kornel.core.state.records.victim_index import CLASSES, VictimIndex, age_of, reluctance_of
 
@@ -129,7 +129,7 @@ class Packing:
                 return True
         return False
 
-    def make_plan(self, *, mends: bool) -> UnitPlan | None:
+    def make_plan(self, *, mends: bool) -> GangPlan | None:
         """Returns the plan that was found; ``None``: there is none."""
         if self._best is None:
             return None
@@ -269,7 +269,7 @@ class Packing:
 
     def _describe_plan(
         self, victims: Sequence[Candidate], nodes: Mapping[Allocation, Node], *, mends: bool
-    ) -> UnitPlan:
+    ) -> GangPlan:
         left = sorted(self._all_leaving(victims), key=lambda victim: (reluctance_of(victim), victim.key))
         adjusted = {
             member: order
@@ -297,7 +297,7 @@ class Packing:
             order = tuple(adjusted[victim] for victim in gone)
             place = PreemptionPlan(KIND, ask, node, gone, self._fence, needs, order, devices=devices.get(ask, ()))
             places.append(place)
-        return UnitPlan(KIND, self._whole.application, tuple(places), self._fence, mends, not self.exhaustive)
+        return GangPlan(KIND, self._whole.application, tuple(places), self._fence, mends, not self.exhaustive)
 
 
 def _alike(victim: Candidate) -> tuple[Effects, Node | None]:
@@ -523,7 +523,7 @@ def _group_members(
     return sorted(groups, key=lambda group: tuple((t, -amount) for t, amount in group.pairs))
 
 
-def key_of_plan(plan: UnitPlan) -> tuple[bool, bool, int, int]:
+def key_of_plan(plan: GangPlan) -> tuple[bool, bool, int, int]:
     """Returns the sort key of *plan* in the order of B.11: its worst victim, their number, their highest priority."""
     highest = max((adjusted for place in plan.places for adjusted in place.adjusted), default=0)
     return (

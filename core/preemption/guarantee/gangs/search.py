@@ -46,7 +46,7 @@ from kornel.core.preemption.guarantee.rules.cost import COSTS
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.guarantee.search.planner import KIND, Within, plan_preemption
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects
-from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
+from kornel.core.preemption.plan import GangPlan, PreemptionPlan, Refusal
 from kornel.core.preemption.walk import Candidate, walk_over
 from kornel.core.state.records.victim_index import VictimIndex, age_of, reluctance_of
 from kornel.shared.readable_amounts import format_count
@@ -73,7 +73,7 @@ class Tools(NamedTuple):
     known: KnownProspects | None
 
 
-class UnitView:
+class GangView:
     """A partition as the search for a member of a gang sees it: the queue of the gang must stay within its
     guarantee."""
 
@@ -101,7 +101,7 @@ class UnitView:
         return self._view.given_up
 
 
-class UnitSearch:
+class GangSearch:
     """The search for places of *members*. *mends* says that the other members of their gang have places already."""
 
     def __init__(self, members: Sequence[Allocation], marks: tuple[int, ...], *, mends: bool, refused: Refused) -> None:
@@ -141,23 +141,23 @@ class UnitSearch:
         self._failure: Refusal | None = None
         self._closest = 0, ""
         """The most places that any way had, and the reason why it had no more."""
-        self._greedy: UnitPlan | None = None
-        self._dropping: Iterator[UnitPlan | Refusal | None] | None = None
+        self._greedy: GangPlan | None = None
+        self._dropping: Iterator[GangPlan | Refusal | None] | None = None
         """The search for victims that are not needed, while it is under way."""
 
     def is_about(self, members: Sequence[Allocation], refused: Refused) -> bool:
         """Tells whether the search is for these *members*, unchanged, and the same refused nodes."""
         return tuple(members) == self._members and refused == self._refused
 
-    def take_step(self, view: PartitionView, tools: Tools, now_ns: int) -> UnitPlan | Refusal | None:
+    def take_step(self, view: PartitionView, tools: Tools, now_ns: int) -> GangPlan | Refusal | None:
         """Takes one step. Returns the answer, or ``None`` if further steps are needed.
 
         Raises :class:`Unprepared` if the same step has to be taken again.
         """
         self.steps_left = max(0, self.steps_left - 1)
         if self._packing is not None:
-            return self._advance_packing(UnitView(view), tools.victims)
-        strict = UnitView(view)
+            return self._advance_packing(GangView(view), tools.victims)
+        strict = GangView(view)
         if self._fence is None:
             refused = self._begin_search(strict)
             if refused is not None:
@@ -194,7 +194,7 @@ class UnitSearch:
             self._cut_short = self._cut_short or self._should_walk()
         return self._give_answer()
 
-    def _begin_search(self, view: UnitView) -> Refusal | None:
+    def _begin_search(self, view: GangView) -> Refusal | None:
         entitled = self._find_entitlement(view)
         if isinstance(entitled, Refusal):
             return entitled
@@ -224,14 +224,14 @@ class UnitSearch:
         levels = " and ".join(dict.fromkeys(group.level for group in self._bound))
         return Refusal(Outcome.GANG_INCOMPLETE, f"no {levels} would hold its members, even if nothing ran there")
 
-    def _begin_way(self, view: UnitView, order: NodeOrder, way: Way) -> None:
+    def _begin_way(self, view: GangView, order: NodeOrder, way: Way) -> None:
         self._way, self._failure = way, None
         self._found = []
         self._left = sorted(self._members, key=_hardest_first)
         self._open = {}
         self._take_open_room(view, order)
 
-    def _pass_over(self, view: UnitView) -> bool:
+    def _pass_over(self, view: GangView) -> bool:
         """Drops the next ways if their bounds say that trying them would not change the answer. Returns whether the
         bound of the next way is known, or none is left; if not, the caller has to call again."""
         if self._greedy is None and not self._closest[1]:
@@ -254,7 +254,7 @@ class UnitSearch:
             self._narrow_ways()
         return not self._ways
 
-    def _end_way(self, view: UnitView, index: VictimIndex) -> bool:
+    def _end_way(self, view: GangView, index: VictimIndex) -> bool:
         """Keeps the result of the present way if it is the best so far. Returns whether that is done; if not, the
         caller has to call again."""
         if self._failure is None:
@@ -298,7 +298,7 @@ class UnitSearch:
             return f"{where}: {placed} of {total}, {total - placed} short; {self._left[0].spec.key}: {why}"
         return f"{placed} of {format_count(total, 'place')}; {self._left[0].spec.key}: {why}"
 
-    def _take_open_room(self, view: UnitView, order: NodeOrder) -> None:
+    def _take_open_room(self, view: GangView, order: NodeOrder) -> None:
         """Notes a node with open room for each of as many members as fit together."""
         assert self._way is not None, "a way has begun"
         alike: dict[tuple[Shape, frozenset[str], Domain | None], list[Allocation]] = {}
@@ -314,10 +314,10 @@ class UnitSearch:
         # Members with a node come first, because the others must not count on the room that these take.
         self._left.sort(key=lambda ask: ask not in self._open)
 
-    def _find_entitlement(self, view: UnitView) -> Entitlement | Refusal:
+    def _find_entitlement(self, view: GangView) -> Entitlement | Refusal:
         return find_entitlement(self._whole, GuaranteeMode.STRICT, view.types.names)
 
-    def _place_next(self, view: UnitView, tools: Tools, now_ns: int) -> None:
+    def _place_next(self, view: GangView, tools: Tools, now_ns: int) -> None:
         """Finds a place for the next member, in the room that the members before it leave."""
         ask = self._left[0]
         paper = Paper(view.given_up)
@@ -340,7 +340,7 @@ class UnitSearch:
             self._found.append(found)
             del self._left[0]
 
-    def _find_place(self, view: UnitView, ask: Allocation, tools: Tools, now_ns: int) -> PreemptionPlan | Refusal:
+    def _find_place(self, view: GangView, ask: Allocation, tools: Tools, now_ns: int) -> PreemptionPlan | Refusal:
         assert self._fence is not None, "set when the search began"
         asking = ask if ask.priority == self._least else _with_priority(ask, self._least)
         entitled = find_entitlement(asking, GuaranteeMode.STRICT, view.types.names)
@@ -361,7 +361,7 @@ class UnitSearch:
         return found if isinstance(found, Refusal) else replace(found, ask=ask)
 
     def _walk_nodes(
-        self, view: UnitView, index: VictimIndex, found: Sequence[PreemptionPlan]
+        self, view: GangView, index: VictimIndex, found: Sequence[PreemptionPlan]
     ) -> Sequence[PreemptionPlan]:
         """Returns the places *found* with the victims on each node chosen by one walk for all members there, where that
         ends with milder ones.
@@ -400,7 +400,7 @@ class UnitSearch:
         refused = self._refused.get(ask, frozenset())
         return lambda node: node.node_id not in refused
 
-    def _drop_spare_victims(self, view: UnitView) -> Iterator[UnitPlan | Refusal | None]:
+    def _drop_spare_victims(self, view: GangView) -> Iterator[GangPlan | Refusal | None]:
         """Yields the plan that was found without the victims that are not needed to free all that has to be freed (law
         8), or a refusal if one of the others would leave only for a type that no guarantee covers; before that ``None``
         after some work, as often as necessary."""
@@ -435,10 +435,10 @@ class UnitSearch:
         places = tuple(_drop_victims(place, spare) for place in self._found)
         if devices.chosen:
             places = tuple(replace(place, devices=devices.chosen.get(place.ask, place.devices)) for place in places)
-        yield UnitPlan(KIND, self._whole.application, places, self._fence, self.mends, self._cut_short)
+        yield GangPlan(KIND, self._whole.application, places, self._fence, self.mends, self._cut_short)
 
     def _is_justified(
-        self, parts: Sequence[Allocation], victims: Sequence[Allocation], ledger: _Freed, view: UnitView
+        self, parts: Sequence[Allocation], victims: Sequence[Allocation], ledger: _Freed, view: GangView
     ) -> bool:
         """Tells whether *parts*, of *victims*, are needed for something that they may leave for, or for devices."""
         if ledger.needs(parts):
@@ -448,7 +448,7 @@ class UnitSearch:
         rest = [victim for victim in victims if victim not in parts]
         return assign_devices([(place.ask, place.node) for place in self._found], rest, view.given_up) is None
 
-    def _advance_packing(self, view: UnitView, index: VictimIndex) -> UnitPlan | Refusal | None:
+    def _advance_packing(self, view: GangView, index: VictimIndex) -> GangPlan | Refusal | None:
         assert self._packing is not None, "the caller has looked"
         if not self._packing.take_steps():
             return None
@@ -472,7 +472,7 @@ class UnitSearch:
         self._walked = True
         packing.walk()
 
-    def _give_answer(self) -> UnitPlan | Refusal:
+    def _give_answer(self) -> GangPlan | Refusal:
         if self._greedy is not None:
             return replace(self._greedy, cut_short=self._cut_short)
         assert self._failure is not None, "a search without a plan has failed"
@@ -545,7 +545,7 @@ class _Freed:
                     self._base[i] += sign * amounts[t]
 
 
-def _key_of(plan: UnitPlan) -> tuple[bool, bool, bool, int, int]:
+def _key_of(plan: GangPlan) -> tuple[bool, bool, bool, int, int]:
     """Returns the sort key of *plan*: plans without whole gangs come first, then the order of B.11 counts."""
     return (bool(find_whole_gangs(plan.victims)), *key_of_plan(plan))
 

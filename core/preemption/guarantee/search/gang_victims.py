@@ -46,7 +46,7 @@ class _Gang(NamedTuple):
     """The members, each with its adjusted priority or price."""
 
 
-class GangSearch:
+class WholeGangSearch:
     """The search of one attempt for whole gangs."""
 
     def __init__(

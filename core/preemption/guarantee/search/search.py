@@ -20,7 +20,7 @@ from kornel.core.preemption.guarantee.rules.candidates import Candidates, Rankin
 from kornel.core.preemption.guarantee.rules.needs import Needs, can_take_claim
 from kornel.core.preemption.guarantee.search.device_predicate import MOST_NODES, measure_missing
 from kornel.core.preemption.guarantee.search.frontier import Frontier, Solver
-from kornel.core.preemption.guarantee.search.gang_victims import GangSearch
+from kornel.core.preemption.guarantee.search.gang_victims import WholeGangSearch
 from kornel.core.preemption.guarantee.search.prospects import Prospects
 from kornel.core.preemption.walk import Candidate
 from kornel.core.state.records.victim_index import CLASSES
@@ -83,7 +83,7 @@ class Search:
     def list_with_gangs(self, levels: Sequence[int]) -> list[Solution]:
         """Returns solutions with victims of the classes *levels* that take a whole gang, the best first, for the case
         that these classes give no other."""
-        gangs = GangSearch(self._candidates, self._terms, self._solver, self._find_lack, levels, self._among)
+        gangs = WholeGangSearch(self._candidates, self._terms, self._solver, self._find_lack, levels, self._among)
         found = gangs.list_solutions()
         self._gangs_left = gangs.cut_short
         if found:

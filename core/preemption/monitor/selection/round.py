@@ -12,7 +12,7 @@ from kornel.core.model.allocations import LEAVING, Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.gang_losses import SpareMembers
-from kornel.core.preemption.monitor.plan import Judge, Place, ProposedUnit, Selection
+from kornel.core.preemption.monitor.plan import Judge, Place, ProposedGang, Selection
 from kornel.core.preemption.monitor.selection.figures import Amounts, MonitorView, Picture, QueueFigures, waits_for_room
 from kornel.core.preemption.monitor.selection.ideal import Share, amount_to_give_up, assign_shares
 from kornel.core.preemption.monitor.selection.passages import Deficits, Passage, count_coming, count_leaving
@@ -52,7 +52,7 @@ class Memory:
         offered: Collection[str] = (),
         checkpoints: Mapping[str, int] | None = None,
         places: Sequence[Place] = (),
-        units: Sequence[ProposedUnit] = (),
+        units: Sequence[ProposedGang] = (),
     ) -> None:
         self.notified = notified
         self.accepted = accepted

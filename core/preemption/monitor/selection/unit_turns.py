@@ -16,7 +16,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.preemption.monitor.selection.candidates import Candidate, Want
 from kornel.core.preemption.monitor.selection.places import Planner
 from kornel.core.preemption.monitor.selection.round import Round
-from kornel.core.preemption.plan import UnitPlan
+from kornel.core.preemption.plan import GangPlan
 
 
 def plan_units(run: Round, planner: Planner) -> Generator[int, None, None]:
@@ -39,7 +39,7 @@ def plan_units(run: Round, planner: Planner) -> Generator[int, None, None]:
             _commit_turn(run, planner, turn, known)
 
 
-def _is_within_pace(run: Round, plan: UnitPlan, victims: Sequence[Allocation]) -> bool:
+def _is_within_pace(run: Round, plan: GangPlan, victims: Sequence[Allocation]) -> bool:
     """Tells whether *victims* are no more than may go in one turn for *plan* (preemption.md E.3 no. 4)."""
     settings, cluster, all_of_them = run.settings, run.picture.cluster, sum_amounts(plan.victims)
     for t, amount in sum_amounts(victims).items():
@@ -49,12 +49,12 @@ def _is_within_pace(run: Round, plan: UnitPlan, victims: Sequence[Allocation]) -
     return True
 
 
-def _fits_round(run: Round, turn: UnitPlan) -> bool:
+def _fits_round(run: Round, turn: GangPlan) -> bool:
     """Tells whether the victims of *turn* fit what one round may select, as one place does."""
     return not turn.victims or run.selection.fits(sum_amounts(turn.victims), sum_amounts(turn.members))
 
 
-def _commit_turn(run: Round, planner: Planner, turn: UnitPlan, going: dict[Allocation, Candidate]) -> None:
+def _commit_turn(run: Round, planner: Planner, turn: GangPlan, going: dict[Allocation, Candidate]) -> None:
     leaf = run.picture.of[turn.application.queue]
     for place in turn.places:
         planner.commit(Want(place.ask, leaf, []), place.node, [going[victim] for victim in place.victims])
