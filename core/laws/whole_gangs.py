@@ -1,15 +1,16 @@
 """Checks the law of whole gangs: a gang is useless below its minimum, so a plan that takes more than its surplus takes
-all of it.
+all of it, and nobody leaves for a part of one.
 
 The law binds every kind of preemption except that on a required node. It counts the running members itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.gangs import HARD
 from kornel.core.laws.overkill import Need
 from kornel.core.laws.verdict import Law, Violation
 from kornel.core.model.allocations import Allocation
@@ -21,6 +22,18 @@ def check(victims: Sequence[Allocation]) -> Iterator[Violation]:
     for application, losses in _group_losses(victims).items():
         if not all(member in losses for member in _list_running(application)):
             yield from _find_shortfalls(application, losses)
+
+
+def check_takers(asks: Iterable[Allocation]) -> Iterator[Violation]:
+    """Yields those of *asks*, each served by itself, that are of use only together with others: members of a Hard gang
+    that needs more than one, while none runs."""
+    for ask in asks:
+        gang = ask.application
+        if not gang.leaves_whole or not ask.spec.placeholder or gang.spec.gang_style != HARD or gang.asks_in_turn:
+            continue
+        least = sum(group.minimum(hard=True) for group in gang.task_groups.values())
+        if least > 1 and not _list_running(gang):
+            yield Violation(Law.UNIT_WHOLE, f"{ask.key} alone of {least} members of {gang.application_id}")
 
 
 def keep_minimum(victims: Sequence[Allocation]) -> bool:
@@ -121,7 +134,7 @@ def _list_running(application: Application) -> list[Allocation]:
 
 def _find_minimum(application: Application, name: str, running: int) -> int:
     """Returns how many members of a task group have to run; for a hard gang without known placeholders, all of them."""
-    hard = application.spec.gang_style == "Hard"
+    hard = application.spec.gang_style == HARD
     group = application.task_groups.get(name)
     if group is None:
         return running if hard else 0

@@ -1,4 +1,5 @@
-"""The law that a gang below its minimum leaves as a whole, judged by itself (preemption.md A.1 no. 19, B.10)."""
+"""The laws of whole gangs, judged by themselves: a gang below its minimum leaves as a whole, and nobody leaves for one
+member alone (preemption.md A.1 no. 19 and 20, B.10)."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ from kornel.core.model.allocations import Allocation
 from tests.scenarios.stage import Stage
 
 
-def _running(style: str = "Hard", minimum: str = "", tags: str = "", mode: str = "units") -> dict[str, Allocation]:
-    """A gang of four that runs in one task group, by key."""
+def _running(
+    style: str = "Hard", minimum: str = "", tags: str = "", mode: str = "units", room: int = 8000
+) -> dict[str, Allocation]:
+    """A gang of four that runs in one task group, by key; it waits if the node has less *room* than it asks for."""
     stage = Stage()
     asks = [f"+ ask a{n} app=a placeholder group=g vcore=1000 memory=0 {minimum}" for n in range(1, 5)]
     asks[0] = asks[0].removeprefix("+ ")
@@ -19,7 +22,7 @@ def _running(style: str = "Hard", minimum: str = "", tags: str = "", mode: str =
         [
             f"partition default gangs={mode}",
             "queue root.a",
-            "node n1 vcore=8000 memory=100",
+            f"node n1 vcore={room} memory=100",
             f"app a queue=root.a gang={{vcore=4000}} timeout=60s style={style} {tags}",
             *asks,
             "cycle",
@@ -47,6 +50,17 @@ def test_what_exceeds_the_minimum_may_leave(style: str) -> None:
     members = _running(style, minimum="minimum=3")
     assert [_breaches(members, "a4"), _breaches(members, "a3", "a4")] == [0, 1]
     assert _breaches(members, "a1", "a2", "a3", "a4") == 0
+
+
+@pytest.mark.parametrize(
+    ("style", "minimum", "room", "found"),
+    [("Hard", "", 3000, 1), ("Hard", "minimum=1", 0, 0), ("Soft", "", 0, 0), ("Hard", "", 8000, 0)],
+)
+def test_nobody_leaves_for_one_member_alone(style: str, minimum: str, room: int, found: int) -> None:
+    """No member of the Hard gang runs, and one is not enough. One may be served by itself if it is enough, or once
+    others run."""
+    members = _running(style, minimum, room=room)
+    assert len(list(whole_gangs.check_takers([members["a1"]]))) == found
 
 
 @pytest.mark.parametrize(

@@ -288,10 +288,10 @@ def _save_for_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
     saved for another gang that it does not come before. Returns the cost in decisions."""
     round_, delay_ns, application = state.reserving, state.reserving.delay_ns, unit.application
     waits = unit.parked_at is not None and unit.waits_for is WaitsFor.ROOM_FOR_GANG
-    if delay_ns is None or not waits or application.backoff_until_ns or unit.id in state.gangs.attempts:
-        return 1  # While it tries to preempt, it waits as a unit.
-    members = minimum_members(unit)
-    if not members:
+    preempts = unit.id in state.gangs.attempts or unit.id in state.gangs.proposed
+    if delay_ns is None or not waits or application.backoff_until_ns or preempts:
+        return 1  # Until it has preempted, it waits as a unit.
+    if not (members := minimum_members(unit)):
         return 1
     since_ns = _came_ns(members)
     if now_ns - since_ns <= delay_ns:

@@ -1,8 +1,8 @@
 """The laws of the periodic policy: checks by the rules whether victims that are due may be taken.
 
 As in :mod:`kornel.core.laws`, the planner is not consulted. The checks are about the state after the victims of a place
-have left: the ask then fits there, and would not if one of them stayed. Rules: preemption.md A, A.0 (row E), A.1 no. 3
-and 17, E.8.
+have left: the ask then fits there, and would not if one of them stayed. Rules: preemption.md A, A.0 (row E), A.1 no. 3,
+17 and 20, E.8.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
     names = view.types.names
     victims = [due.allocation for place in plan.places for due in place.victims]
     found = [*_check_eligible(victims), *_check_notified(plan), *_over_guarantee(victims)]
-    found += whole_gangs.check(victims)
+    found += [*whole_gangs.check(victims), *whole_gangs.check_takers(place.ask for place in plan.places)]
     after = _After(view)
     for place in plan.places:
         gone = [due.allocation for due in place.victims]

@@ -146,9 +146,8 @@ def draw_picture(view: MonitorView) -> Generator[int, None, Picture]:
         if reservation.by_age and waits_for_room(ask):
             _count_wanted(view, found, ask, largest, reserved=True)
     for rooms in list(view.refused.values()):
-        for ask in [ask for room in rooms.values() for ask in room if ask.reservation is None]:
-            if waits_for_room(ask):
-                _count_wanted(view, found, ask, largest)
+        for ask in [ask for room in rooms.values() for ask in room if ask.reservation is None and waits_for_room(ask)]:
+            _count_wanted(view, found, ask, largest)
     for figures in reversed(found.queues):
         above = figures.parent
         if above is not None:
@@ -166,11 +165,12 @@ def draw_picture(view: MonitorView) -> Generator[int, None, Picture]:
 
 
 def waits_for_room(ask: Allocation) -> bool:
-    """Tells whether the monitor may make room for *ask*: it may preempt, has not preempted yet, and requires neither a
-    node nor a domain."""
-    spec = ask.spec
+    """Tells whether the monitor may make room for *ask* alone: it may preempt, has not preempted yet, requires neither
+    a node nor a domain, and saves no room as a member of a gang."""
+    spec, claim = ask.spec, ask.reservation
     in_domain = spec.topology is not None and spec.topology.wish == Wish.REQUIRED
-    return spec.allow_preempt_other and not ask.triggered and not spec.required_node and not in_domain
+    in_gang = claim is not None and claim.least is not None
+    return spec.allow_preempt_other and not (ask.triggered or spec.required_node or in_domain or in_gang)
 
 
 def derive_guarantees(found: Picture) -> None:
