@@ -193,7 +193,7 @@ def is_let_through(ask: Allocation, claim: LimitClaim, mode: GuaranteeMode) -> b
 def owing_queues(ask: Allocation, mode: GuaranteeMode, pairs: Pairs | None = None) -> tuple[Queue, ...]:
     """Returns the queues that owe *ask* their guarantee: law 4 lets it have room although somebody would have to leave,
     but nobody inside these queues (preemption.md A); none: it is owed nothing. *pairs*: of its whole gang."""
-    own = dict(ask.shape.pairs) if ask.triggered else {}  # A firm claim does not count against its own waiter.
+    own = dict(pairs or ask.shape.pairs) if ask.triggered else {}  # A firm claim does not count against its own waiter.
     found = list(list_guarantees(ask, lambda queue, t: project_usage(queue, t) - own.get(t, 0), pairs))
     if not all(guarantee.asked <= guarantee.most and guarantee.has_room(mode) for guarantee in found):
         return ()

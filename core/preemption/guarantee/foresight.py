@@ -108,5 +108,5 @@ def _find_delay(state: PartitionState, ask: Allocation, now_ns: int) -> tuple[st
         return reasons[not_before_ns], not_before_ns
     if state.enforcement.busy:
         return "a lowered max is being enforced", None
-    again_ns = record.next_pass_ns(ask.queue)
+    again_ns = record.next_pass_ns(ask.queue, now_ns)
     return ("" if again_ns is None else "attempts of its queue in this pass"), again_ns

@@ -46,9 +46,10 @@ class GuaranteeRecord(KindRecord):
         """The number of changes of the partition after which a round left nothing to try; ``None``: it stopped
         early."""
 
-    def next_pass_ns(self, leaf: Queue) -> int | None:
-        """Returns when *leaf*, which has used up its attempts, gets new ones; ``None``: it has some."""
-        return self.pass_began_ns + PASS_NS if self.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) <= 0 else None
+    def next_pass_ns(self, leaf: Queue, now_ns: int) -> int | None:
+        """Returns when *leaf*, whose attempts are used up, gets new ones; ``None``: it has some or gets them now."""
+        again_ns = self.pass_began_ns + PASS_NS
+        return again_ns if now_ns < again_ns and self.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) <= 0 else None
 
     def note_attempt(self, leaf: Queue) -> None:
         """Notes that an ask of *leaf* makes an attempt in this pass."""

@@ -459,7 +459,9 @@ def _allow_node(_node: Node) -> bool:
 def check_preconditions(state: PartitionState, members: Sequence[Allocation], now_ns: int) -> Outcome | None:
     """Returns the first precondition (preemption.md B.1) that fails for an ask or for any of *members* of a gang;
     ``None``: all hold. If they only have to wait, the first one is made due again."""
-    first, again_ns = members[0], state.records[GuaranteeRecord].next_pass_ns(members[0].queue)
+    first, record = members[0], state.records[GuaranteeRecord]
+    record.begin_pass(now_ns)  # A slice in which nothing was due at its beginning has not done so.
+    again_ns = record.next_pass_ns(first.queue, now_ns)
     if again_ns is not None:
         set_due(state, first, again_ns)
         return Outcome.ATTEMPTS_EXHAUSTED
