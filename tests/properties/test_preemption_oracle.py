@@ -21,8 +21,8 @@ from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.preemption.plan import PreemptionPlan
 from tests.examples import scale_examples
 from tests.oracles.preemption import Oracle
-from tests.preemption_notation import Case, parse
-from tests.properties.test_preemption_plan import amounts, random_case, random_tasks
+from tests.preemption_notation import Case, Expected, QueueCase, Step, TaskCase, parse
+from tests.properties.test_preemption_plan import amounts, random_case, random_tasks, shown
 from tests.unit.policies.preemption.world import NOW_NS, World
 
 MOST_NODES, MOST_TASKS = 6, 12
@@ -98,6 +98,53 @@ def nobody_to_spare(world: World, plan: PreemptionPlan) -> bool:
     """Whether each victim is needed."""
     oracle = Oracle(world, plan.ask, NOW_NS)
     return all(oracle.unmet(plan.node, [other for other in plan.victims if other is not v]) for v in plan.victims)
+
+
+@settings(max_examples=scale_examples(600), deadline=None)
+@given(st.integers(0, 2**32))
+def test_what_is_kept_for_long_changes_nothing(seed: int) -> None:
+    """Tasks end, and others take their room, so that leaves fall to their guarantees and rise above them again; equal
+    asks come back, and what is of no use any more is dropped meanwhile."""
+    dice = random.Random(seed)
+    case = dice.choice((small_case, squeezed_case))(dice)
+    world, known, names = World.of(case), KnownProspects(), case.types()
+    leaves = [path for path, queue in world.queues.items() if queue.leaf]
+    for turn in range(12):
+        ask = world.ask(replace(dice.choice(case.steps).ask, key=f"ask{turn}"))
+        plan = guarantee.plan_preemption(world, ask, known=known, now_ns=NOW_NS)
+        assert shown(plan) == shown(guarantee.plan_preemption(world, ask, now_ns=NOW_NS))
+        if isinstance(plan, PreemptionPlan) and plan.victims:
+            world.apply(plan)
+            for victim in plan.victims:
+                world.remove(victim)
+            world.start(ask)
+            if dice.random() < 0.7:
+                world.remove(ask)
+        if world.allocations:
+            ended = dice.choice(list(world.allocations.values()))
+            assert ended.node is not None
+            where, size = ended.node.node_id, {names[t]: amount for t, amount in ended.shape.pairs}
+            world.remove(ended)
+            world.run(TaskCase(dice.choice(leaves), f"w{turn}", size, where, required_node=dice.random() < 0.5))
+        if dice.random() < 0.5:
+            known.keep_only({leaf for leaf in world.queues.values() if leaf.applications})
+
+
+def squeezed_case(rng: random.Random) -> Case:
+    """Full nodes and few leaves, most of which hold about what they are guaranteed of the only type."""
+    nodes = tuple((f"n{at}", {"f": rng.randint(1, 4)}) for at in range(rng.randint(3, 8)))
+    guaranteed = {leaf: {"f": rng.randint(1, 4)} if rng.random() < 0.6 else {} for leaf in "vwx"}
+    running: list[TaskCase] = []
+    for node, size in nodes:
+        free = size["f"]
+        while free:
+            amount = min(free, rng.choice((1, 1, 2)))
+            free -= amount
+            leaf, tick, opted_out = rng.choice("vwx"), rng.randint(0, 5), rng.random() < 0.2
+            running.append(TaskCase(leaf, f"v{len(running)}", {"f": amount}, node, tick, opted_out=opted_out))
+    steps = tuple(Step(TaskCase("a", "ask", {"f": amount}, tick=9, priority=1), Expected()) for amount in (2, 3))
+    queues = (QueueCase("a", guaranteed={"f": 9}), *(QueueCase(leaf, guaranteed=guaranteed[leaf]) for leaf in "vwx"))
+    return Case("squeezed", queues, nodes, tuple(running), steps=steps)
 
 
 def test_a_failed_walk_begins_again_with_whom_a_guarantee_kept() -> None:

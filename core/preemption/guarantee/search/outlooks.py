@@ -20,7 +20,6 @@ from kornel.core.model.shapes import Pairs, Vector
 from kornel.core.preemption.guarantee.rules.allowances import Terms
 from kornel.core.preemption.guarantee.search.node_bounds import HIGHEST, Cost, NodeOffer, Place
 from kornel.core.preemption.priorities import Adjustment
-from kornel.core.state.records.giving_queues import describe_leaf
 from kornel.core.state.records.victim_index import CLASSES, MILDEST
 
 _GLIMPSE_BYTES: Final = 400
@@ -175,9 +174,8 @@ class Outlook:
         self._stale.pop(slot, None)
         self._forget_glimpse(slot)
 
-    def forget_closed(self, leaves: set[Queue]) -> None:
-        """Stops counting those that are not among *leaves*, and those that may give nothing up now."""
+    def forget_empty(self, leaves: set[Queue]) -> None:
+        """Stops counting all but *leaves*. The others run nothing, so no glimpse promises less now than when a question
+        sorted its node."""
         for counted in self._counted.values():
-            closed = [leaf for leaf in counted if leaf not in leaves or not describe_leaf(leaf).given]
-            counted.difference_update(closed)
-            self._stale.update(dict.fromkeys(self._watched.slots_with(closed)))
+            counted.intersection_update(leaves)

@@ -131,7 +131,7 @@ class KnownProspects:
         self._by_question = {question: known for question, known in self._by_question.items() if question[1] in parents}
         self._drop_outlooks()
         for outlook in self._outlooks.values():
-            outlook.forget_closed(leaves)
+            outlook.forget_empty(leaves)
         if not self._by_question:
             self._watched = None
 
@@ -293,9 +293,10 @@ class KeptBounds:
             if self._stages[slot] is not FINE:
                 self._refine(slot, judge)
                 continue
-            yield cost, self._places[slot][0], self._node_in(slot)
-            # Its bound may have been raised meanwhile, so that it stands further on.
-            if place < len(slots) and slots[place] == slot:
+            here = self._places[slot]
+            yield cost, here[0], self._node_in(slot)
+            # Its bound may have been raised meanwhile, so that it stands further on, with others yet to come before it.
+            if place < len(slots) and slots[place] == slot and self._places[slot] == here:
                 place += 1
 
     def _unjudged(self, stage: int, least: int) -> Iterator[tuple[tuple[Cost, Place], int]]:

@@ -249,6 +249,22 @@ def test_a_leaf_that_is_protected_no_more_is_seen() -> None:
     assert chosen(world, known) == "v0000"
 
 
+def test_a_node_whose_bound_is_raised_hides_no_other() -> None:
+    """The youngest task on one node is too small, so the node is looked at for its sake before another, and stands
+    behind that one from then on."""
+    world, known = World(["f"]), KnownProspects()
+    world.queue(QueueCase("v"))
+    world.queue(QueueCase("a", guaranteed={"f": 9}))
+    world.node("n0", {"f": 3})
+    world.node("n1", {"f": 2})
+    world.run(TaskCase("v", "small", {"f": 1}, "n0", tick=5))
+    world.run(TaskCase("v", "old", {"f": 2}, "n0", tick=2, opted_out=True))
+    world.run(TaskCase("v", "young", {"f": 2}, "n1", tick=4, opted_out=True))
+    plan = guarantee.plan_preemption(world, world.ask(TaskCase("a", "ask", {"f": 2})), known=known, now_ns=NOW_NS)
+    assert isinstance(plan, PreemptionPlan)
+    assert [victim.key for victim in plan.victims] == ["young"]
+
+
 def test_what_is_kept_has_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the bound, the question that was asked least recently is forgotten first, and one that is being worked on only
     after all that have their answers."""
