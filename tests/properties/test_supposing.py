@@ -110,6 +110,9 @@ def test_no_question_leaves_a_trace(seed: int, kind: str, length: int) -> None:
 @settings(max_examples=scale_examples(30), deadline=None)
 @given(seed=st.integers(0, 2**32))
 @example(seed=654)  # A whole gang leaves while room is held for another member of it.
+@example(seed=4023392353)  # A gang that waits in line loses a member, whose priority is supposed.
+@example(seed=646218272)  # A room is woken and sleeps again, and then its groups leave it one by one.
+@example(seed=1307407328)  # A gang whose attempt is due finds no places in the question.
 @example(seed=10003624)  # Places are sought for a gang that could save below a limit, while a node is supposed lost.
 def test_no_question_leaves_a_trace_beside_callbacks_and_drains(seed: int) -> None:
     """The same where the shim is asked about nodes and victims, operators drain nodes, and partitions come and go."""

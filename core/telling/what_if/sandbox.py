@@ -170,11 +170,13 @@ class Sandbox:
     def _keep_groups(self, application: Application) -> None:
         self._keep_application(application)
         for group in application.groups.values():
-            self.journal.keep_record(group)
-            self.journal.keep_record(group.shape)
-            room = group.parked_at
-            if isinstance(room, WaitingRoom) and room.chances_of(group):
-                self.journal.keep_record(group.first_ask())  # Its log is added to when the group leaves the room.
+            self._keep_group(group)
+
+    def _keep_group(self, group: AskGroup) -> None:
+        self.journal.keep_record(group)
+        self.journal.keep_record(group.shape)
+        if isinstance(group.parked_at, WaitingRoom):
+            self.journal.keep_record(group.first_ask())  # Its log is added to when the group leaves the room.
 
     def _keep_ask(self, ask: Allocation) -> None:
         if ask in self._moving:
@@ -186,10 +188,10 @@ class Sandbox:
         journal.keep_record(ask.shape)
         unit = application.groups.get(unit_of(ask).key)
         if unit is not None:
-            journal.keep_record(unit)
+            self._keep_group(unit)
         group = application.groups.get((ask.shape, ask.spec.required_node, ask.dependent, together_of(ask.spec)))
         if group is not None:
-            journal.keep_record(group)
+            self._keep_group(group)
         if ask.reservation is not None:
             journal.keep_record(ask.reservation)
             self._keep_node(ask.reservation.node)
@@ -263,6 +265,7 @@ class Sandbox:
                 self._keep_ask(ask)
                 vetting.refused_everywhere(state, ask, self.now_ns)
             elif found.reason is not Unschedulable.REQUIRED_NODE or not self._insist_on_node(ask, self.now_ns):
+                self.journal.keep_record(ask)
                 set_aside(state, group, found, self.now_ns)
 
     def _choose_savers(self) -> None:
@@ -273,10 +276,11 @@ class Sandbox:
 
     def _place_gang(self, unit: GangUnit) -> Iterator[tuple[Allocation, Node]]:
         """Places the gang of *unit* as its turn in the cycle would, or makes it wait; yields the placed members with
-        their nodes."""
+        their nodes. It has nobody leave, because victims are sought when nobody else finds a place."""
         members = unit.asks()
         for ask in members:
             self._keep_ask(ask)
+        unit.no_attempt_is_due()
         for claim in self.state.reserving.saved:
             self._keep_node(claim.node)  # It may be tried without what is saved there.
         chosen = find_places(self.state, unit.application, minimum_members(unit))
@@ -491,6 +495,8 @@ class Sandbox:
                 return request
             for victim in request.victims.values():
                 self._keep_allocation(victim)
+            for member in request.group.unordered_asks() if request.group is not None and request.group.is_unit else ():
+                self._keep_ask(member)  # The gang is tried without it.
             eviction.forget_ask(state, request)
             moves.drop_ask(state, request)
             changed = Allocation(spec, request.application, request.shape, request.created_ns, state.next_number())
