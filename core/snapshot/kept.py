@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType, ModuleType
 from typing import Any, Final, NamedTuple, TypeVar
@@ -50,7 +51,7 @@ class Kept(NamedTuple):
     def is_value(self) -> bool:
         """Tells whether its objects never change, so that they have to be made together with everything to which they
         refer."""
-        if issubclass(self.cls, tuple):
+        if issubclass(self.cls, (tuple, Fraction)):
             return True
         return dataclasses.is_dataclass(self.cls) and self.cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
 

@@ -9,6 +9,7 @@ constant that is renamed keeps its name in files.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from fractions import Fraction
 from typing import Any, Final
 
 from kornel.core.config.model import (
@@ -330,6 +331,7 @@ CONFIGURATIONS: Final = (
     Kept(DynamicTerms, "parent_properties leaf_properties guaranteed max max_applications"),
     Kept(Limit, "max max_applications"),
     Kept(QueueLimits, "users groups"),
+    Kept(Fraction, "_numerator _denominator"),
     Kept(
         MonitorSettings,
         "interval_ns max_wait_ns per_round dead_zone natural_factor originator_reserve observe_only"

@@ -12,7 +12,8 @@ import pytest
 from kornel.core.domain.commands import RegisterManager
 from kornel.core.engine.engine import Engine
 from kornel.core.model.allocations import NO_VICTIMS
-from kornel.core.snapshot.engines import ENGINE, has_work_under_way, write_engine
+from kornel.core.preemption.monitor.selection.settings import MonitorSettings
+from kornel.core.snapshot.engines import ENGINE, has_work_under_way, restore_engine, write_engine
 from kornel.core.snapshot.kept import Kept, Schema, declared_fields
 from kornel.core.snapshot.reading import SnapshotUnreadable, read_objects
 from kornel.core.snapshot.schema import SCHEMA
@@ -199,6 +200,22 @@ def test_values_come_back_as_they_were(value: object) -> None:
     """Integers of any size, both zeros, texts of any kind, and containers in containers."""
     (read,) = read_objects(_schema(), write_objects(_schema(), [[value]]))
     assert repr(read) == repr([value])
+
+
+def test_the_settings_of_a_monitor_come_back() -> None:
+    """A core whose monitor is on makes snapshots, too."""
+    engine = Engine()
+    config = "{partitions: [{name: default, preemption: {monitor: {enabled: true}}, queues: [{name: root}]}]}"
+    engine.apply(RegisterManager("rm", config), 0)
+    engine.cycle(1, 1)
+    engine.preempt(2)
+    again = Engine()
+    written = write_engine(engine)
+    assert restore_engine(again, written) == []
+    state = again.partition("[rm]default")
+    assert state is not None
+    assert state.notices.settings == MonitorSettings()
+    assert write_engine(again) == written
 
 
 def test_who_shares_an_object_shares_it_again() -> None:
