@@ -9,6 +9,7 @@ module only knows which records such a function may change, so that they are kep
 - of an application: itself, its queues up to the root, its accounts, and the applications and asks that are held back
   at one of these, because an application that starts, or does not, may pass on its turn;
 - of a node: itself with all claims there, and the asks that made these claims, which may have to give way;
+- of an ask that preempts: those in its leaf to whom its claim may pass, because they are woken;
 - the partition's own lists, counters, clocks and books, always;
 - everything that waits and may be woken. If the question concerns everybody, this is everything that waits. If it
   concerns one application or ask, the others are assumed to have found nothing, and their waiting rooms are empty for
@@ -375,11 +376,24 @@ class Sandbox:
     def _keep_plan(self, plan: PreemptionPlan) -> None:
         self._keep_ask(plan.ask)
         self._keep_node(plan.node)
+        self._keep_claimants(plan.ask)
         for victim in plan.victims:
             self._keep_allocation(victim)
         for application in dict.fromkeys(victim.application for victim in plan.victims):
             if application.task_groups:
                 self._keep_gang(application)
+
+    def _keep_claimants(self, holder: Allocation) -> None:
+        """Keeps those who are woken because the claim of *holder*, or an earlier one in its leaf, may pass to them."""
+        leaf = holder.queue
+        least = min(each.turn_priority for each in (holder, *leaf.claimants))
+        for room in leaf.rooms:
+            for application, rank in room.branches[leaf].ranks.items():
+                if rank > least:
+                    self._keep_groups(application)
+        for claim in self.state.reserving.saved:
+            if claim.ask.queue is leaf:
+                self.journal.keep_record(claim)
 
     def _keep_gang(self, application: Application) -> None:
         """Keeps the asks of a gang, which give back the room that is held for them if all members that run leave."""

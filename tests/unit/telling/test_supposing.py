@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
@@ -14,8 +16,9 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
-from kornel.core.telling.what_if.supposition import Forecast, SupposeNodeLost, SupposeQuota
+from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk, SupposeNodeLost, SupposeQuota
 from tests.reading import read
+from tests.unit.partition.graph import digest
 
 PARTITION = "[rm]default"
 SECOND = 10**9
@@ -26,9 +29,9 @@ QUEUES = (
 FOUR = Resources({"vcore": 4000})
 
 
-def full_cluster() -> Engine:
+def full_cluster(reservation_delay_ns: int | None = None) -> Engine:
     """Two nodes, each full of one allocation of root.v."""
-    engine = Engine(reservation_delay_ns=None)
+    engine = Engine(reservation_delay_ns=reservation_delay_ns)
     engine.apply(RegisterManager("rm", QUEUES), 0)
     nodes = tuple(NodeSpec(name, NodeAction.CREATE, PARTITION, capacity=FOUR) for name in ("n1", "n2"))
     engine.apply(UpdateNodes("rm", nodes), 0)
@@ -38,8 +41,8 @@ def full_cluster() -> Engine:
     return engine
 
 
-def ask(engine: Engine, key: str, now_s: int, *, may_preempt: bool) -> None:
-    spec = AllocationSpec(key, "a", PARTITION, FOUR, allow_preempt_other=may_preempt)
+def ask(engine: Engine, key: str, now_s: int, priority: int = 0, *, may_preempt: bool) -> None:
+    spec = AllocationSpec(key, "a", PARTITION, FOUR, priority, allow_preempt_other=may_preempt)
     engine.apply(UpdateAllocations("rm", (spec,)), now_s * SECOND)
     engine.cycle(now_s * SECOND, 100)
 
@@ -68,6 +71,25 @@ def test_one_whose_victims_are_leaving_speaks_for_itself_only() -> None:
     engine.cycle(6 * SECOND, 100)
     ask(engine, "k1", 6, may_preempt=True)
     assert reasons(foretold(engine, 7)) == [("k0", 1, "ALREADY_TRIGGERED"), ("k1", 1, "NOT_UNDER_GUARANTEE")]
+
+
+@pytest.mark.parametrize("reservation_delay_ns", [None, SECOND])
+def test_those_to_whom_a_supposed_claim_may_pass_wait_on(reservation_delay_ns: int | None) -> None:
+    """A more important ask of the leaf, which waits in line or saves room, is woken in the question only."""
+    engine = full_cluster(reservation_delay_ns)
+    ask(engine, "high", 0, 5, may_preempt=False)
+    engine.cycle(2 * SECOND, 100)
+    state = engine.partition(PARTITION)
+    assert state is not None
+    assert len(state.reserving.saved) == (reservation_delay_ns is not None)
+    saved_on = [claim.node for claim in state.reserving.saved] or [state.nodes["n1"]]
+    (dear,) = saved_on[0].allocations.values()
+    engine.apply(UpdateAllocations("rm", (dear.spec._replace(priority=1, node_id=saved_on[0].node_id),)), 2 * SECOND)
+    reader = read(engine, PARTITION, 2 * SECOND)
+    before = digest(engine)
+    (found,) = reader.suppose(SupposeAsk(FOUR, "root.a", user="ann")).preempts
+    assert found.node_id != saved_on[0].node_id
+    assert digest(engine) == before
 
 
 def test_who_waits_below_a_limit_saves_there_what_a_lost_node_leaves() -> None:
