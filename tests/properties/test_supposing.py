@@ -64,7 +64,7 @@ def questions(state: PartitionState, dice: random.Random) -> Iterator[Suppositio
     leaves = [queue.path for queue in state.queues.values() if queue.leaf] or [state.root.path]
     for _ in range(3):
         named = dice.choice([*state.applications, ""])
-        yield SupposeAsk(
+        single = SupposeAsk(
             size(dice.randint(1, 9), dice.randint(0, 9)),
             dice.choice(leaves),
             named if dice.random() < 0.5 else "",
@@ -74,6 +74,8 @@ def questions(state: PartitionState, dice: random.Random) -> Iterator[Suppositio
             user=dice.choice(["ann", "bob", ""]),
             groups=("staff",),
         )
+        yield single
+        yield single._replace(application_id="", gang=True)
     yield from (SupposeNodeLost(node_id) for node_id in state.nodes)
     for path in dice.sample([*state.queues], min(3, len(state.queues))):
         most = dice.choice([None, 0, dice.randint(1, 20)])

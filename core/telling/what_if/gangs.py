@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kornel.core.domain.reasons import Unschedulable
-from kornel.core.engine.gangs.gang_places import choose_places, exceeded_limit
+from kornel.core.engine.gangs.gang_places import Places
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
@@ -17,38 +16,35 @@ from kornel.core.preemption.plan import GangPlan, Refusal
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.blockers import find_gang_lack
 from kornel.core.telling.allocations.explanation import BlockerKind
-from kornel.core.telling.preemption.outlook import ReadingIndex, victim_records
-from kornel.core.telling.what_if.sandbox import find_moment, find_unit_plan
+from kornel.core.telling.preemption.outlook import victim_records
+from kornel.core.telling.what_if.sandbox import Sandbox, find_moment, find_unit_plan
 from kornel.core.telling.what_if.supposition import Forecast, Placed, Preempts, Waits
 from kornel.shared.readable_amounts import format_count
 
 
-def forecast_gang(state: PartitionState, index: ReadingIndex, members: Sequence[Allocation], now_ns: int) -> Forecast:
+def forecast_gang(sandbox: Sandbox, members: Sequence[Allocation]) -> Forecast:
     """Returns the nodes on which *members*, a whole gang, would be placed at once, and the victims that would leave for
     them, or the reason why they wait."""
-    application, first = members[0].application, members[0]
+    state, application, first = sandbox.state, members[0].application, members[0]
     names = first.spec.key, application.application_id, application.queue.path
     notes: list[str] = []
-    if state.callbacks.predicates or state.callbacks.preemption_predicates:
+    if sandbox.shim_has_a_say:
         notes.append("the shim, which has the last word, was not asked")
-    limited = exceeded_limit(state, application, members)
-    if limited is None:
-        chosen = choose_places(state, members)
-        if chosen is not None:
-            placed = tuple(
-                Placed(ask.spec.key, application.application_id, application.queue.path, node.node_id)
-                for ask, node in chosen.nodes
-            )
-            notes += _name_domains(state, first, [node for _, node in chosen.nodes])
-            return Forecast(placed, notes=tuple(notes))
-        limited = NotPlaced(Unschedulable.GANG_INCOMPLETE)
-    found = find_unit_plan(state, index, members, limited, now_ns)
-    due_ns = now_ns + application.queue.properties.preemption_delay_ns
+    chosen = sandbox.find_places(application, members)
+    if isinstance(chosen, Places):
+        placed = tuple(
+            Placed(ask.spec.key, application.application_id, application.queue.path, node.node_id)
+            for ask, node in chosen.nodes
+        )
+        notes += _name_domains(state, first, [node for _, node in chosen.nodes])
+        return Forecast(placed, notes=tuple(notes))
+    found = find_unit_plan(state, sandbox.index, members, chosen, sandbox.now_ns)
+    due_ns = sandbox.now_ns + application.queue.properties.preemption_delay_ns
     if isinstance(found, GangPlan):
         found, due_ns = find_moment(state, found, due_ns)
     if isinstance(found, Refusal):
         why = f"{found.outcome}: {found.detail}" if found.detail else str(found.outcome)
-        reason, packed = _describe_lack(state, members, limited)
+        reason, packed = _describe_lack(state, members, chosen)
         if not packed:
             notes.append("not every way to pack the members was tried")
         if found.cut_short:

@@ -94,7 +94,7 @@ def _forecast_ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
     shape = shape_of(state, question)
     if question.gang:
         members = supposed_asks(application, shape, question, question.asks, sandbox.now_ns)
-        return forecast_gang(state, sandbox.index, members, sandbox.now_ns)
+        return forecast_gang(sandbox, members)
     # All are alike: at most this many can be placed, hold room or look for victims, and what holds for the last one
     # holds for the rest.
     alike = MOST_DECISIONS + state.reserving.most_saved(len(state.nodes)) + MOST_SEARCHES + 1

@@ -281,14 +281,18 @@ class Sandbox:
         for ask in members:
             self._keep_ask(ask)
         unit.no_attempt_is_due()
-        for claim in self.state.reserving.saved:
-            self._keep_node(claim.node)  # It may be tried without what is saved there.
-        chosen = find_places(self.state, unit.application, minimum_members(unit))
+        chosen = self.find_places(unit.application, minimum_members(unit))
         if isinstance(chosen, Places):
             for _, node in chosen.nodes:
                 self._keep_node(node)
         gang_turns.serve_gang(self.state, unit, self.now_ns)
         yield from ((ask, ask.node) for ask in members if ask.node is not None)
+
+    def find_places(self, application: Application, members: Sequence[Allocation]) -> Places | NotPlaced:
+        """Returns the nodes that *members*, a whole gang, would get now, or what keeps it back."""
+        for claim in self.state.reserving.saved:
+            self._keep_node(claim.node)  # It may be tried without what is saved there.
+        return find_places(self.state, application, members)
 
     def _place_holders(self) -> Iterator[tuple[Allocation, Node]]:
         state, turns = self.state, Turns()

@@ -9,6 +9,7 @@ import pytest
 from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
+    AttachCallbacks,
     CommandRefused,
     NodeAction,
     NodeSpec,
@@ -97,6 +98,25 @@ def test_the_domains_of_members_that_find_room_at_once_are_named(engine: Engine)
 
 
 @pytest.mark.parametrize(
+    ("queue", "priority", "placed"),
+    [("root.mpi", 0, ["n3", "n3"]), ("root.poor", 1, ["n3", "n3"]), ("root.poor", 0, [])],
+    ids=["owed", "more-important", "later"],
+)
+def test_room_saved_for_another_is_lent_to_a_gang_that_may_pass(
+    engine: Engine, queue: str, priority: int, placed: list[str]
+) -> None:
+    engine.apply(UpdateApplications("rm", (ApplicationSpec("big", "root.poor", PARTITION, "ann"),)), NOW)
+    waiting = AllocationSpec("big-1", "big", PARTITION, Resources({"vcore": 4_000}))
+    engine.apply(UpdateAllocations("rm", (waiting,)), NOW)
+    for second in range(5):
+        engine.cycle(NOW + second * 10**9, 1_000)
+    state = engine.partition(PARTITION)
+    assert state is not None
+    assert [claim.node.node_id for claim in state.reserving.saved] == ["n3"]
+    assert [one.node_id for one in ask(engine, 2, 1, queue, priority=priority).placed] == placed
+
+
+@pytest.mark.parametrize(
     ("settings", "refusal"),
     [
         ("cycle: {limit: 0}", "ROUND_LIMIT: preemption.cycle.limit is 0"),
@@ -167,6 +187,13 @@ def test_nothing_is_changed_by_asking(engine: Engine) -> None:
     before = ask(engine, 4, 2, required="rack")
     assert ask(engine, 4, 2, required="rack") == before
     assert not engine.cycle(NOW, 1_000).effects
+
+
+def test_a_note_says_that_the_shim_was_not_asked(engine: Engine) -> None:
+    note = "the shim, which has the last word, was not asked"
+    assert note not in ask(engine, 2, 1).notes
+    engine.apply(AttachCallbacks("rm", predicates=True), NOW)
+    assert note in ask(engine, 2, 1).notes
 
 
 def test_a_wish_that_makes_no_sense_is_refused(engine: Engine) -> None:
