@@ -20,7 +20,7 @@ _QUANTITY: Final = re.compile(r"([0-9]+)[ \t\n\v\f\r]*([A-Za-z]*)", re.ASCII)
 _BLANKS: Final = " \t\n\v\f\r\x85\xa0"
 _LONGEST_NUMBER: Final = 64
 
-_FACTORS: Final = {
+FACTORS: Final = {
     "": 1,
     "k": 10**3,
     "M": 10**6,
@@ -35,7 +35,8 @@ _FACTORS: Final = {
     "Pi": 2**50,
     "Ei": 2**60,
 }
-_SUFFIX_SHAPES: Final = frozenset(suffix.lower() for suffix in _FACTORS)
+"""The factors of the suffixes of a quantity."""
+_SUFFIX_SHAPES: Final = frozenset(suffix.lower() for suffix in FACTORS)
 
 _DURATION_GROUP: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _UNITS_NS: Final = {
@@ -64,8 +65,8 @@ def parse_quantity(resource: str, text: str) -> int:
     is_cpu = resource == "vcore"
     if suffix == "m" and is_cpu:
         scale = 1
-    elif suffix in _FACTORS:
-        scale = _FACTORS[suffix] * (1000 if is_cpu else 1)
+    elif suffix in FACTORS:
+        scale = FACTORS[suffix] * (1000 if is_cpu else 1)
     elif suffix == "m" or suffix.lower() in _SUFFIX_SHAPES:
         raise ValueError(f"invalid suffix {suffix!r} in {_quote_text(text)}")
     else:

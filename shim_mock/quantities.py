@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
+from kornel.shared.quantities import FACTORS
+
 INT64_MAX: Final = 2**63 - 1
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
@@ -22,21 +24,6 @@ UNITS: Final = {"memory": "GiB", "gpu_milli": "gpu"}
 _DIVISORS: Final = {"vcore": 1_000, "memory": 2**30, "gpu_milli": 1_000}
 
 _QUANTITY: Final = re.compile(r"([0-9]+)\s*([A-Za-z]*)", re.ASCII)
-_SUFFIXES: Final = {
-    "": 1,
-    "k": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "T": 10**12,
-    "P": 10**15,
-    "E": 10**18,
-    "Ki": 2**10,
-    "Mi": 2**20,
-    "Gi": 2**30,
-    "Ti": 2**40,
-    "Pi": 2**50,
-    "Ei": 2**60,
-}
 _DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)", re.ASCII)
 _UNIT_S: Final = {
     "ns": Decimal("1e-9"),
@@ -73,9 +60,9 @@ def parse_quantity(text: str, resource_type: str) -> int:
 
 
 def _factor_of(text: str, suffix: str) -> int:
-    if suffix not in _SUFFIXES:
+    if suffix not in FACTORS:
         raise ValueError(f"{text!r} has the unknown suffix {suffix!r}")
-    return _SUFFIXES[suffix]
+    return FACTORS[suffix]
 
 
 def parse_duration(text: str) -> float:

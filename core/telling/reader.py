@@ -18,7 +18,7 @@ from kornel.core.domain.manager import RegisteredManager
 from kornel.core.domain.names import bare_partition_name, full_partition_name
 from kornel.core.policies.access import may_administer
 from kornel.core.state.partition_state import PartitionState
-from kornel.core.telling.allocations.allocation_views import AllocationView, KeptViews
+from kornel.core.telling.allocations.allocation_views import KeptViews
 from kornel.core.telling.applications.application_views import (
     ApplicationParts,
     ApplicationSummary,
@@ -40,7 +40,6 @@ from kornel.core.telling.nodes.node_views import (
     node_summaries,
     node_view,
     node_views,
-    nodes_by_id,
 )
 from kornel.core.telling.partitions.books_faults import Offender, find_faults
 from kornel.core.telling.partitions.partition_gauges import PartitionGauges, look_at_gauges
@@ -366,10 +365,6 @@ class PartitionReader:
     def claims(self) -> Iterator[ClaimView]:
         """Shows the room that is kept for asks which are not placed yet, by the key of the ask."""
         return claim_views(self._state, self._now_ns)
-
-    def allocations(self) -> Iterator[list[AllocationView]]:
-        """Shows all allocations, node by node."""
-        return self._tidy_after(map(self._kept.allocations.on_node, nodes_by_id(self._state)))
 
     def applications(self) -> Iterator[ApplicationView]:
         """Shows all live applications by ID."""

@@ -144,8 +144,8 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
     if group.parked_at is not None:
         # It may pass one who saves room, or take over a claim, although its equals may not.
         may_pass = comes_first and bool(state.reserving.at_limits or state.reserving.saved)
-        less_important = any(each.turn_priority < ask.turn_priority for each in ask.queue.claimants)
-        wakes = ask in group.due or may_pass or less_important
+        less_important = (each.turn_priority < ask.turn_priority for each in ask.queue.claimants)
+        wakes = ask in group.due or may_pass or any(less_important)
         if comes_first:
             line_of(group).mark_changed(group)
     for room in application.rooms if comes_first else ():

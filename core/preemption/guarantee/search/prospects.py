@@ -175,7 +175,7 @@ class KnownProspects:
 
 
 class NoProspects(KnownProspects):
-    """Prospects that keep no bounds, so that each search walks over the candidates, as a forecast does."""
+    """Prospects that keep no bounds, so that each search looks at all nodes, as a forecast does."""
 
     def refreshed_for(self, *_: object) -> None:
         """Returns ``None``, because no bounds are kept."""
