@@ -28,7 +28,6 @@ def take_apart(state: PartitionState) -> Iterator[None]:
     state.reservations.clear()
     state.waiting_for_domain.clear()
     state.awake.clear()
-    state.touched.clear()
     state.no_room.clear()
     state.in_line.clear()
     while state.requests:

@@ -74,8 +74,6 @@ class Node:
         self.score = 0.0
         self.version = 0
         """A number that changes whenever the load or the capacity does."""
-        self.touched: dict[Node, None] = {}
-        """Takes note of the node whenever its version changes; all nodes of a partition have the same one."""
         self.changes = 0
         """The number of times that the shim has said something else of it: its capacity, its state, its devices."""
         self.departures = 0
@@ -183,7 +181,6 @@ class Node:
     def touch(self) -> None:
         """Notes that the node has changed."""
         self.version += 1
-        self.touched[self] = None
 
     def charge_pairs(self, pairs: Pairs) -> None:
         """Book an allocation of *pairs*, whether or not it fits."""
@@ -192,7 +189,6 @@ class Node:
             allocated[t] += amount
             free[t] -= amount
         self.version += 1
-        self.touched[self] = None
         if self.claims is not None:
             self._settle_claims()
         elif self.domains:
@@ -205,7 +201,6 @@ class Node:
             allocated[t] -= amount
             free[t] += amount
         self.version += 1
-        self.touched[self] = None
         if self.claims is not None:
             self._settle_claims()
         elif self.domains:

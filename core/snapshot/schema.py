@@ -113,12 +113,10 @@ from kornel.core.policies.placement.rules import Rule, compile_rules
 from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption import plan as preemption_plan
 from kornel.core.preemption.guarantee.attempts import consulting, gang_consulting, gang_drive
-from kornel.core.preemption.guarantee.attempts import drive as guarantee_drive
-from kornel.core.preemption.guarantee.attempts.changes import ChangeWatch
 from kornel.core.preemption.guarantee.attempts.consulting import Dialogue
 from kornel.core.preemption.guarantee.attempts.gang_consulting import GangDialogue
 from kornel.core.preemption.guarantee.attempts.gang_drive import GangAttempt, GangProposal
-from kornel.core.preemption.guarantee.attempts.refusals import Refusals, RefusedQuestion
+from kornel.core.preemption.guarantee.attempts.questions import QuestionGate, RefusedQuestion
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.rules.allowances import Rules
 from kornel.core.preemption.guarantee.search.outlooks import Outlook, WatchedNodes
@@ -191,7 +189,6 @@ FUNCTIONS: Final = {
     **named_of(eviction, "_look_at_victims", "_look_for_room", "_rearm_if_waiting"),
     **named_of(gang_turns, "_end_gathering"),
     **named_of(gang_vetting, "_note_answer"),
-    **named_of(guarantee_drive, "_end_look"),
     **named_of(inquiries, "_put_in_turn"),
     **named_of(lifecycle, "_end_state", "_expire_rejected"),
     **named_of(lapsing, "_look_at", "_look_at_gang"),
@@ -432,8 +429,7 @@ MODEL: Final = (
         Node,
         "allocated allocations attributes capacity changes claims counted departures devices domains"
         " drained_by_shim foreign foreign_loads free held instance_type node_id occupied open operator_drain"
-        " schedulable score touched version",
-        defaults={"touched": {}},
+        " schedulable score version",
     ),
     Kept(
         Queue,
@@ -477,10 +473,10 @@ PARTITIONS: Final = (
         " reservations effects callbacks recording allocation_count too_large holders"
         " no_room awake gained waiting_for_node topology waiting_for_domain sharing waiting_for_turn autoscaling"
         " held_count refused reserved_ready reserving gangs fair_terms_stale timers attempts_due"
-        " _number records notices changes rules moved touched stuck ignored unreported enforcement"
+        " _number records notices changes rules stuck ignored unreported enforcement"
         " governor nodes_removed law_checks law_violations preemption_attempts search_cost"
         " preemptions progress nothing_held",
-        defaults={"progress": (), "touched": {}},
+        defaults={"progress": ()},
         derived={
             "placement_rules": _compile_rules,
             "events": _make_recorder,
@@ -528,12 +524,11 @@ PREEMPTION: Final = (
     Kept(Turn, "last_ns preemptor"),
     Kept(
         GuaranteeRecord,
-        "attempts_left change_watch pass_began_ns prospects put_off refusals refusals_looked_at_ns settled_at",
+        "attempts_left gate pass_began_ns prospects put_off settled_at",
         defaults={"settled_at": None},
     ),
-    Kept(ChangeWatch, "_marks _rules_seen", defaults={"_marks": {}, "_rules_seen": None}),
     Kept(RefusedQuestion, "asks doubtful pause_ns refusal standing tried_ns version"),
-    Kept(Refusals, "_known _seen _not_before_ns _later_ns"),
+    Kept(QuestionGate, "_known _rules _versions _amounts _marks _seen _not_before_ns _later_ns _wakes_ns"),
     Kept(WatchedNodes, "slots nodes look _versions _free _changed_at", derived={"offers": _no_map}),
     Kept(Band, "cost slots is_sorted"),
     Kept(Rules, "highest adjusted declared bounded"),

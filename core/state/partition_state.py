@@ -164,11 +164,6 @@ class PartitionState:
         """A number that grows with every change that may let a refused attempt succeed."""
         self.rules = 0
         """A number that grows when the bounds of queues or the rules for victims change."""
-        self.moved: Final[dict[Queue, None]] = {}
-        """The leaves whose amounts held, leaving or promised have changed since refused attempts were last looked
-        at."""
-        self.touched: Final[dict[Node, None]] = {}
-        """The nodes that have changed since then."""
         self.stuck: Final[dict[Allocation, Allocation | Queue]] = {}
         """Victims that have not left in time, each with the ask that waited for it, or the queue above its max."""
         self.ignored: Final[dict[Ignored, int]] = {}
@@ -298,11 +293,9 @@ class PartitionState:
         return queue
 
     def follow_types(self) -> None:
-        """Makes the amounts here grow with the resource types, nodes note here that they change, and those in line
-        stand in order, after all of it was read from a snapshot."""
+        """Makes the amounts here grow with the resource types, and those in line stand in order, after all of it was
+        read from a snapshot."""
         self.types.be_followed(self._widen_amounts, self._is_wanted)
-        for node in self.nodes.values():
-            node.touched = self.touched
         self.in_line.sort_marked()
 
     def _is_wanted(self, t: int) -> bool:

@@ -35,7 +35,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import Allocated, Effect, Released
 from kornel.core.domain.resources import Resources
-from kornel.core.preemption.guarantee.attempts.changes import ChangeWatch
+from kornel.core.preemption.guarantee.attempts.questions import QuestionGate
 from kornel.shim_mock.trace import load_trace
 from tests.bench.clocked import SECOND_NS, ClockedEngine, settle_garbage
 from tests.bench.core_process import RM
@@ -100,9 +100,9 @@ def measure_lives(folder: Path | None, nodes: int, lives: int, most_s: float, *,
     cluster.clock.took_s = 0.0
     cluster.ended = cluster.victims = 0
     looked_s = 0.0
-    sound = ChangeWatch.find_changes
+    sound = QuestionGate.sort_out
 
-    def find_changes(*arguments: Any) -> Any:
+    def sort_out(*arguments: Any) -> Any:
         nonlocal looked_s
         began = time.process_time()
         try:
@@ -110,7 +110,7 @@ def measure_lives(folder: Path | None, nodes: int, lives: int, most_s: float, *,
         finally:
             looked_s += time.process_time() - began
 
-    with mock.patch.object(ChangeWatch, "find_changes", find_changes):
+    with mock.patch.object(QuestionGate, "sort_out", sort_out):
         cluster.play(1e9, lives, most_s)
     took_s = cluster.clock.took_s
     return Lived(cluster.ended / took_s, 100 * looked_s / took_s, 100 * cluster.victims / max(1, cluster.ended))

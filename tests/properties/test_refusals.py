@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kornel.core.preemption.guarantee.attempts.changes import Changes
-from kornel.core.preemption.guarantee.attempts.refusals import Refusals
+from kornel.core.preemption.guarantee.attempts.questions import QuestionGate
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import Refusal
 from kornel.core.state.partition_state import PartitionState
@@ -69,37 +68,25 @@ def test_most_changes_wake_nobody() -> None:
 def judging() -> Iterator[Tally]:
     """Every look of every partition is judged meanwhile."""
     tally = Tally()
-    before, look = Refusals.sort_out, refusals_of
+    before = QuestionGate.sort_out
 
-    def doubt(self: Refusals, changes: Changes, version: int, now_ns: int) -> None:
-        before(self, changes, version, now_ns)
-        state = look.state
-        assert state is not None
+    def doubt(self: QuestionGate, state: PartitionState, now_ns: int) -> None:
+        before(self, state, now_ns)
         for (leaf, shape, *_), known in self._known.items():
             if known.doubtful:
                 tally.doubted += 1
                 continue
             for ask in known.asks:
                 tally.kept += 1
-                result = guarantee.plan_preemption(state, ask, now_ns=look.now_ns)
+                result = guarantee.plan_preemption(state, ask, now_ns=now_ns)
                 if not isinstance(result, Refusal):
                     tally.wrong.append(f"{ask.key} ({shape.pairs}) in {leaf.path}: {known.refusal} but {result}")
 
-    Refusals.sort_out = doubt  # type: ignore[method-assign]
+    QuestionGate.sort_out = doubt  # type: ignore[method-assign]
     try:
         yield tally
     finally:
-        Refusals.sort_out = before  # type: ignore[method-assign]
-
-
-class _Looking:
-    """Whose questions are looked at just now."""
-
-    state: PartitionState | None = None
-    now_ns = 0
-
-
-refusals_of = _Looking()
+        QuestionGate.sort_out = before  # type: ignore[method-assign]
 
 
 def play(seed: int) -> None:
@@ -113,13 +100,11 @@ def play(seed: int) -> None:
         stage.play([f"node n{number} {_amounts(rng, types, 4, 9)}"])
     state = stage.engine.partition(f"[{RM}]default")
     assert state is not None
-    refusals_of.state = state
     now_s = 100.0
     for number in range(STEPS):
         for _ in range(rng.randint(1, 2)):
             stage.play(_step(rng, types, number, state))
         now_s += rng.choice((0.05, 0.2, 1.0, 4.0))
-        refusals_of.now_ns = int(now_s * 10**9)
         stage.play([f"cycle at={now_s:g}s"])
         for key in [key for key, request in state.requests.items() if request.preempted and rng.random() < 0.5]:
             stage.play([f"release {key} app={state.requests[key].application.application_id}"])

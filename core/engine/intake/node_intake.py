@@ -69,7 +69,6 @@ def _create_node(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining
     capacity = state.types.to_vector(spec.capacity)
     occupied = state.types.shape_of(spec.occupied) if spec.occupied is not None else None
     node = Node(spec.node_id, spec.attributes, capacity)
-    node.touched = state.touched
     node.touch()
     node.widen_amounts(len(state.types.names))
     node.drained_by_shim = draining

@@ -94,7 +94,7 @@ def _govern_plan(
 def _find_delay(state: PartitionState, ask: Allocation, now_ns: int) -> tuple[str, int | None]:
     """Returns what delays the next attempt for *ask*, and until when; an empty text: nothing does."""
     record = state.records[GuaranteeRecord]
-    refused = record.refusals.question_of(ask)
+    refused = record.gate.question_of(ask)
     retry_ns = 0 if refused is None else refused.not_before_ns
     old_enough_ns = ask.created_ns + ask.queue.properties.preemption_delay_ns
     backoff_ns = ask.application.backoff_until_ns

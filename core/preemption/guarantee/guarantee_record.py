@@ -1,5 +1,4 @@
-"""Holds what preemption for guarantees remembers in a partition: attempts, refusals, and the state that these depend
-on."""
+"""Holds what preemption for guarantees remembers in a partition: attempts, prospects, and the gate of refused asks."""
 
 from __future__ import annotations
 
@@ -8,8 +7,7 @@ from typing import Final
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.guarantee.attempts.changes import ChangeWatch
-from kornel.core.preemption.guarantee.attempts.refusals import Refusals
+from kornel.core.preemption.guarantee.attempts.questions import QuestionGate
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.state.records.kind_records import KindRecord
 
@@ -23,10 +21,7 @@ loop."""
 class GuaranteeRecord(KindRecord):
     """Keeps what attempts in one partition leave for later ones; :mod:`.attempts.drive` makes the attempts."""
 
-    __slots__ = (
-        "attempts_left", "change_watch", "pass_began_ns", "prospects", "put_off", "refusals",
-        "refusals_looked_at_ns", "settled_at",
-    )  # fmt: skip
+    __slots__ = ("attempts_left", "gate", "pass_began_ns", "prospects", "put_off", "settled_at")
 
     def __init__(self) -> None:
         self.attempts_left: Final[dict[Queue, int]] = {}
@@ -35,13 +30,8 @@ class GuaranteeRecord(KindRecord):
         self.prospects: Final = KnownProspects()
         self.put_off: Final[dict[Allocation, None]] = {}
         """The asks whose attempts are put off until the question that is being worked on has its answer."""
-        self.refusals: Final = Refusals()
-        """The refused attempts that wait for a change."""
-        self.change_watch: Final = ChangeWatch()
-        """The state that refusals depend on, as it was at the last look."""
-        self.refusals_looked_at_ns: int | None = None
-        """The time at which the next slice looks at the refusals; ``None``: none is set."""
-
+        self.gate: Final = QuestionGate()
+        """The gate at which refused attempts wait for a change."""
         self.settled_at: int | None = None
         """The number of changes of the partition after which a round left nothing to try; ``None``: it stopped
         early."""
@@ -63,13 +53,13 @@ class GuaranteeRecord(KindRecord):
 
     def forget_ask(self, ask: Allocation) -> None:
         """Drops the answer that *ask* waits for."""
-        self.refusals.forget_ask(ask)
+        self.gate.forget_ask(ask)
 
     def forget_asks(self) -> None:
         """Drops all answers."""
-        self.refusals.clear()
+        self.gate.clear()
 
     def forget_unused(self, queues: Iterable[Queue]) -> None:
         """Drops the prospects of empty leaves, and the answers where nobody waits."""
         self.prospects.keep_only({queue for queue in queues if queue.applications})
-        self.refusals.keep_only({queue for queue in queues if queue.leaf and queue.waiting})
+        self.gate.keep_only({queue for queue in queues if queue.leaf and queue.waiting})

@@ -10,7 +10,7 @@ from kornel.core.laws.verdict import Violation
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.guarantee import gang_laws, laws, rounds
 from kornel.core.preemption.guarantee.attempts import drive, gang_drive, inheriting
-from kornel.core.preemption.guarantee.attempts.refusals import Refusals, RefusedQuestion
+from kornel.core.preemption.guarantee.attempts.questions import QuestionGate, RefusedQuestion
 from kornel.core.preemption.guarantee.foresight import foresee_attempt
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.search import planner as guarantee
@@ -69,5 +69,5 @@ GUARANTEE: Final = Kind(
         }
     ),
     colour=Colour.BLUE,
-    records=(GuaranteeRecord, Refusals, RefusedQuestion, gang_drive.GangAttempt),
+    records=(GuaranteeRecord, QuestionGate, RefusedQuestion, gang_drive.GangAttempt),
 )

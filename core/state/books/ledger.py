@@ -94,7 +94,6 @@ def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
     any decision.
     """
     ask.where = node
-    state.moved[ask.queue] = None
     node.held[ask.key] = ask
     if ask.reservation is not None and ask.reservation.node is node:
         node.resize_claim(ask.reservation, ())  # Instead of pending, the amounts are booked as used.
@@ -125,7 +124,6 @@ def unbook_hold(state: PartitionState, ask: Allocation) -> None:
     _use_no_more(state, ask)
     book_pending(ask)
     state.changes += 1
-    state.moved[ask.queue] = None
     state.gained.append(node)
 
 
@@ -239,7 +237,6 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
             real[t] += amount
     state.allocation_count += 1
     state.changes += 1
-    state.moved[application.queue] = None
 
 
 def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
@@ -270,7 +267,6 @@ def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
     _use_no_more(state, allocation)
     state.allocation_count -= 1
     state.changes += 1
-    state.moved[application.queue] = None
     state.gained.append(node)
 
 
@@ -305,7 +301,6 @@ def book_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation 
             state.gained.append(node)
     gaining: dict[Queue, None] = {}
     for (leaf, shape), count in counts.items():
-        state.moved[leaf] = None
         for queue in leaf.lineage():
             preempting, total = queue.preempting, queue.preempted_total
             for t, amount in shape.pairs:
@@ -355,7 +350,6 @@ def book_claim(state: PartitionState, ask: Allocation) -> None:
     if swaps_in:
         ask.swaps_in = tuple(swaps_in)
     state.changes += 1
-    state.moved[ask.queue] = None
 
 
 def unbook_claim(state: PartitionState, ask: Allocation) -> None:
@@ -373,7 +367,6 @@ def unbook_claim(state: PartitionState, ask: Allocation) -> None:
         account.unbook_claim(ask.application, ask.shape.pairs)
         user_accounting.offer_gain(state, account)
     state.changes += 1
-    state.moved[ask.queue] = None
 
 
 def _over_max(queue: Queue, pairs: Pairs) -> bool:
@@ -414,7 +407,6 @@ def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
     promised or held for it change as well."""
     before, reserved = ask.shape, ask.reservation
     state.changes += 1
-    state.moved[ask.queue] = None
     _exchange_amounts(ask.application.pending, before.pairs, shape.pairs)
     for queue in ask.queue.lineage():
         _exchange_amounts(queue.pending, before.pairs, shape.pairs)
@@ -445,7 +437,6 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
     """Books that *request*, which has a node, holds *shape* there now, without any check (scheduling.md 14)."""
     before = request.shape
     state.changes += 1
-    state.moved[request.queue] = None
     application, node = request.application, request.node
     assert node is not None, "whatever is no ask has a node"
     request.shape = shape
@@ -582,7 +573,6 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
         if queue.parked:
             state.gained.append(queue)
     state.changes += 1
-    state.moved[application.queue] = None
     assert ask.node is not None, "whoever takes a place has a node"
     ask.node.touch()  # From now on the allocation may be a victim on this node.
     state.gained.append(old_node)

@@ -333,7 +333,7 @@ class Sandbox:
         the time of the attempt."""
         state = self.state
         record = state.records[GuaranteeRecord]
-        known = record.refusals.known_answer(ask, state.changes) if budgets.may_ever_preempt(ask) else None
+        known = record.gate.known_answer(ask, state.changes) if budgets.may_ever_preempt(ask) else None
         if known is not None and not ask.triggered:
             return known, due_ns  # The driver would find the same, but would also record it for each ask.
         self.journal.keep_record(ask)

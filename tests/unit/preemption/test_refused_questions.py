@@ -7,9 +7,9 @@ import pytest
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import Allocation
-from kornel.core.preemption.guarantee.attempts.changes import Changes
-from kornel.core.preemption.guarantee.attempts.refusals import Refusals
+from kornel.core.preemption.guarantee.attempts.questions import QuestionGate
 from kornel.core.preemption.plan import Refusal
+from kornel.core.state.partition_state import PartitionState
 from tests.owed_cluster import OwedCluster
 
 SECOND_NS = 10**9
@@ -17,12 +17,18 @@ CORE = Resources({"vcore": 1_000})
 
 
 @pytest.fixture
-def ask() -> Allocation:
-    """An ask that waits in a leaf with a guarantee, on a cluster without room."""
+def state() -> PartitionState:
+    """A cluster without room, in which an ask waits in a leaf with a guarantee."""
     cluster = OwedCluster([CORE], 1, Resources({"vcore": 4_000}), 1)
     cluster.run([(0, CORE, 0)])
     cluster.ask("a", [CORE], 1, 1)
-    return next(ask for application in cluster.state.applications.values() for ask in application.asks.values())
+    return cluster.state
+
+
+@pytest.fixture
+def ask(state: PartitionState) -> Allocation:
+    """The ask that waits there."""
+    return next(ask for application in state.applications.values() for ask in application.asks.values())
 
 
 @pytest.mark.parametrize(
@@ -31,10 +37,10 @@ def ask() -> Allocation:
 )
 def test_only_searches_make_the_pause_longer(ask: Allocation, outcome: Outcome, pauses_s: list[int]) -> None:
     """What law 4 refuses costs no search."""
-    refusals, now_ns, found = Refusals(), 0, []
+    gate, now_ns, found = QuestionGate(), 0, []
     for version in range(len(pauses_s)):
-        refusals.note_refusal(ask, Refusal(outcome), version, now_ns)
-        known = refusals.question_of(ask)
+        gate.park_ask(ask, Refusal(outcome), version, now_ns)
+        known = gate.question_of(ask)
         assert known is not None
         found.append(known.pause_ns // SECOND_NS)
         now_ns = known.not_before_ns
@@ -43,13 +49,16 @@ def test_only_searches_make_the_pause_longer(ask: Allocation, outcome: Outcome, 
 
 @pytest.mark.parametrize(("more", "doubted"), [(-500, True), (0, False), (500, False)])
 def test_a_queue_with_all_of_its_guarantee_is_owed_something_only_once_it_holds_less(
-    ask: Allocation, more: int, doubted: bool
+    state: PartitionState, ask: Allocation, more: int, doubted: bool
 ) -> None:
     """An answer of law 4 holds while usage grows."""
-    refusals, changes, leaf = Refusals(), Changes(), ask.queue
-    refusals.note_refusal(ask, Refusal(Outcome.NOT_UNDER_GUARANTEE), 1, 0)
+    gate, leaf = QuestionGate(), ask.queue
+    gate.sort_out(state, 0)  # From now on, changes are seen.
+    gate.park_ask(ask, Refusal(Outcome.NOT_UNDER_GUARANTEE), state.changes, 0)
     (t,) = leaf.guaranteed
     leaf.used[t] += more
-    changes.moved = {leaf}
-    refusals.sort_out(changes, 2, SECOND_NS)
-    assert refusals.doubted is doubted
+    state.changes += 1
+    gate.sort_out(state, SECOND_NS)
+    known = gate.question_of(ask)
+    assert known is not None
+    assert known.doubtful is doubted

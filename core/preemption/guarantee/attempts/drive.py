@@ -1,8 +1,8 @@
 """Drives preemption for guarantees: decides when an ask may try, and when it may try again.
 
 :mod:`..search.planner` chooses the victims; :mod:`..laws` checks whether the plan is lawful before anything is changed.
-A refused attempt is repeated when something has changed (:mod:`.refusals`). Rules: preemption.md B.1 (preconditions), F
-(cycle).
+A refused attempt waits at a gate until something has changed (:mod:`.questions`). Rules: preemption.md B.1
+(preconditions), F (cycle).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.budgets import RETRY_NS, Ruling, set_due
 from kornel.core.preemption.entitlement import fence_root, find_entitlement
 from kornel.core.preemption.guarantee import laws
-from kornel.core.preemption.guarantee.attempts.changes import Changes
 from kornel.core.preemption.guarantee.attempts.consulting import MOST_ROUNDS, Dialogue
 from kornel.core.preemption.guarantee.guarantee_record import PASS_NS, GuaranteeRecord
 from kornel.core.preemption.guarantee.search import planner as guarantee
@@ -57,13 +56,10 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
     due = state.attempts_due
     while due and due[0][0] <= now_ns:
         _offer_attempt(state, heappop(due)[2])
-    changed, next_ns = state.records[GuaranteeRecord].refusals.asks_due(
-        state.changes, now_ns, partial(_look_for_changes, state), len(state.nodes)
-    )
-    for ask in changed:
+    gate = state.records[GuaranteeRecord].gate
+    for ask in gate.let_out(state, now_ns):
         _offer_attempt(state, ask)
-    if next_ns is not None:
-        _look_at_refusals(state, next_ns)
+    gate.set_timer(state, now_ns)
 
 
 def put_off(state: PartitionState, ask: Allocation) -> None:
@@ -83,54 +79,11 @@ def end_slice(state: PartitionState, now_ns: int) -> None:
         record.put_off.clear()
     while state.attempts_due and state.attempts_due[0][2].place >= AskPlace.PLACED:
         heappop(state.attempts_due)  # Nobody has to be woken for an ask that is placed or gone.
-    _watch_for_changes(state, now_ns)
+    record.gate.watch(state, now_ns)
     gangs = state.gangs
     for unit_id in list(gangs.attempts):
         if unit_id.find_unit() is None and unit_id not in gangs.holds:
             del gangs.attempts[unit_id]  # The gang no longer waits, because it was placed or is gone.
-
-
-def _watch_for_changes(state: PartitionState, now_ns: int) -> None:
-    """Notes, at the end of a slice, what has changed, because that may help asks that were refused before or during the
-    slice."""
-    record = state.records[GuaranteeRecord]
-    if record.refusals.empty:
-        state.moved.clear()
-        state.touched.clear()
-        record.change_watch.stop_watching()
-        return
-    if not record.change_watch.watching:
-        # From now on, changes that these refusals depend on are seen. Changes that the slice made after them are not.
-        record.refusals.sort_out(_look_for_changes(state), state.changes, now_ns)
-        if record.refusals.doubted:
-            _look_at_refusals(state, max(now_ns + 1, record.refusals.next_look_ns))
-    elif record.refusals.should_look(state.changes):
-        _look_at_refusals(state, max(now_ns + 1, record.refusals.next_look_ns))
-
-
-def _look_for_changes(state: PartitionState) -> Changes:
-    touched = [node for node in state.touched if state.nodes.get(node.node_id) is node]
-    changes = state.records[GuaranteeRecord].change_watch.find_changes(
-        state.queues.values(), state.moved, touched, state.rules
-    )
-    state.moved.clear()
-    state.touched.clear()
-    return changes
-
-
-def _look_at_refusals(state: PartitionState, when_ns: int) -> None:
-    """Makes sure that a slice begins at *when_ns*; every slice looks at the refused asks."""
-    record = state.records[GuaranteeRecord]
-    if record.refusals_looked_at_ns is None or when_ns < record.refusals_looked_at_ns:
-        record.refusals_looked_at_ns = when_ns
-        state.run_at(when_ns, partial(_end_look, state, when_ns))
-
-
-def _end_look(state: PartitionState, when_ns: int, _now_ns: int) -> None:
-    # Timers are not cancelled; only the earliest one that was set counts.
-    record = state.records[GuaranteeRecord]
-    if record.refusals_looked_at_ns == when_ns:
-        record.refusals_looked_at_ns = None
 
 
 def _offer_attempt(state: PartitionState, ask: Allocation) -> None:
@@ -154,13 +107,12 @@ def resume_deferred(state: PartitionState, now_ns: int) -> bool:
 
 
 def has_work(state: PartitionState, now_ns: int) -> bool:
-    """Tells whether an attempt is due, or something waits for a slice: asks that were refused or put off, gangs, or
-    changes to be noted."""
+    """Tells whether an attempt is due, or something waits for a slice: asks that were refused or put off, or gangs."""
     due, record, gangs = state.attempts_due, state.records[GuaranteeRecord], state.gangs
     if due and (due[0][0] <= now_ns or due[0][2].place >= AskPlace.PLACED):
         return True
     waits = record.put_off or record.prospects.behind or state.enforcement.deferred or gangs.broken or gangs.attempts
-    return bool(waits or state.moved or state.touched) or not record.refusals.empty
+    return bool(waits) or not record.gate.empty
 
 
 def offer_due(state: PartitionState, now_ns: int) -> None:
@@ -250,7 +202,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         set_due(state, ask, now_ns + PASS_NS)
         return None
     ask.attempt_due = False
-    known = record.refusals.known_answer(ask, state.changes) if ask.dialogue is None else None
+    known = record.gate.known_answer(ask, state.changes) if ask.dialogue is None else None
     if known is None and ask.dialogue is None:
         known = _refused_by_law_4(state, ask, now_ns)
     if known is not None:
@@ -288,7 +240,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         would_be, result = result, Refusal(Outcome.SHADOW)
     _tell_refusal(state, ask, result, now_ns, would_be)
     if result.outcome in WAITS_FOR_CHANGE and result.retry_ns is None:
-        record.refusals.note_refusal(ask, result, state.changes, now_ns)
+        record.gate.park_ask(ask, result, state.changes, now_ns)
     else:
         set_due(state, ask, max(now_ns + RETRY_NS, result.retry_ns or 0))
     return result
@@ -312,7 +264,7 @@ def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Re
     entitled = find_entitlement(ask, state.guarantee_mode, state.types.names)
     if not isinstance(entitled, Refusal):
         return None
-    state.records[GuaranteeRecord].refusals.note_refusal(ask, entitled, state.changes, now_ns)
+    state.records[GuaranteeRecord].gate.park_ask(ask, entitled, state.changes, now_ns)
     return entitled
 
 

@@ -206,7 +206,7 @@ def serve_unit(
     _tell_refusal(state, unit, members, found, now_ns)
     if found.outcome in drive.WAITS_FOR_CHANGE and found.retry_ns is None:
         for ask in _one_of_each_size(members):
-            record.refusals.note_refusal(ask, found, state.changes, now_ns)
+            record.gate.park_ask(ask, found, state.changes, now_ns)
     else:
         set_due(state, first, max(now_ns + RETRY_NS, found.retry_ns or 0))
     return drive.ATTEMPT_COST, False
@@ -225,7 +225,7 @@ def _may_begin(state: PartitionState, unit: GangUnit | GangHold, members: Sequen
         unit.no_attempt_is_due()
         set_due(state, first, now_ns + PASS_NS)
         return False
-    known = record.refusals.known_answer(first, state.changes)
+    known = record.gate.known_answer(first, state.changes)
     if known is not None:
         unit.no_attempt_is_due()
         _tell_refusal(state, unit, members, known, now_ns)
