@@ -26,7 +26,7 @@ class QueueGauges(NamedTuple):
     """One queue. ``guaranteed`` and ``max`` are by type index, and a missing type has none; ``max_applications`` 0: not
     limited.
 
-    ``applications``: the numbers of live applications in the queue itself, by state.
+    ``applications``: the numbers of live applications in the queue itself, by state; ``allocations``: how many run.
     """
 
     path: str
@@ -37,6 +37,7 @@ class QueueGauges(NamedTuple):
     preempting: Amounts
     max_applications: int
     applications: Mapping[AppState, int]
+    allocations: int = 0
 
 
 class BudgetUse(NamedTuple):
@@ -260,6 +261,7 @@ def _queue_gauges(path: str, queue: Queue, states: Mapping[AppState, int]) -> Qu
         queue.preempting,
         queue.max_applications,
         states,
+        sum([len(application.allocations) for application in queue.applications.values()]),
     )
 
 
