@@ -14,7 +14,7 @@ import { link, openDetails } from "../links.js";
 import { pastDecisions } from "../past_preemptions.js";
 import { PARTIES, SumsTable, pastSums } from "../preemption_sums.js";
 import { preemptions } from "../tails.js";
-import { clock, counted, moment, readable, shortMoment, span, words } from "../units.js";
+import { clock, counted, moment, momentOrNone, readable, shortMoment, span, words } from "../units.js";
 
 const LANE = 26;
 const LEFT = 112;
@@ -247,14 +247,14 @@ export class PreemptionsView {
 }
 
 const COLUMNS = [
-  { key: "time", title: "Time", value: (one) => one.time, text: (one) => shortMoment(one.time), draw: drawTime, width: "66px" },
+  { key: "time", title: "Time", value: (one) => one.time, text: (one) => shortMoment(one.time), saved: [["Time", (one) => moment(one.time)]], draw: drawTime, width: "66px" },
   { key: "kind", title: "Kind", value: (one) => words(one.kind), draw: drawKind, width: "116px", wide: true },
   { key: "who", title: "Victims", value: victimWords, draw: drawWho, width: "minmax(84px, 1.1fr)" },
   { key: "whom", title: "For", value: whomWords, draw: drawWhom, width: "minmax(84px, 1.1fr)" },
   { key: "law", title: "Law", value: (one) => one.law ?? readable(one.detail), draw: drawLaw, width: "minmax(140px, 1.5fr)", wide: true },
   { key: "outcome", title: "Outcome", value: outcomeWord, draw: drawOutcome, width: "96px" },
-  { key: "left", title: "Left", value: leftCount, text: leftWords, number: true, width: "70px", wide: true },
-  { key: "victims", title: "Victims", value: (one) => (one.victims ?? []).length, number: true, width: "70px", wide: true },
+  { key: "left", title: "Left", value: leftCount, text: leftWords, saved: [["Left", leftTime]], number: true, width: "70px", wide: true },
+  { key: "victims", title: "Number", value: (one) => (one.victims ?? []).length, number: true, width: "70px", wide: true },
 ];
 
 function whomWords(one) {
@@ -266,6 +266,12 @@ function whomWords(one) {
 function leftCount(one) {
   const victims = one.victims ?? [];
   return victims.some((victim) => victim.leftTime !== undefined) ? victims.filter((victim) => victim.leftTime).length : -1;
+}
+
+/** Returns when the last victim was gone; empty: some are not, or nobody had to leave. */
+function leftTime(one) {
+  const times = taken(one) ? one.victims.map((victim) => victim.leftTime || 0) : [];
+  return times.every(Boolean) ? momentOrNone(Math.max(0, ...times)) : "";
 }
 
 function leftWords(one) {

@@ -9,7 +9,7 @@ import { openDetails } from "../links.js";
 import { meter, meterWords, setMeter } from "../meter.js";
 import { Poller } from "../poller.js";
 import { typeChoice, typeChooser } from "../type_choice.js";
-import { bare, count, counted, nameOf, typesOf, unitOf } from "../units.js";
+import { bare, count, counted, headOf, inUnit, nameOf, typesOf } from "../units.js";
 import { VirtualList } from "../virtual_list.js";
 
 const NARROW_PX = 640;
@@ -116,7 +116,7 @@ export class QueuesView {
 
   /** Makes a button for each column; queues are sorted among those of the same parent. */
   #drawHead() {
-    const columns = [["name", "Queue", false], ...this.#types.map((type) => [`type:${type}`, `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`, true]), ["apps", "Apps", true]];
+    const columns = [["name", "Queue", false], ...this.#types.map((type) => [`type:${type}`, headOf(type), true]), ["apps", "Apps", true]];
     const sort = address.get("sort");
     const shown = columns.map(([key]) => key).join() + sort;
     if (shown === this.headed) return;
@@ -171,8 +171,11 @@ export class QueuesView {
     if (!this.#tree) return;
     const { all } = typeChoice;
     const fields = { used: "allocatedResource", guaranteed: "guaranteedResource", max: "maxResource", pending: "pendingResource" };
-    const lines = [["queue", "status", "applications", ...all.flatMap((type) => Object.keys(fields).map((name) => `${type} ${name}`))]];
-    for (const { queue } of this.list.items) lines.push([queue.queuename, queue.status, queue.runningApps ?? 0, ...all.flatMap((type) => Object.values(fields).map((field) => queue[field]?.[type] ?? ""))]);
+    const lines = [["Queue", "Status", "Applications", ...all.flatMap((type) => Object.keys(fields).map((name) => headOf(type, name)))]];
+    const wanted = address.get("q").toLowerCase();
+    for (const { queue, match } of flat(this.#tree, null, wanted, { queues: 0 }, ordering(address.get("sort"), typeChoice.chosen[0]))) {
+      if (match) lines.push([queue.queuename, queue.status, queue.runningApps ?? 0, ...all.flatMap((type) => Object.values(fields).map((field) => inUnit(type, queue[field]?.[type])))]);
+    }
     saveAs("queues.csv", lines.map(csvLine).join(""));
   }
 
