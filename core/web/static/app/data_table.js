@@ -84,6 +84,7 @@ export class DataTable {
   /** Show `items`. `total`: their number if the core filters them; `problem`: why there is nothing to show. */
   show(items, { grown = 0, total = null, problem = "" } = {}) {
     this.#items = items;
+    setAttribute(this.root, "aria-busy", null);
     const found = this.options.remote ? items : this.#sorted(this.#filtered(items));
     this.#found = found;
     const before = grown && found !== items ? found.filter((item) => items.indexOf(item, 0) < grown).length : grown;
@@ -118,8 +119,10 @@ export class DataTable {
   #choose(name, value) {
     address.set({ [this.#parameter(name)]: value }, { replace: true });
     this.#markOrder();
-    if (this.options.remote) this.options.onChange();
-    else this.show(this.#items);
+    if (this.options.remote) {
+      setAttribute(this.root, "aria-busy", "true");
+      this.options.onChange();
+    } else this.show(this.#items);
   }
 
   #makeHead() {

@@ -3,6 +3,7 @@
 // stored history.
 
 import { address } from "../address.js";
+import { api } from "../api.js";
 import { DataTable } from "../data_table.js";
 import { outcomeBadge, outcomeWord, servedWords, sumsByQueue, taken, victimWords } from "../decisions.js";
 import { cluster } from "../cluster.js";
@@ -12,6 +13,7 @@ import { kinds } from "../kinds.js";
 import { lawText } from "../laws.js";
 import { link, openDetails } from "../links.js";
 import { pastDecisions } from "../past_preemptions.js";
+import { Poller } from "../poller.js";
 import { PARTIES, SumsTable, pastSums } from "../preemption_sums.js";
 import { preemptions } from "../tails.js";
 import { clock, counted, moment, momentOrNone, readable, shortMoment, span, words } from "../units.js";
@@ -75,6 +77,7 @@ export class PreemptionsView {
     this.draw = inNextFrame(() => this.#draw());
     new ResizeObserver(this.draw).observe(this.timeline);
     window.addEventListener("themechange", this.draw);
+    this.leaving = new Poller((signal) => this.#findLeft(signal), 3_000);
   }
 
   show() {
@@ -82,6 +85,7 @@ export class PreemptionsView {
     this.#asked = "";
     this.follow();
     this.ticking = setInterval(this.draw, 1_000);
+    this.leaving.start();
   }
 
   follow() {
@@ -100,6 +104,7 @@ export class PreemptionsView {
   hide() {
     preemptions.release();
     clearInterval(this.ticking);
+    this.leaving.stop();
   }
 
   /** Load the decisions of a range from the stored history; without a range, those that the core remembers. */
@@ -122,6 +127,16 @@ export class PreemptionsView {
       setText(this.said, error.message);
     }
     this.#show(0);
+  }
+
+  /** Asks the stored history which victims of the decisions that are shown live have left. */
+  async #findLeft(signal) {
+    const open = preemptions.entries.filter((one) => taken(one) && one.victims.some((victim) => !victim.leftTime));
+    if (this.#past || !open.length || !(await api.call("HistoryService/GetHistoryStatus", {}, signal)).enabled) return;
+    const { decisions } = await pastDecisions.load(this.#oldest(open) * 1e6, (Date.now() + 1_000) * 1e6, {}, signal);
+    const left = new Map(decisions.flatMap((one) => one.victims.map((victim) => [`${one.time} ${victim.allocationKey}`, victim.leftTime || 0])));
+    for (const one of open) for (const victim of one.victims) victim.leftTime ||= left.get(`${one.time} ${victim.allocationKey}`);
+    if (!this.#past) this.#show(0);
   }
 
   #show(grown) {
