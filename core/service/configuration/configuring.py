@@ -33,8 +33,13 @@ from kornel.core.domain.commands import CommandRefused, RegisterManager, UpdateC
 from kornel.core.domain.names import show_name
 from kornel.core.domain.secrets import HIDDEN
 from kornel.core.service.configuration import preview_process
-from kornel.core.service.configuration.configuration_history import ConfigurationHistory, Origin, Version
-from kornel.core.service.configuration.configuration_keeping import ConfigurationNote, ConfigurationState
+from kornel.core.service.configuration.configuration_history import (
+    ConfigurationHistory,
+    ConfigurationNote,
+    ConfigurationState,
+    Origin,
+    Version,
+)
 from kornel.core.service.configuration.configuration_wire import impact_message
 from kornel.core.service.configuration.judging import MOST_PREVIEWS, SMALL, Judge, Judgement, TextRooms
 from kornel.core.service.configuration.preview_process import Untried, read_answer, request_frames

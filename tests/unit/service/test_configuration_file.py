@@ -20,7 +20,7 @@ from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.machine.clock import ManualClock
 from kornel.core.service.machine.garbage import GarbageKeeper
 from kornel.core.service.metrics.metrics import ServiceMetrics
-from kornel.core.service.runner.gate import OpenGate
+from kornel.core.service.runner.journal_port import OpenGate
 from kornel.core.service.runner.runner import PartitionRunner
 from kornel.core.service.streams.streams import Switchboard
 from kornel.core.service.wire.status_codes import JournalFull
