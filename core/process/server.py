@@ -47,7 +47,7 @@ from kornel.core.service.calls.rpc import Handler
 from kornel.core.service.configuration.configuration_file import ConfigurationFile
 from kornel.core.service.configuration.configuration_history import ConfigurationNote, KeptConfigurations, Version
 from kornel.core.service.configuration.configuring import Configurator
-from kornel.core.service.configuration.judging import Judge, TextRooms
+from kornel.core.service.configuration.judging import Judge
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.events.refusals import RefusalKeeper
 from kornel.core.service.logs.logs import LevelSwitch, LogLevel
@@ -163,9 +163,7 @@ class KornelServer:
         )
         self._levels = levels or LevelSwitch(LogLevel.INFO)
         self._judge = Judge(sources.unavailable, logger=logger)
-        self._changes, self._bodies = TextRooms(), TextRooms()
         self._latency = Durations(BOUNDS_S)
-        self._unavailable_resolvers = sources.unavailable
         self._make_engine = make_engine
         self.journal = journal
         """The journal, if there is one and this core leads."""
@@ -519,7 +517,7 @@ class KornelServer:
             self._lock.release()
         await self._lookups.close()
         await self.managers.close()
-        await self._judge.close()
+        await self._judge.process.close()
         if http_down is not None:
             await http_down
         if self._tracing is not None:
@@ -639,10 +637,7 @@ class KornelServer:
             on_version=add_version,
             on_rollback=say_of_root,
             on_note=take_note,
-            unavailable_resolvers=self._unavailable_resolvers,
             judge=self._judge,
-            changes=self._changes,
-            bodies=self._bodies,
         )
         place = Place(runner, switchboard, callbacks, presence, configurator, say_of_root, history)
         return place

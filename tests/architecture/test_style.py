@@ -125,7 +125,7 @@ BOUNDS = {
     "core/process": Bounds(0, 0, 0, 5, 0, 1_750),
     "core/rest": Bounds(0, 0, 0, 12, 0, 5_650),
     "core/security": Bounds(0, 0, 0, 9, 0, 2_160),
-    "core/service": Bounds(0, 0, 0, 10, 0, 11_710),
+    "core/service": Bounds(0, 0, 0, 10, 0, 11_659),
     "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_450),
     "core/state": Bounds(0, 0, 0, 3.5, 0, 7_705),
     "core/telling": Bounds(0, 0, 0, 6, 0, 10_223),

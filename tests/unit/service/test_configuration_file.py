@@ -16,6 +16,7 @@ from kornel.core.engine.engine import Engine
 from kornel.core.service.configuration.configuration_file import ConfigurationFile
 from kornel.core.service.configuration.configuration_history import Origin
 from kornel.core.service.configuration.configuring import Configurator
+from kornel.core.service.configuration.judging import Judge
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.machine.clock import ManualClock
 from kornel.core.service.machine.garbage import GarbageKeeper
@@ -71,6 +72,7 @@ class Desk:
             clock=self.clock,
             logger=logger,
             garbage=garbage,
+            judge=Judge({}, logger=logger),
             default=text("a"),
             on_problem=self.problems.append,
         )
