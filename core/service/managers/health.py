@@ -109,11 +109,6 @@ class HealthKeeper:
         """Checks everything now, or joins a check that is under way. Returns its report."""
         return await asyncio.shield(self._begin_check())
 
-    async def look_again(self) -> HealthReport:
-        """Returns a report that is at most a second old."""
-        report = self.report
-        return report if report and self._clock.now_ns() < report.at_ns + SECOND_NS else await self.check()
-
     def check_at_once(self) -> None:
         """Checks at once, because something important has changed. It does nothing before :meth:`start`."""
         if self._timer is not None:
