@@ -7,13 +7,14 @@ Reading a text of some megabytes takes seconds, during which it would hold the i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.service.configuration.judge_process import LENGTH_BYTES, add_length
+from kornel.core.service.configuration.reading_program import LENGTH_BYTES, MODULE, add_length
 from kornel.core.service.machine.subprocesses import command_of
 from kornel.core.service.wire.status_codes import TooMany
 
@@ -22,11 +23,11 @@ IDLE_S: Final = 60.0
 
 
 class ReadingProcess:
-    """A process that runs *module*, gets *greeting* first, and answers one request after the other."""
+    """A process that answers one request after the other. *unavailable_resolvers*: types of resolver that do not work
+    here, with the reason."""
 
-    def __init__(self, module: str, greeting: bytes, *, logger: FilteringBoundLogger) -> None:
-        self._module = module
-        self._greeting = greeting
+    def __init__(self, unavailable_resolvers: Mapping[str, str], *, logger: FilteringBoundLogger) -> None:
+        self._greeting = json.dumps(dict(unavailable_resolvers)).encode()
         self._logger = logger
         self._one = asyncio.Lock()
         self._idle: asyncio.TimerHandle | None = None
@@ -88,7 +89,7 @@ class ReadingProcess:
 
     async def _start(self) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*command_of(self._module), stdin=pipe, stdout=pipe)
+        process = await asyncio.create_subprocess_exec(*command_of(MODULE), stdin=pipe, stdout=pipe)
         assert process.stdin is not None
         process.stdin.write(add_length(self._greeting))
         return process

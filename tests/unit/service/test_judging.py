@@ -26,7 +26,7 @@ async def judge() -> AsyncIterator[Judge]:
     logger = build_logger(LogFormat.CONSOLE, LogLevel.DEBUG, io.StringIO())
     judge = Judge({"ldap": "no settings"}, logger=logger)
     yield judge
-    await judge.close()
+    await judge.process.close()
 
 
 @pytest.mark.parametrize("padding", ["", PADDING], ids=["here", "elsewhere"])
@@ -53,7 +53,7 @@ async def test_any_text_has_a_verdict(judge: Judge, text: str) -> None:
 async def test_a_text_whose_reader_was_given_up_gets_its_own_verdict(judge: Judge) -> None:
     await judge.judge_text(GOOD + PADDING)
     reading = asyncio.create_task(judge.judge_text(GOOD + PADDING * 100))
-    while not judge._large.busy:  # noqa: ASYNC110 - a turn of the event loop
+    while not judge.process.busy:  # noqa: ASYNC110 - a turn of the event loop
         await asyncio.sleep(0)
     await asyncio.sleep(0)
     reading.cancel()
@@ -64,10 +64,10 @@ async def test_a_text_whose_reader_was_given_up_gets_its_own_verdict(judge: Judg
 
 async def test_a_process_that_dies_is_started_again(judge: Judge) -> None:
     await judge.judge_text(GOOD + PADDING)
-    process = judge._large.process
+    process = judge.process.process
     assert process is not None
     reading = asyncio.create_task(judge.judge_text(GOOD + PADDING * 100))
-    while not judge._large.busy:  # noqa: ASYNC110 - a turn of the event loop
+    while not judge.process.busy:  # noqa: ASYNC110 - a turn of the event loop
         await asyncio.sleep(0)
     await asyncio.sleep(0)
     process.kill()
@@ -79,7 +79,7 @@ async def test_a_process_that_dies_is_started_again(judge: Judge) -> None:
 async def test_it_ends_when_nobody_asks(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading_process, "IDLE_S", 0.05)
     await judge.judge_text(GOOD + PADDING)
-    process = judge._large.process
+    process = judge.process.process
     assert process is not None
     assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
     assert (await judge.judge_text(GOOD + PADDING)).checksum
@@ -88,9 +88,9 @@ async def test_it_ends_when_nobody_asks(judge: Judge, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("turns", [0, 1, 5])
 async def test_a_text_that_comes_while_it_ends_is_read_by_another_one(judge: Judge, turns: int) -> None:
     await judge.judge_text(GOOD + PADDING)
-    process = judge._large.process
+    process = judge.process.process
     assert process is not None
-    judge._large._end_idle()  # What the timer does after a minute.
+    judge.process._end_idle()  # What the timer does after a minute.
     for _ in range(turns):
         await asyncio.sleep(0)
     assert (await judge.judge_text(GOOD + PADDING)).checksum
@@ -99,24 +99,24 @@ async def test_a_text_that_comes_while_it_ends_is_read_by_another_one(judge: Jud
 
 async def test_a_process_that_ends_is_gone_once_nobody_judges_any_more(judge: Judge) -> None:
     await judge.judge_text(GOOD + PADDING)
-    process = judge._large.process
+    process = judge.process.process
     assert process is not None
-    judge._large._end_idle()
-    await judge.close()
+    judge.process._end_idle()
+    await judge.process.close()
     assert process.returncode is not None
 
 
 async def test_there_is_room_for_so_many_texts_and_bytes(judge: Judge) -> None:
-    with judge.take_room() as room:
+    with judge.rooms.take_room() as room:
         room.add(MOST_BYTES)
-        with judge.take_room() as other, pytest.raises(TooMany):
+        with judge.rooms.take_room() as other, pytest.raises(TooMany):
             other.add(1)
-    rooms = [judge.take_room() for _ in range(MOST_TEXTS)]
+    rooms = [judge.rooms.take_room() for _ in range(MOST_TEXTS)]
     for taken in rooms:
         taken.__enter__()
-    with pytest.raises(TooMany), judge.take_room():
+    with pytest.raises(TooMany), judge.rooms.take_room():
         pass
     for taken in rooms:
         taken.__exit__(None, None, None)
-    with judge.take_room() as room:
+    with judge.rooms.take_room() as room:
         room.add(MOST_BYTES)

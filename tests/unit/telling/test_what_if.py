@@ -27,8 +27,14 @@ from kornel.core.domain.effects import ApplicationRejected, Effect
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.service.configuration.configuration_wire import impact_message
-from kornel.core.service.configuration.judge_process import add_length, read_frame
-from kornel.core.service.configuration.preview_process import Untried, answer_request, read_answer, request_frames
+from kornel.core.service.configuration.reading_program import (
+    Untried,
+    add_length,
+    answer_request,
+    read_answer,
+    read_frame,
+    request_frames,
+)
 from kornel.core.telling.configuration import task_moment
 from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
 from kornel.core.telling.configuration.impact import Impact, QueueChange, QueueChangeKind, SettingChange
@@ -108,9 +114,8 @@ class Core:
     def ask_elsewhere(self, preview: ConfigurationPreview, config: str) -> bytes | Untried:
         """The answer of the process for large texts."""
         request = io.BytesIO(b"".join(map(add_length, request_frames(self.config, config, preview))))
-        in_force = read_frame(request)
-        assert in_force is not None
-        return read_answer(answer_request(ConfigurationReader(), in_force.decode(), request))
+        assert read_frame(request) == b""
+        return read_answer(answer_request(ConfigurationReader(), request))
 
     def update(self, config: str) -> None:
         self.config = config

@@ -1,35 +1,40 @@
-"""The process in which large configurations are tried: ``python -m kornel.core.service.configuration.preview_process``.
+"""Runs as a process that reads configurations: ``python -m kornel.core.service.configuration.reading_program``.
 
-A request consists of the text in force, the text to be tried, and the state of the partitions in pieces, so that its
-sender can do other work in between; an empty frame ends it. The answer is a refusal, the queues whose tasks are needed
-as well, or the encoded response.
+It reads which resolvers do not work here, and then one request after another, each of which gets an answer. Each frame
+is preceded by eight bytes with its length. The end of the pipe means that the core has ended or asks no more.
+
+A text that is only to be judged is a request by itself. A request to try a text begins with an empty frame; then come
+the text in force, the text to be tried, and the state of the partitions in pieces, so that its sender can do other work
+in between; another empty frame ends it. The answer is a refusal, the queues whose tasks are needed as well, or the
+encoded response.
 """
 
 from __future__ import annotations
 
 import copyreg
+import dataclasses
 import io
 import json
+import os
 import pickle
+import signal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
 from kornel.core.config.comparison import share_equal_parts
 from kornel.core.config.rereading import ConfigurationReader
-from kornel.core.config.text.problems import ConfigError
+from kornel.core.config.text.problems import ConfigError, Problem, Severity
 from kornel.core.service.configuration.configuration_wire import impact_message
-from kornel.core.service.configuration.judge_process import (
-    add_length,
-    begin_reading,
-    read_frame,
-    read_verdict,
-    refusal_of,
-)
 from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
 from kornel.core.telling.configuration.partition_moment import PartitionMoment
 
-MODULE: Final = "kornel.core.service.configuration.preview_process"
+MODULE: Final = "kornel.core.service.configuration.reading_program"
+LENGTH_BYTES: Final = 8
+NICENESS: Final = 10
+"""The niceness of the process, so that the engine gets the processor first."""
+
 ROWS: Final = 200
 """The number of queues or applications in one piece, which takes a millisecond or two."""
 _IMPACT: Final = b"i"
@@ -42,11 +47,47 @@ Untried = Mapping[str, Sequence[str]]
 """The queues, by partition, without whose tasks a preview is not complete."""
 
 
+def add_length(data: bytes) -> bytes:
+    """Returns *data* with its length before it."""
+    return len(data).to_bytes(LENGTH_BYTES, "big") + data
+
+
+def verdict_of(reader: ConfigurationReader, text: str) -> bytes:
+    """Returns the judgement of *text* by *reader*: the checksum, empty if it cannot be used, and the problems."""
+    try:
+        configuration = reader.load(text)
+    except ConfigError as error:
+        return refusal_of(error)
+    return _encode_verdict(configuration.checksum, configuration.warnings)
+
+
+def refusal_of(error: ConfigError) -> bytes:
+    """Returns the judgement of a text that cannot be used."""
+    return _encode_verdict("", error.problems)
+
+
+def read_verdict(verdict: bytes) -> tuple[str, tuple[Problem, ...]]:
+    """Returns the checksum and the problems in *verdict*."""
+    checksum, problems = json.loads(verdict)
+    return checksum, tuple(Problem(Severity(severity), *rest) for severity, *rest in problems)
+
+
+def _encode_verdict(checksum: str, problems: tuple[Problem, ...]) -> bytes:
+    rows = [[getattr(problem, field.name) for field in dataclasses.fields(Problem)] for problem in problems]
+    return json.dumps([checksum, rows]).encode()
+
+
+def read_frame(source: BinaryIO) -> bytes | None:
+    """Returns the next frame; ``None``: the pipe has ended."""
+    head = source.read(LENGTH_BYTES)
+    return source.read(int.from_bytes(head, "big")) if len(head) == LENGTH_BYTES else None
+
+
 def request_frames(in_force: str, text: str, preview: ConfigurationPreview) -> Iterator[bytes]:
     """Yields the frames of a request to try *text* on *preview*, whose partitions run under the text *in_force*."""
-    yield in_force.encode("utf-8", "surrogatepass")
-    yield text.encode("utf-8", "surrogatepass")
-    yield preview.rm_id.encode("utf-8", "surrogatepass")
+    yield b""
+    for each in (in_force, text, preview.rm_id):
+        yield encode_text(each)
     for moment in preview.moments.values():
         watched = moment.watched._replace(groups=(), tasks=())
         yield _pickle_value(moment._replace(queues=(), subjects=(), holders=(), watched=watched))
@@ -69,9 +110,9 @@ def read_answer(answer: bytes) -> bytes | Untried:
     return answer[1:]
 
 
-def answer_request(reader: ConfigurationReader, in_force: str, source: BinaryIO) -> bytes:
-    """Returns the answer to a request whose frames after *in_force* are read from *source*."""
-    text, rm_id = _read_text(source), _read_text(source)
+def answer_request(reader: ConfigurationReader, source: BinaryIO) -> bytes:
+    """Returns the answer to a request to try a text, whose frames after the empty one are read from *source*."""
+    in_force, text, rm_id = _read_text(source), _read_text(source), _read_text(source)
     moments = _read_moments(source)
     before = reader.load(in_force)
     try:
@@ -84,8 +125,17 @@ def answer_request(reader: ConfigurationReader, in_force: str, source: BinaryIO)
     return _IMPACT + impact_message(impact, configuration.warnings).SerializeToString()
 
 
+def encode_text(text: str) -> bytes:
+    """Returns *text* as a frame."""
+    return text.encode("utf-8", "surrogatepass")
+
+
 def _read_text(source: BinaryIO) -> str:
-    return (read_frame(source) or b"").decode("utf-8", "surrogatepass")
+    return _decode_text(read_frame(source) or b"")
+
+
+def _decode_text(frame: bytes) -> str:
+    return frame.decode("utf-8", "surrogatepass")
 
 
 def _read_moments(source: BinaryIO) -> dict[str, PartitionMoment]:
@@ -123,14 +173,19 @@ def _of_proxy(proxy: MappingProxyType[Any, Any]) -> tuple[Any, ...]:
 
 
 def main() -> None:
-    """Try configurations until the input ends."""
-    source, sink = begin_reading()
+    """Reads configurations until the pipe ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # An interrupt from the terminal is meant for the core.
+    os.nice(NICENESS)
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
     begun = read_frame(source)
     if begun is None:
         return
-    reader = ConfigurationReader(json.loads(begun))
+    unavailable = json.loads(begun)
+    reader = ConfigurationReader(unavailable)
     while (raw := read_frame(source)) is not None:
-        sink.write(add_length(answer_request(reader, raw.decode("utf-8", "surrogatepass"), source)))
+        # Each text to be judged has a reader of its own, because what a reader keeps of a large text is not needed.
+        judged = verdict_of(ConfigurationReader(unavailable), _decode_text(raw)) if raw else None
+        sink.write(add_length(answer_request(reader, source) if judged is None else judged))
         sink.flush()
 
 
