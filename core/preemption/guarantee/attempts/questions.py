@@ -91,7 +91,7 @@ class Changes:
         self.moved: Final = frozenset(moved)
         """The queues whose amounts held, leaving or promised have changed."""
         self.grown: Final = grown
-        """Those of them with a guarantee that may give up more than before, on any node."""
+        """The queues among them with a guarantee that may give up more than before, on any node."""
         self.willing = False
         """Tells whether somebody on a changed node may leave."""
         self.holders: Final[set[Allocation]] = set()
