@@ -43,7 +43,7 @@ class Node:
     __slots__ = (
         "allocated", "allocations", "attributes", "capacity", "changes", "claims", "counted", "departures", "devices",
         "domains", "drained_by_shim", "foreign", "foreign_loads", "free", "held", "instance_type", "node_id",
-        "occupied", "open", "operator_drain", "schedulable", "score", "touched", "version",
+        "occupied", "open", "operator_drain", "schedulable", "score", "version",
     )  # fmt: skip
 
     def __init__(self, node_id: str, attributes: tuple[tuple[str, str], ...], capacity: Vector) -> None:

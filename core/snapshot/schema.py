@@ -116,7 +116,7 @@ from kornel.core.preemption.guarantee.attempts import consulting, gang_consultin
 from kornel.core.preemption.guarantee.attempts.consulting import Dialogue
 from kornel.core.preemption.guarantee.attempts.gang_consulting import GangDialogue
 from kornel.core.preemption.guarantee.attempts.gang_drive import GangAttempt, GangProposal
-from kornel.core.preemption.guarantee.attempts.questions import QuestionGate, RefusedQuestion
+from kornel.core.preemption.guarantee.attempts.questions import LastLook, QuestionGate, RefusedQuestion
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.rules.allowances import Rules
 from kornel.core.preemption.guarantee.search.outlooks import Outlook, WatchedNodes
@@ -528,7 +528,8 @@ PREEMPTION: Final = (
         defaults={"settled_at": None},
     ),
     Kept(RefusedQuestion, "asks doubtful pause_ns refusal standing tried_ns version"),
-    Kept(QuestionGate, "_known _rules _versions _amounts _marks _seen _not_before_ns _later_ns _wakes_ns"),
+    Kept(LastLook, "_amounts _marks _versions rules"),
+    Kept(QuestionGate, "_known _last _seen _not_before_ns _later_ns _wakes_ns"),
     Kept(WatchedNodes, "slots nodes look _versions _free _changed_at", derived={"offers": _no_map}),
     Kept(Band, "cost slots is_sorted"),
     Kept(Rules, "highest adjusted declared bounded"),

@@ -124,17 +124,89 @@ class Changes:
         return self._fits[shape]
 
 
-class QuestionGate:
-    """The refused questions of one partition, and the state that they depend on, as it was at the last look."""
+class LastLook:
+    """The state that answers depend on, as it was at the last look."""
 
     def __init__(self) -> None:
-        self._known: dict[Question, RefusedQuestion] = {}
-        self._rules: int | None = None
-        """The number of the rules at the last look; ``None``: there was none since nobody waited here."""
+        self.rules: int | None = None
+        """The number of the rules; ``None``: there was no look since nobody waited at the gate."""
         self._versions: dict[Node, int] = {}
         self._amounts: dict[Queue, tuple[Vector, ...]] = {}
         self._marks: dict[Queue, dict[int, int]] = {}
         """By queue and guaranteed type, the amount above the guarantee up to which refusals hold."""
+
+    def find_changes(self, state: PartitionState) -> Changes | None:
+        """Returns what has changed since the last look; ``None``: anything may have."""
+        moved = _find_changed(self._amounts, state.queues.values(), _amounts_of, _copy_amounts)
+        touched = _find_changed(self._versions, state.nodes.values(), _version_of, _version_of)
+        if state.rules != self.rules:
+            self.rules = state.rules
+            self._marks = {queue: _marks_of(queue) for queue in state.queues.values() if queue.guaranteed}
+            return None
+        changes = Changes(moved, [queue for queue in moved if queue.guaranteed and self._has_grown(queue)])
+        for node in touched:
+            if node.schedulable:
+                self._note_offer(node, changes)
+        return changes
+
+    def _has_grown(self, queue: Queue) -> bool:
+        """Tells whether *queue* may give up more of a type than its mark says, and moves its marks."""
+        known, now = self._marks.get(queue), _marks_of(queue)
+        if known is None or known.keys() != now.keys():
+            self._marks[queue] = now
+            return True
+        grown = False
+        for t, mark in now.items():
+            if mark > known[t]:
+                grown = True
+                known[t] = mark
+            elif 4 * mark <= known[t]:
+                known[t] = mark
+        return grown
+
+    def _note_offer(self, node: Node, changes: Changes) -> None:
+        """Notes in *changes* what *node* could have free for an ask if all allocations left that are not protected from
+        every ask."""
+        sums: dict[Queue, dict[int, int]] = {}
+        for allocation in node.allocations.values():
+            leaf = allocation.application.queue
+            if self._may_go(allocation, leaf):
+                found = sums.get(leaf)
+                if found is None:
+                    found = sums[leaf] = {}
+                for t, amount in allocation.shape.pairs:
+                    found[t] = found.get(t, 0) + amount
+        changes.willing = changes.willing or bool(sums)
+        freed = [0] * len(node.capacity)
+        for leaf, found in sums.items():
+            marks = self._marks.get(leaf, {})
+            for t, amount in found.items():
+                freed[t] += min(amount, marks.get(t, amount))
+        changes.offers.append(_sum_within(node.capacity, node.beside, freed))
+        for claim in node.reservations.values():
+            ask = claim.ask
+            # The members of a gang count on what all of them hold together.
+            in_unit = ask.group is not None and ask.group.is_unit
+            own = _sum_within(node.capacity, node.room_without(claim), freed)
+            if in_unit or _is_within(ask.shape.pairs, own):
+                changes.holders.add(ask)
+
+    def _may_go(self, allocation: Allocation, leaf: Queue) -> bool:
+        """Tells whether *allocation* might be a victim of some ask, judging by its state and *leaf*, its own, only."""
+        if allocation.preempted or allocation.released or allocation.spec.required_node:
+            return False
+        if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED:
+            return False
+        marks = self._marks.get(leaf)
+        return not marks or all(marks.get(t, amount) >= amount for t, amount in allocation.shape.pairs)
+
+
+class QuestionGate:
+    """The refused questions of one partition."""
+
+    def __init__(self) -> None:
+        self._known: dict[Question, RefusedQuestion] = {}
+        self._last: Final = LastLook()
         self._seen = 0
         """The number of changes of the partition at the last look."""
         self._not_before_ns = 0
@@ -230,9 +302,9 @@ class QuestionGate:
     def watch(self, state: PartitionState, now_ns: int) -> None:
         """Makes sure, as a slice ends, that changes from now on are seen, and sets the timer for the next look."""
         if not self._known:
-            self._rules = self._later_ns = None
+            self._last.rules = self._later_ns = None
             return
-        if self._rules is None:
+        if self._last.rules is None:
             # Changes that this slice made after the refusals are not told apart, so the first look doubts them.
             self.sort_out(state, now_ns)
         self.set_timer(state, now_ns)
@@ -250,7 +322,7 @@ class QuestionGate:
 
     def sort_out(self, state: PartitionState, now_ns: int) -> None:
         """Determines which answers still hold after what has changed; the other questions are looked at next."""
-        changes, version = self._find_changes(state), state.changes
+        changes, version = self._last.find_changes(state), state.changes
         self._seen = version
         for question, known in self._known.items():
             if known.doubtful or known.version == version:
@@ -263,71 +335,6 @@ class QuestionGate:
 
     def _has_changed(self, state: PartitionState) -> bool:
         return bool(self._known) and state.changes != self._seen
-
-    def _find_changes(self, state: PartitionState) -> Changes | None:
-        """Returns what has changed since the last look; ``None``: anything may have."""
-        moved = _find_changed(self._amounts, state.queues.values(), _amounts_of, _copy_amounts)
-        touched = _find_changed(self._versions, state.nodes.values(), _version_of, _version_of)
-        if state.rules != self._rules:
-            self._rules = state.rules
-            self._marks = {queue: _marks_of(queue) for queue in state.queues.values() if queue.guaranteed}
-            return None
-        changes = Changes(moved, [queue for queue in moved if queue.guaranteed and self._has_grown(queue)])
-        for node in touched:
-            if node.schedulable:
-                self._note_offer(node, changes)
-        return changes
-
-    def _has_grown(self, queue: Queue) -> bool:
-        """Tells whether *queue* may give up more of a type than its mark says, and moves its marks."""
-        known, now = self._marks.get(queue), _marks_of(queue)
-        if known is None or known.keys() != now.keys():
-            self._marks[queue] = now
-            return True
-        grown = False
-        for t, mark in now.items():
-            if mark > known[t]:
-                grown = True
-                known[t] = mark
-            elif 4 * mark <= known[t]:
-                known[t] = mark
-        return grown
-
-    def _note_offer(self, node: Node, changes: Changes) -> None:
-        """Notes in *changes* what *node* could have free for an ask if all allocations left that are not protected from
-        every ask."""
-        sums: dict[Queue, dict[int, int]] = {}
-        for allocation in node.allocations.values():
-            leaf = allocation.application.queue
-            if self._may_go(allocation, leaf):
-                found = sums.get(leaf)
-                if found is None:
-                    found = sums[leaf] = {}
-                for t, amount in allocation.shape.pairs:
-                    found[t] = found.get(t, 0) + amount
-        changes.willing = changes.willing or bool(sums)
-        freed = [0] * len(node.capacity)
-        for leaf, found in sums.items():
-            marks = self._marks.get(leaf, {})
-            for t, amount in found.items():
-                freed[t] += min(amount, marks.get(t, amount))
-        changes.offers.append(_sum_within(node.capacity, node.beside, freed))
-        for claim in node.reservations.values():
-            ask = claim.ask
-            # The members of a gang count on what all of them hold together.
-            in_unit = ask.group is not None and ask.group.is_unit
-            own = _sum_within(node.capacity, node.room_without(claim), freed)
-            if in_unit or _is_within(ask.shape.pairs, own):
-                changes.holders.add(ask)
-
-    def _may_go(self, allocation: Allocation, leaf: Queue) -> bool:
-        """Tells whether *allocation* might be a victim of some ask, judging by its state and *leaf*, its own, only."""
-        if allocation.preempted or allocation.released or allocation.spec.required_node:
-            return False
-        if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED:
-            return False
-        marks = self._marks.get(leaf)
-        return not marks or all(marks.get(t, amount) >= amount for t, amount in allocation.shape.pairs)
 
 
 def standing_of(leaf: Queue) -> Standing:
