@@ -14,7 +14,6 @@ rollback is in force, texts that were sent before it are compared and not applie
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -32,13 +31,16 @@ from kornel.core.config.text.problems import ConfigError, Problem, Severity
 from kornel.core.domain.commands import CommandRefused, RegisterManager, UpdateConfiguration
 from kornel.core.domain.names import show_name
 from kornel.core.domain.secrets import HIDDEN
-from kornel.core.service.configuration import preview_process
 from kornel.core.service.configuration.configuration_history import ConfigurationHistory, Origin, Version
 from kornel.core.service.configuration.configuration_keeping import ConfigurationNote, ConfigurationState
-from kornel.core.service.configuration.configuration_wire import impact_message
-from kornel.core.service.configuration.judging import MOST_PREVIEWS, SMALL, Judge, Judgement, TextRooms
-from kornel.core.service.configuration.preview_process import Untried, read_answer, request_frames
-from kornel.core.service.configuration.reading_process import ReadingProcess
+from kornel.core.service.configuration.judging import MOST_PREVIEWS, SMALL, Judge, TextRooms
+from kornel.core.service.configuration.reading_process import (
+    Judgement,
+    ReadingProcess,
+    Untried,
+    request_messages,
+    try_on,
+)
 from kornel.core.service.configuration.rollbacks import Fate, Rollback, Verdict, judge_text
 from kornel.core.service.connections.callers import caller, principal
 from kornel.core.service.machine.clock import Clock
@@ -122,9 +124,7 @@ class Configurator:
         self._preview_reader = ConfigurationReader(unavailable_resolvers)
         self._one_previews = asyncio.Lock()
         self._previews: set[asyncio.Task[bytes]] = set()
-        self._large_previews = ReadingProcess(
-            preview_process.MODULE, json.dumps(dict(unavailable_resolvers)).encode(), logger=logger
-        )
+        self._large_previews = ReadingProcess(unavailable_resolvers, logger=logger)
         self._shares_judge = judge is not None
         self.judge = Judge(unavailable_resolvers, logger=logger) if judge is None else judge
         """Validates texts that are not to come into force."""
@@ -424,9 +424,9 @@ class Configurator:
             while True:
                 in_force, preview = await self._take_moment(watched)
                 if configuration is None:
-                    found = read_answer(await self._large_previews.ask(request_frames(in_force, text, preview)))
+                    found = await self._large_previews.ask(request_messages(in_force, text, preview))
                 else:
-                    found = await asyncio.to_thread(_try_on, preview, configuration)
+                    found = await asyncio.to_thread(try_on, preview, configuration)
                 if isinstance(found, bytes):
                     return found
                 watched = found  # Without the tasks of these queues nobody can tell who would have to leave.
@@ -603,12 +603,3 @@ def _refuse_marks(extra_config: Iterable[tuple[str, str]]) -> None:
     if marked:
         setting = f"extra setting {show_name(marked[0])}"
         raise InvalidRequest(f"{setting} has {HIDDEN}, which is shown instead of a secret: send the secret itself")
-
-
-def _try_on(preview: ConfigurationPreview, configuration: Configuration) -> bytes | Untried:
-    """Returns what a configuration would change, encoded, or the queues whose tasks are needed as well. Encoding
-    takes a while too, because thousands of queues may change."""
-    if preview.configuration is not None:
-        configuration = share_equal_parts(configuration, preview.configuration)
-    impact = preview.impact_of(configuration)
-    return impact.untried or impact_message(impact, configuration.warnings).SerializeToString()

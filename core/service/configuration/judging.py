@@ -7,19 +7,14 @@ all, take a thread for some milliseconds.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.config.rereading import ConfigurationReader
-from kornel.core.config.text.problems import ConfigError, Problem
-from kornel.core.service.configuration import judge_process
-from kornel.core.service.configuration.judge_process import read_verdict, verdict_of
-from kornel.core.service.configuration.reading_process import ReadingProcess
+from kornel.core.service.configuration.reading_process import Judgement, ReadingProcess, judge_with
 from kornel.core.service.wire.status_codes import TooMany
 
 SMALL: Final = 16 * 1024
@@ -31,14 +26,6 @@ MOST_BYTES: Final = 16 * 2**20
 
 MOST_PREVIEWS: Final = 2
 """The most previews at a time: one that is being worked out, and one that waits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The judgement of a valid text, with its checksum and warnings."""
-
-    checksum: str
-    warnings: tuple[Problem, ...]
 
 
 class TextRoom:
@@ -89,8 +76,7 @@ class Judge:
         self._unavailable_resolvers = dict(unavailable_resolvers)
         self._rooms = TextRooms()
         self._small = asyncio.Lock()
-        greeting = json.dumps(self._unavailable_resolvers).encode()
-        self._large = ReadingProcess(judge_process.MODULE, greeting, logger=logger)
+        self._large = ReadingProcess(unavailable_resolvers, logger=logger)
 
     def take_room(self) -> AbstractContextManager[TextRoom]:
         """Returns room for a text that is to be judged, as :meth:`TextRooms.take_room` does."""
@@ -100,13 +86,9 @@ class Judge:
         """Returns the judgement of *text*. Raises ConfigError, or :class:`TooMany` if the process has ended."""
         if len(text) <= SMALL:
             async with self._small:
-                verdict = await asyncio.to_thread(verdict_of, ConfigurationReader(self._unavailable_resolvers), text)
-        else:
-            verdict = await self._large.ask([text.encode("utf-8", "surrogatepass")])
-        checksum, problems = read_verdict(verdict)
-        if not checksum:
-            raise ConfigError(problems)
-        return Judgement(checksum, problems)
+                return await asyncio.to_thread(judge_with, ConfigurationReader(self._unavailable_resolvers), text)
+        judgement: Judgement = await self._large.ask([text])
+        return judgement
 
     async def close(self) -> None:
         """Accept no more texts, and stop reading."""
