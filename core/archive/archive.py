@@ -383,13 +383,13 @@ class Archive:
         """Handle a report of the committing process."""
         self._moved_s = time.monotonic()
         self._spool.mark_stored(Place(report.segment, report.offset))
-        if report.committed:
-            self._committed += report.committed
-            self._last_commit_ns = self._now_ns()
         if report.refused:
             self._refused += report.refused
             self._logger.error("history: the database refuses records", records=report.refused, reason=report.reason)
             self._something.set()  # The thread that writes the spool also looks at what was set aside.
+        if report.committed:  # After what was refused: whoever sees the commit also sees what is not in it.
+            self._committed += report.committed
+            self._last_commit_ns = self._now_ns()
         if report.damaged > self._damaged:
             self._damaged = report.damaged
             self._logger.error("history: a part of the spool cannot be read, it was left out", segments=report.damaged)

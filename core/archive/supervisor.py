@@ -52,7 +52,7 @@ class Supervisor:
         """Notifies the process that something was added to the spool, or that nothing more will be. It never waits: a
         process that does not read needs no further messages."""
         if self._helper is not None:
-            self._helper.notify(message)
+            self._helper.notify_process(message)
 
     def close(self, deadline: float) -> None:
         """Lets the process finish until *deadline* on the monotonic clock, then ends it.
@@ -66,7 +66,7 @@ class Supervisor:
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
             if self._helper is not None:
-                self._helper.kill()
+                self._helper.kill_process()
             self._thread.join(1.0)
 
     def _keep_running(self) -> None:

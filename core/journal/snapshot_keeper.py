@@ -83,7 +83,7 @@ class SnapshotKeeper:
     def _stop_thread(self) -> None:
         self._closing.set()
         if self._helper is not None:
-            self._helper.kill()
+            self._helper.kill_process()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -136,7 +136,7 @@ class SnapshotKeeper:
         helper = self._helper = Helper(MODULE, assignment)
         if self._closing.is_set() and not ending:
             return Outcome()
-        timer = threading.Timer(settings.times.ending_s, helper.kill)
+        timer = threading.Timer(settings.times.ending_s, helper.kill_process)
         with helper:
             if ending:
                 timer.start()

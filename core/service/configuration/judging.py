@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
@@ -69,27 +69,27 @@ class TextRooms:
 
 
 class Judge:
-    """Tells whether configurations could come into force. *unavailable_resolvers*: types of resolver that
-    do not work here, with the reason."""
+    """Tells whether configurations could come into force. The managers of a core share it, and the room for texts.
+
+    *unavailable_resolvers*: types of resolver that do not work here, with the reason.
+    """
 
     def __init__(self, unavailable_resolvers: Mapping[str, str], *, logger: FilteringBoundLogger) -> None:
-        self._unavailable_resolvers = dict(unavailable_resolvers)
-        self._rooms = TextRooms()
+        self.unavailable_resolvers: Final = unavailable_resolvers
+        self.rooms: Final = TextRooms()
+        """Room for texts that are to be judged."""
+        self.changes: Final = TextRooms()
+        """Room for texts that are to come into force."""
+        self.bodies: Final = TextRooms()
+        """Room for HTTP requests with texts that are to be judged or previewed, until they are parsed."""
+        self.process: Final = ReadingProcess(unavailable_resolvers, logger=logger)
+        """The processes that read large texts, those to be previewed as well."""
         self._small = asyncio.Lock()
-        self._large = ReadingProcess(unavailable_resolvers, logger=logger)
-
-    def take_room(self) -> AbstractContextManager[TextRoom]:
-        """Returns room for a text that is to be judged, as :meth:`TextRooms.take_room` does."""
-        return self._rooms.take_room()
 
     async def judge_text(self, text: str) -> Judgement:
         """Returns the judgement of *text*. Raises ConfigError, or :class:`TooMany` if the process has ended."""
         if len(text) <= SMALL:
             async with self._small:
-                return await asyncio.to_thread(judge_with, ConfigurationReader(self._unavailable_resolvers), text)
-        judgement: Judgement = await self._large.ask([text])
+                return await asyncio.to_thread(judge_with, ConfigurationReader(self.unavailable_resolvers), text)
+        judgement: Judgement = await self.process.ask([text])
         return judgement
-
-    async def close(self) -> None:
-        """Accept no more texts, and stop reading."""
-        await self._large.close()

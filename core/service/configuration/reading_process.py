@@ -71,7 +71,7 @@ class ReadingProcess:
         async with self._one:
             helper = self.helper = Helper(MODULE, self._unavailable_resolvers)
             if self._closed:
-                helper.kill()
+                helper.kill_process()
             asking = asyncio.ensure_future(asyncio.to_thread(_ask_helper, helper, messages))
             try:
                 answer = await asyncio.shield(asking)
@@ -80,7 +80,7 @@ class ReadingProcess:
                     self._logger.error("the process that reads configurations has ended", cause=str(error))
                 raise TooMany("the process that reads configurations has ended; try again") from error
             finally:
-                helper.kill()
+                helper.kill_process()
                 await asyncio.gather(asking, return_exceptions=True)
         if isinstance(answer, ConfigError):
             raise answer
@@ -90,7 +90,7 @@ class ReadingProcess:
         """Accept no more requests, and drop the one that is being answered."""
         self._closed = True
         if self.helper is not None:
-            self.helper.kill()
+            self.helper.kill_process()
         async with self._one:
             pass
 

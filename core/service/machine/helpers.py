@@ -73,7 +73,7 @@ class Helper:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.kill()
+        self.kill_process()
         self._wait()
 
     def send(self, messages: Iterable[object]) -> None:
@@ -82,7 +82,7 @@ class Helper:
             for message in messages:
                 self._link.send(message)
 
-    def notify(self, message: object) -> None:
+    def notify_process(self, message: object) -> None:
         """Sends *message*, which is short, unless the process does not read. It never waits."""
         with self._guard:
             if self._process is None:
@@ -100,7 +100,7 @@ class Helper:
         except (EOFError, OSError):
             raise HelperEnded(self._wait()) from None
 
-    def kill(self) -> None:
+    def kill_process(self) -> None:
         """Kills the process, which is not started any more."""
         with self._guard:
             self._killed = True

@@ -28,7 +28,7 @@ async def judge() -> AsyncIterator[Judge]:
     logger = build_logger(LogFormat.CONSOLE, LogLevel.DEBUG, io.StringIO())
     judge = Judge({"ldap": "no settings"}, logger=logger)
     yield judge
-    await judge.close()
+    await judge.process.close()
 
 
 @pytest.mark.parametrize("padding", ["", PADDING], ids=["here", "elsewhere"])
@@ -55,10 +55,10 @@ async def test_any_text_has_a_verdict(judge: Judge, text: str) -> None:
 async def begin_reading(judge: Judge) -> tuple[asyncio.Task[Judgement], int]:
     """Has a text judged that takes long, and returns the process that reads it."""
     reading = asyncio.create_task(judge.judge_text(GOOD + PADDING * 100))
-    await until(lambda: judge._large.helper is not None and judge._large.helper.pid is not None, "a process")
-    assert judge._large.helper is not None
-    assert judge._large.helper.pid is not None
-    return reading, judge._large.helper.pid
+    await until(lambda: judge.process.helper is not None and judge.process.helper.pid is not None, "a process")
+    assert judge.process.helper is not None
+    assert judge.process.helper.pid is not None
+    return reading, judge.process.helper.pid
 
 
 async def test_a_text_whose_reader_was_given_up_gets_its_own_verdict(judge: Judge) -> None:
@@ -79,7 +79,7 @@ async def test_a_process_that_dies_does_not_keep_the_next_text_from_being_read(j
 
 async def test_no_process_is_left_once_nobody_judges_any_more(judge: Judge) -> None:
     reading, pid = await begin_reading(judge)
-    await judge.close()
+    await judge.process.close()
     with pytest.raises(TooMany):
         await reading
     with pytest.raises(ProcessLookupError):
@@ -89,16 +89,16 @@ async def test_no_process_is_left_once_nobody_judges_any_more(judge: Judge) -> N
 
 
 async def test_there_is_room_for_so_many_texts_and_bytes(judge: Judge) -> None:
-    with judge.take_room() as room:
+    with judge.rooms.take_room() as room:
         room.add(MOST_BYTES)
-        with judge.take_room() as other, pytest.raises(TooMany):
+        with judge.rooms.take_room() as other, pytest.raises(TooMany):
             other.add(1)
-    rooms = [judge.take_room() for _ in range(MOST_TEXTS)]
+    rooms = [judge.rooms.take_room() for _ in range(MOST_TEXTS)]
     for taken in rooms:
         taken.__enter__()
-    with pytest.raises(TooMany), judge.take_room():
+    with pytest.raises(TooMany), judge.rooms.take_room():
         pass
     for taken in rooms:
         taken.__exit__(None, None, None)
-    with judge.take_room() as room:
+    with judge.rooms.take_room() as room:
         room.add(MOST_BYTES)
