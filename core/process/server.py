@@ -27,7 +27,7 @@ from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
 from kornel.core.process.grpc_transport import OPTIONS, listen_at, reachable_address
 from kornel.core.process.history import History
-from kornel.core.process.http import HttpFront, running_applications
+from kornel.core.process.http import HttpFront, count_running
 from kornel.core.process.server_settings import AddressTooOpen, AddressUnavailable, ServerSettings
 from kornel.core.process.services import READING, ServiceParts, add_services, health_handlers, make_services, name_calls
 from kornel.core.process.socket_lock import SocketLock, SocketTaken
@@ -144,9 +144,7 @@ class KornelServer:
         """The keeper of health reports."""
         self.refusals = RefusalKeeper(clock=clock, logger=logger)
         """The latest entries and configurations that were refused."""
-        self.usage = UsageHistory(
-            lambda: running_applications(self.managers.reader), clock=clock, kept=settings.usage_samples
-        )
+        self.usage = UsageHistory(lambda: count_running(self.managers.reader), clock=clock, kept=settings.usage_samples)
         """The usage history, with a sample per minute."""
         self.measures = Measures(clock=clock)
         """The counters for metrics."""
@@ -608,7 +606,6 @@ class KornelServer:
                 self.events,
                 self.health,
                 self.refusals.of_manager(lambda: engine.rm_id),
-                self.usage,
                 *history.observers,
                 *(() if self._tracing is None else (self._tracing,)),
             ),
