@@ -27,7 +27,7 @@ from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
 from kornel.core.process.grpc_transport import OPTIONS, listen_at, reachable_address
 from kornel.core.process.history import History
-from kornel.core.process.http import HttpFront, running_applications
+from kornel.core.process.http import HttpFront, count_running
 from kornel.core.process.server_settings import AddressTooOpen, AddressUnavailable, ServerSettings
 from kornel.core.process.services import READING, ServiceParts, add_services, health_handlers, make_services, name_calls
 from kornel.core.process.socket_lock import SocketLock, SocketTaken
@@ -45,15 +45,13 @@ from kornel.core.service.callbacks.callback_times import BOUNDS_S
 from kornel.core.service.calls.admission import AdmissionInterceptor
 from kornel.core.service.calls.rpc import Handler
 from kornel.core.service.configuration.configuration_file import ConfigurationFile
-from kornel.core.service.configuration.configuration_history import Version
-from kornel.core.service.configuration.configuration_keeping import ConfigurationNote, KeptConfigurations
+from kornel.core.service.configuration.configuration_history import ConfigurationNote, KeptConfigurations, Version
 from kornel.core.service.configuration.configuring import Configurator
-from kornel.core.service.configuration.judging import Judge, TextRooms
+from kornel.core.service.configuration.judging import Judge
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.events.refusals import RefusalKeeper
 from kornel.core.service.logs.logs import LevelSwitch, LogLevel
-from kornel.core.service.machine.clock import Clock, ManualClock, SystemClock
-from kornel.core.service.machine.clock_watch import ClockWatch
+from kornel.core.service.machine.clock import Clock, ManualClock, SystemClock, watch_clock
 from kornel.core.service.machine.garbage import RECORDS_PER_QUEUE, GarbageKeeper, GarbageRounds
 from kornel.core.service.managers.health import HealthKeeper
 from kornel.core.service.managers.managers import Lobby, Managers, Place
@@ -62,6 +60,7 @@ from kornel.core.service.metrics.metrics import Durations, ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.resolvers.sources import Sources
 from kornel.core.service.runner.engine_port import EnginePort
+from kornel.core.service.runner.journal_port import Gate
 from kornel.core.service.runner.runner import PartitionRunner
 from kornel.core.service.services.health_service import HealthService
 from kornel.core.service.streams.presence import Presence, PresenceKeeper
@@ -145,9 +144,7 @@ class KornelServer:
         """The keeper of health reports."""
         self.refusals = RefusalKeeper(clock=clock, logger=logger)
         """The latest entries and configurations that were refused."""
-        self.usage = UsageHistory(
-            lambda: running_applications(self.managers.reader), clock=clock, kept=settings.usage_samples
-        )
+        self.usage = UsageHistory(lambda: count_running(self.managers.reader), clock=clock, kept=settings.usage_samples)
         """The usage history, with a sample per minute."""
         self.measures = Measures(clock=clock)
         """The counters for metrics."""
@@ -163,9 +160,7 @@ class KornelServer:
         )
         self._levels = levels or LevelSwitch(LogLevel.INFO)
         self._judge = Judge(sources.unavailable, logger=logger)
-        self._changes, self._bodies = TextRooms(), TextRooms()
         self._latency = Durations(BOUNDS_S)
-        self._unavailable_resolvers = sources.unavailable
         self._make_engine = make_engine
         self.journal = journal
         """The journal, if there is one and this core leads."""
@@ -193,7 +188,6 @@ class KornelServer:
                 _go_on_with_versions(place, kept.kept)
                 if kept.configured is not None:
                     place.configurator.go_on(*kept.configured)
-        self._clock_watch = ClockWatch(clock, logger)
         self._garbage_rounds = GarbageRounds(
             garbage,
             records=lambda: sum(
@@ -223,7 +217,7 @@ class KornelServer:
         """Tells whether the core has started and is not stopping."""
         self._ready = False
         """Tells whether requests are accepted and the state can be trusted."""
-        self._reading: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Task[None]] = set()
         self._health = HealthService(logger)
         self._services: tuple[str, ...] = ()
         self._server: grpc.aio.Server | None = None
@@ -351,9 +345,9 @@ class KornelServer:
         await server.start()
         self.health.start()
         self.usage.start()
-        self.measures.lag.start()
-        self._garbage_rounds.start()
-        self._clock_watch.start()
+        self._begin_work(self.measures.lag.measure_for_ever())
+        self._begin_work(self._garbage_rounds.look_for_ever())
+        self._begin_work(watch_clock(self._clock, self._logger))
         if self._http is not None:
             await self._http.start()
         self._up = True
@@ -374,7 +368,7 @@ class KornelServer:
                 await self.stop()
                 raise
         if security is not None:
-            self._read_file(security.follow())
+            self._begin_work(security.follow())
         self._logger.info(
             "serving", address=self.address, rest=self.rest_address or "off", version=self._settings.version
         )
@@ -425,14 +419,13 @@ class KornelServer:
         self._update_health()
         self._decide_from_now_on()
 
-    def _open_gate(self, kept: JournalPlace | None, switchboard: Switchboard) -> StandingGate:
+    def _open_gate(self, kept: JournalPlace | None, switchboard: Switchboard) -> Gate:
         """Returns the gate of a place, whose responses are those of *switchboard*. *kept* is its part of the journal;
         ``None``: it has none yet."""
-        gate = StandingGate(self.standing)
-        if kept is not None:
-            kept.gate.responses = switchboard
-            gate.open(kept.gate)
-        return gate
+        if kept is None:
+            return StandingGate(self.standing)
+        kept.gate.responses = switchboard
+        return kept.gate
 
     def _make_restorer(self, engine: EnginePort) -> EngineRestorer | None:
         """Returns what restores *engine* from the journal, or ``None`` if this core never has one."""
@@ -459,9 +452,9 @@ class KornelServer:
             self._usage_sampler.start()
         if self._file is not None:
             if self.journal is not None and any(place.configurator.lags_behind for place in self.managers.places):
-                self._read_file(self._file.reload())
+                self._begin_work(self._file.reload())
             if self._settings.watch:
-                self._read_file(self._file.watch())
+                self._begin_work(self._file.watch())
 
     async def serve(self, stop: asyncio.Event) -> bool:
         """Serves until *stop* is set, then stops in order. Returns false if the partition task has ended by itself,
@@ -486,20 +479,17 @@ class KornelServer:
         elif self._file is None:
             self._logger.warning("asked to read the configuration file again, but the core was given none")
         else:
-            self._read_file(self._file.reload())
+            self._begin_work(self._file.reload())
 
     async def stop(self) -> None:
         """Stops the parts in the order that this module states."""
         assert self._server is not None
-        for reading in self._reading:
-            reading.cancel()
-        await asyncio.gather(*self._reading, return_exceptions=True)
+        for work in self._under_way:
+            work.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
         http_down = asyncio.create_task(self._http.stop()) if self._http is not None else None
         self.usage.stop()
         self._usage_sampler.stop()
-        self.measures.lag.stop()
-        self._garbage_rounds.stop()
-        self._clock_watch.stop()
         await self.health.stop()
         self._up = self._ready = False
         self._health.stop_serving()
@@ -520,7 +510,7 @@ class KornelServer:
             self._lock.release()
         await self._lookups.close()
         await self.managers.close()
-        await self._judge.close()
+        await self._judge.process.close()
         if http_down is not None:
             await http_down
         if self._tracing is not None:
@@ -616,7 +606,6 @@ class KornelServer:
                 self.events,
                 self.health,
                 self.refusals.of_manager(lambda: engine.rm_id),
-                self.usage,
                 *history.observers,
                 *(() if self._tracing is None else (self._tracing,)),
             ),
@@ -640,10 +629,7 @@ class KornelServer:
             on_version=add_version,
             on_rollback=say_of_root,
             on_note=take_note,
-            unavailable_resolvers=self._unavailable_resolvers,
             judge=self._judge,
-            changes=self._changes,
-            bodies=self._bodies,
         )
         place = Place(runner, switchboard, callbacks, presence, configurator, say_of_root, history)
         return place
@@ -697,10 +683,11 @@ class KornelServer:
     def _on_history_problem(self, problem: str) -> None:
         self._health.set_serving(HISTORY, not problem)
 
-    def _read_file(self, reading: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(reading)
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
+    def _begin_work(self, work: Coroutine[None, None, None]) -> None:
+        """Begins *work*, which :meth:`stop` ends."""
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
 
     def _update_health(self) -> None:
         """Updates the health of the core and its services. A core that stands by only serves services that answer
