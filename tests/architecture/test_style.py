@@ -111,12 +111,12 @@ HOUSE = ("core", "cli", "shared")
 
 BOUNDS = {
     "core": Bounds(0, 0, 0, 0, 0, 50),
-    "core/archive": Bounds(0, 0, 0, 10, 0, 3_650),
+    "core/archive": Bounds(0, 0, 0, 10, 0, 3_690),
     "core/commands": Bounds(0, 0, 0, 3, 0, 1_000),
     "core/config": Bounds(0, 0, 0, 14, 0, 3_400),
     "core/domain": Bounds(0, 0, 0, 3, 0, 2_550),
     "core/engine": Bounds(0, 0, 0, 3.5, 0, 6_534),
-    "core/journal": Bounds(0, 0, 0, 4, 0, 5_292),
+    "core/journal": Bounds(0, 0, 0, 4, 0, 5_440),
     "core/laws": Bounds(0, 0, 0, 5, 0, 580),
     "core/metrics": Bounds(0, 0, 0, 6, 0, 1_900),
     "core/model": Bounds(0, 0, 0, 2, 0, 4_098),
@@ -125,7 +125,7 @@ BOUNDS = {
     "core/process": Bounds(0, 0, 0, 5, 0, 1_750),
     "core/rest": Bounds(0, 0, 0, 12, 0, 5_650),
     "core/security": Bounds(0, 0, 0, 9, 0, 2_160),
-    "core/service": Bounds(0, 0, 0, 10, 0, 11_880),
+    "core/service": Bounds(0, 0, 0, 10, 0, 11_900),
     "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_450),
     "core/state": Bounds(0, 0, 0, 3.5, 0, 7_705),
     "core/telling": Bounds(0, 0, 0, 6, 0, 10_200),
